@@ -1,0 +1,1 @@
+"""From a query to scores to a selection: pure, no I/O, no clock."""

@@ -1,0 +1,1 @@
+"""Interchangeable rankers, one method a file."""

@@ -1,0 +1,1 @@
+"""What we keep; knows nothing of ranking or of MCP."""

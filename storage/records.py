@@ -1,0 +1,195 @@
+"""The nouns every folder speaks: what exists, what a client saw, what was called, what was missed.
+
+Plain frozen dataclasses that import nothing of ours. Times are seconds since the epoch (UTC, float); durations are
+milliseconds; tokens are counted by `retrieval.tokens`; `id` is 0 until the store has given one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NewType
+
+ToolId = NewType("ToolId", str)
+"""A tool's exposed name: unique in the catalog, at most 49 characters, stable across restarts."""
+
+Era = Literal["legacy", "modern"]
+"""`legacy`: protocol versions with an `initialize` handshake (to 2025-11-25); `modern`: 2026-07-28 and later."""
+
+Policy = Literal["frozen", "growing", "full"]
+Level = Literal["high", "medium", "low", "none"]
+Noticed = Literal["call", "bridge", "discovery", "nothing_found", "unknown_name"]
+"""How a miss came to light: a hidden tool called by its name, or through `call_tool`; a tool that a discovery found and
+that was then called; a discovery without a match; a name that no upstream has."""
+
+Cause = Literal["rank", "budget", "gate", "policy", "offline", "denied", "name_limit", "unknown"]
+Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost"]
+"""`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool of one upstream, as the upstream sent it."""
+
+    id: ToolId
+    upstream: str
+    name: str
+    definition: bytes
+    """The tool object of the upstream's `tools/list`, as compact JSON, unknown fields kept."""
+    schema_hash: str
+    """Hex SHA-256 of `definition`; a new hash is a new version of the tool."""
+    tokens: int | None = None
+    """Tokens of the definition as a client sees it; None until counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRecord:
+    """What we remember of an upstream between runs."""
+
+    name: str
+    fingerprint: str
+    """Hash of how it is reached (command, arguments, URL, names of variables; never their values)."""
+    era: Era | None
+    server_info: str
+    """JSON of `serverInfo`, or ""."""
+    instructions: str
+    capabilities: str
+    """JSON of the server's capabilities, or ""."""
+    listed_at: float
+    """When `tools/list` was last answered; 0 if never."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """One client's conversation: a stdio process, a legacy HTTP session, or a modern caller."""
+
+    key: str
+    """128 random bits in hex; the primary key."""
+    client: str
+    version: str
+    era: Era
+    transport: Literal["stdio", "http"]
+    profile: str
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """One tool list as a client was given it."""
+
+    session: str
+    at: float
+    policy: Policy
+    epoch: int
+    tools: tuple[ToolId, ...]
+    tokens: int
+    reason: Literal["list", "growth", "epoch"]
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A tool in the answer of a discovery."""
+
+    tool: ToolId
+    rank: int
+    """1 is best."""
+    score: float
+    parts: dict[str, float] = field(default_factory=dict)
+    """Contribution of each ranker to `score`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """One call of `discover_tools` and what it found."""
+
+    session: str
+    at: float
+    task: str
+    names: tuple[str, ...]
+    sufficiency: float | None
+    level: Level
+    matches: tuple[Match, ...]
+    tokens: int
+    """Tokens of the answer."""
+    took_ms: float
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call with its outcome; written before the result is sent."""
+
+    session: str
+    at: float
+    tool: ToolId
+    upstream: str
+    via: Literal["name", "bridge"]
+    hidden: bool
+    """The tool was not in the client's list when it was called."""
+    outcome: Outcome
+    took_ms: float
+    sent: bool
+    """The request had left for the upstream."""
+    arguments: str
+    """"" (record off), JSON of argument names and types (shape), or the arguments themselves (full)."""
+    discovery: int = 0
+    """Id of the discovery that had found the tool, or 0."""
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A needed tool that the client did not see."""
+
+    session: str
+    at: float
+    tool: str
+    """Exposed name; for an unknown name what was asked for; "" when a discovery found nothing."""
+    noticed: Noticed
+    cause: Cause
+    rank: int
+    """The tool's rank for the list's query, or in the discovery that found it; 0 if it had none."""
+    of: int
+    """How many tools were ranked."""
+    query: str
+    """The task in words, if one is known."""
+    history: tuple[ToolId, ...]
+    """The tools called before, oldest first, at most the last 20."""
+    exposure: int
+    """Id of the list the client had, or 0."""
+    discovery: int
+    change: str
+    """The cheapest change that would have shown the tool, in words."""
+    recovered: Literal["called", "discovered", "suggested", "no"]
+    turns: int
+    """Extra turns it cost."""
+    tokens: int
+    """Extra tokens it cost."""
+    parts: dict[str, float] = field(default_factory=dict)
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRecord:
+    """What we measured about one client name and version (the client ledger)."""
+
+    client: str
+    version: str
+    era: Era
+    announced: int
+    """`list_changed` notifications sent to it."""
+    relisted: int
+    """How many of them it answered with a `tools/list` in time."""
+    relist_ms: float
+    """Median delay of those; 0 if none."""
+    last_seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How often and how lately a tool was called, for the working set."""
+
+    tool: ToolId
+    calls: int
+    misses: int
+    last_at: float
