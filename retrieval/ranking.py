@@ -1,0 +1,90 @@
+"""The words of ranking: a query, scores over a corpus, a ranker, and the ranking that comes out.
+
+Values only. Everything here is frozen, imports nothing heavy and knows no ranker by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from foretool.storage.records import ToolId
+
+MAX_LINES = 8
+"""Lines of a task beyond these are joined to the last one: each line is ranked on its own."""
+
+
+class Scores(Protocol):
+    """One number per slot of a corpus, higher is better, 0 says "nothing known"; (slots,), never NaN.
+
+    A `list[float]` today and a float32 array once encoders are installed: both have these three methods.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, slot: int, /) -> float: ...
+
+    def __iter__(self) -> Iterator[float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is known when tools are wanted; every part may be empty, the words too."""
+
+    lines: tuple[str, ...] = ()
+    """The task in words, one need a line."""
+    names: tuple[str, ...] = ()
+    """Exact names asked for."""
+    history: tuple[ToolId, ...] = ()
+    """The calls so far, oldest first."""
+    servers_in_use: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A tool in a ranking, with what put it there."""
+
+    tool: ToolId
+    score: float
+    parts: dict[str, float] = field(default_factory=dict)
+    """What each ranker added to `score`."""
+    reasons: tuple[str, ...] = ()
+    """For people: "name", "words: issue, create", "used often", "server in use"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How well the words of a query were met; the gate reads it, the scores themselves have no scale."""
+
+    named: bool = False
+    """A tool was asked for by its name, or by one so close that it is meant."""
+    coverage: float = 0.0
+    """Share of the query's idf mass that the best tool has, 0 to 1; over several lines the worst line's."""
+    top: float = 0.0
+    """The best score of the words in standard deviations over the corpus; over several lines the worst line's."""
+    margin: float = 0.0
+    """What the best tool leads the second by, as a share of its score, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Tools that fit a query at all, best first; empty when none does."""
+
+    ranked: tuple[Ranked, ...] = ()
+    total: int = 0
+    """How many tools fit, also those beyond the limit of `ranked`."""
+    evidence: Evidence = Evidence()
+
+    def rank_of(self, tool: ToolId) -> int:
+        """1 for the best tool, 0 for one that is not in the ranking."""
+        return next((rank for rank, each in enumerate(self.ranked, 1) if each.tool == tool), 0)
+
+
+class Ranker(Protocol):
+    """Scores every tool of the corpus it was built on; higher is better."""
+
+    @property
+    def name(self) -> str: ...
+
+    def score(self, query: Query) -> Scores: ...
