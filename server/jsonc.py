@@ -1,0 +1,221 @@
+"""JSON as people write it: comments, trailing commas, and where in the text each value stands.
+
+`loads` is the way through; it is as fast as msgspec on plain JSON. The scanner behind `places` knows lines and columns,
+costs about 100 times more, and therefore runs only once something is wrong.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+Path = tuple[str | int, ...]
+"""Keys and indexes from the top of the document down to a value."""
+
+
+class JsonError(ValueError):
+    """The text is not JSON; says what was found and the way out. `offset` counts characters from the start."""
+
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(problem)
+        self.offset = offset
+
+
+class Places(NamedTuple):
+    """Character offsets of every value, and of the key in front of it where it has one."""
+
+    values: dict[Path, int]
+    keys: dict[Path, int]
+
+    def of(self, path: Path) -> int:
+        """Where the value stands, or the nearest thing around it that is written in the text."""
+        while path not in self.values and path:
+            path = path[:-1]
+        return self.values.get(path, 0)
+
+    def of_key(self, path: Path) -> int:
+        return self.keys[path] if path in self.keys else self.of(path)
+
+
+def loads(text: str) -> Any:
+    """The value; comments and trailing commas are tolerated. Raises `JsonError`."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass
+    try:
+        return msgspec.json.decode(plain(text))
+    except RecursionError:
+        raise JsonError(0, "brackets are nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        places(text)  # raises, unless the scanner is more tolerant than the decoder
+        raise JsonError(0, f"cannot be read as JSON ({error})") from None
+
+
+# Both patterns let an unclosed string or comment run to the end of the text, which keeps them linear on any input.
+# Patterns stay text until they are needed: compiling all of them takes 1 ms, and most files need none.
+_COMMENT = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)'
+_TRAILING_COMMA = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|,(?=[ \t\r\n]*[}\]])'
+
+
+def plain(text: str) -> str:
+    """`text` with comments and trailing commas turned into blanks, so that every offset stays true."""
+    return re.sub(_TRAILING_COMMA, _blank_comma, re.sub(_COMMENT, _blank_comment, text))
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Both count from 1; a column is a character."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def places(text: str) -> Places:
+    """Where everything stands. Raises `JsonError` where it is neither JSON nor a comment nor a trailing comma."""
+    scanner = _Scanner(text)
+    try:
+        scanner.document()
+    except RecursionError:
+        raise JsonError(0, "brackets are nested too deeply") from None
+    return scanner.places
+
+
+def _blank_comment(match: re.Match[str]) -> str:
+    found = match[0]
+    closed = found.startswith("//") or (found.startswith("/*") and found.endswith("*/") and len(found) >= 4)
+    return re.sub(r"[^\n]", " ", found) if closed else found
+
+
+def _blank_comma(match: re.Match[str]) -> str:
+    return " " if match[0] == "," else match[0]
+
+
+_BLANKS = r"(?s)(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*"
+_SCALAR = r"(?:true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.+-])"
+# Possessive, or an unclosed string would take exponential time. Group 1 is the closing quote, where there is one.
+_STRING = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+(")?'
+
+
+class _Scanner:
+    """Recursive descent over the text; `at` is the next unread character."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.places = Places({}, {})
+        self.match_blanks = re.compile(_BLANKS).match
+        self.match_scalar = re.compile(_SCALAR).match
+        self.match_string = re.compile(_STRING).match
+
+    def document(self) -> None:
+        if not self.next():
+            raise self.error('the file is empty; write {"mcpServers": {}}')
+        self.value(())
+        if self.next():
+            raise self.error(
+                f"expected the end of the file, found {self.found()}; remove it or the bracket too many above"
+            )
+
+    def value(self, path: Path) -> None:
+        char = self.next()
+        self.places.values[path] = self.at
+        if char == "{":
+            self.members(path)
+        elif char == "[":
+            self.elements(path)
+        elif char == '"':
+            self.string()
+        elif scalar := self.match_scalar(self.text, self.at):
+            self.decoded(scalar[0])
+            self.at = scalar.end()
+        else:
+            raise self.error(f"expected a value, found {self.found()}; {self.way_out(char)}")
+
+    def members(self, path: Path) -> None:
+        opened = self.open()
+        while (char := self.next()) != "}":
+            start = self.at
+            if char != '"':
+                raise self.error(f"expected a key in double quotes, found {self.found()}; {self.way_out(char, opened)}")
+            inner = (*path, self.string())
+            self.places.keys[inner] = start
+            if self.next() != ":":
+                raise self.error(f'expected ":" after the key, found {self.found()}; write "key": value')
+            self.at += 1
+            self.value(inner)
+            self.separator("}", opened)
+        self.at += 1
+
+    def elements(self, path: Path) -> None:
+        opened = self.open()
+        index = 0
+        while self.next() != "]":
+            self.value((*path, index))
+            self.separator("]", opened)
+            index += 1
+        self.at += 1
+
+    def separator(self, close: str, opened: int) -> None:
+        char = self.next()
+        if char == ",":
+            self.at += 1
+        elif char != close:
+            opener = f'"{self.text[opened]}" of line {line_and_column(self.text, opened)[0]}'
+            remedy = f"put a comma between the two, or close the {opener}" if char else f"close the {opener}"
+            raise self.error(f'expected "," or "{close}", found {self.found()}; {remedy}')
+
+    def string(self) -> str:
+        """The decoded string that starts here."""
+        match = self.match_string(self.text, self.at)
+        if match is None or not match[1]:
+            raise self.open_string(match.end() if match else self.at)
+        text = str(self.decoded(match[0]))
+        self.at = match.end()
+        return text
+
+    def open_string(self, stopped: int) -> JsonError:
+        char = self.text[stopped : stopped + 1]
+        if char == "\\":
+            return JsonError(stopped, "found a backslash that starts no JSON escape; write \\\\ for a backslash")
+        if char == "\t":
+            return JsonError(stopped, "found a tab inside a string; write \\t")
+        return self.error(
+            'found a string that is not closed on its line; close it with " or write \\n for a line break'
+        )
+
+    def decoded(self, token: str) -> Any:
+        """What the grammar alone cannot tell: half a surrogate pair, a number beyond every range."""
+        try:
+            return msgspec.json.decode(token)
+        except (msgspec.MsgspecError, UnicodeError):
+            what = "half a surrogate pair" if token[0] == '"' else "a number that is out of range"
+            raise self.error(f"found {what}; correct it") from None
+
+    def open(self) -> int:
+        self.at += 1
+        return self.at - 1
+
+    def next(self) -> str:
+        """The next character that is neither blank nor comment, "" at the end; it stays unread."""
+        blanks = self.match_blanks(self.text, self.at)
+        self.at = blanks.end() if blanks else self.at
+        return self.text[self.at : self.at + 1]
+
+    def found(self) -> str:
+        """The character ahead. Never more: what a user forgot to quote may be a secret."""
+        char = self.text[self.at : self.at + 1]
+        if self.text.startswith("/*", self.at):
+            return "a comment that is never closed"
+        return repr(char) if char else "the end of the file"
+
+    def way_out(self, char: str, opened: int | None = None) -> str:
+        if not char:
+            return "close every bracket that was opened" if opened is None else "close the bracket with }"
+        if self.text.startswith("/*", self.at):
+            return "close it with */"
+        if char == ",":
+            return "remove one comma"
+        if char in "}]":
+            return "write a value, or remove what stands before it"
+        return "text stands in double quotes; true, false and null in small letters without"
+
+    def error(self, problem: str) -> JsonError:
+        return JsonError(self.at, problem)
