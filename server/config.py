@@ -56,8 +56,10 @@ class Server(Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The program, or scheme and host: enough to tell servers apart and free of secrets."""
-        return self.command if self.type == "stdio" else re.sub(r"^(\w+://)(?:[^/?#]*@)?([^/?#]*).*", r"\1\2", self.url)
+        """The program as written, or scheme and host: enough to tell servers apart and free of secrets."""
+        if self.entry.command:
+            return self.entry.command
+        return re.sub(r"(?s)^(\w+://)(?:[^/?#]*@)?([^/?#]*).*", r"\1\2", self.url)
 
     def offers(self, tool: str) -> bool:
         """Whether the upstream tool of this name exists for our clients."""
