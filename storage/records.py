@@ -70,6 +70,8 @@ class SessionRecord:
     transport: Literal["stdio", "http"]
     profile: str
     started_at: float
+    ended_at: float | None = None
+    """None while it runs, and for ever if its process was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,8 @@ class Miss:
     """Extra tokens it cost."""
     parts: dict[str, float] = field(default_factory=dict)
     id: int = 0
+    call: int = 0
+    """Id of the call that revealed it, or 0. Until it is written: the place of that call in its batch, 1 the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +197,80 @@ class Usage:
     calls: int
     misses: int
     last_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a new list of an upstream's tools changed, by exposed name, in the order listed."""
+
+    added: tuple[ToolId, ...] = ()
+    changed: tuple[ToolId, ...] = ()
+    """The same upstream name with another definition."""
+    removed: tuple[ToolId, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolVersion:
+    """One definition that a tool of an upstream has had."""
+
+    schema_hash: str
+    definition: bytes
+    tokens: int | None
+    first_seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingSet:
+    """The list of a profile, as it is served until the next epoch."""
+
+    key: str
+    """Whatever decides the list besides the catalogue: the profile, and the policy where it matters."""
+    epoch: int
+    """Counts up from 1."""
+    tools: tuple[ToolId, ...]
+    listing: bytes
+    """The `tools` array of the answer, byte for byte."""
+    created_at: float
+    inputs: str = ""
+    """What it was worked out from, as its maker spells it; tells whether it still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamState:
+    """How one upstream of one running proxy is doing; written by the proxy, shown by `foretool status`."""
+
+    pid: int
+    """Of the proxy."""
+    started_at: float
+    """When the proxy started."""
+    upstream: str
+    state: str
+    since: float
+    era: Era | None
+    tools: int
+    restarts: int
+    skipped_lines: int
+    """Lines on its stdout that were not messages."""
+    last_error: str
+    stderr: tuple[str, ...]
+    """Its last lines, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What one storage file holds; counts of rows."""
+
+    upstreams: int
+    tools: int
+    versions: int
+    sessions: int
+    exposures: int
+    discoveries: int
+    calls: int
+    misses: int
+    clients: int
+    file_bytes: int
+    """Without the write-ahead log."""

@@ -1,0 +1,107 @@
+"""The schema's history: in order, once, all or nothing, by one of many processes."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from foretool.storage import migrations
+from foretool.storage.migrations import MIGRATIONS, is_foreign, migrate, schema_version
+from sqlite_utils import Database
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    yield connection
+    connection.close()
+
+
+def schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+
+
+def applied(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute("SELECT number, name FROM migrations ORDER BY number").fetchall()
+
+
+def test_a_new_file_gets_every_step_in_order(connection: sqlite3.Connection) -> None:
+    assert schema_version(connection) == 0
+    migrate(connection)
+    assert schema_version(connection) == len(MIGRATIONS)
+    assert applied(connection) == [(1, "m001_catalog"), (2, "m002_log"), (3, "m003_serving")]
+    assert not is_foreign(connection)
+
+
+def test_migrating_twice_changes_nothing(connection: sqlite3.Connection) -> None:
+    migrate(connection)
+    before = schema(connection)
+    migrate(connection)
+    assert schema(connection) == before
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+def test_a_file_of_any_earlier_version_ends_like_a_new_one(connection: sqlite3.Connection, version: int) -> None:
+    new = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(new)
+    migrate(connection, MIGRATIONS[:version])
+    assert schema_version(connection) == version
+    migrate(connection)
+    assert (schema(connection), applied(connection)) == (schema(new), applied(new))
+    new.close()
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(connection: sqlite3.Connection) -> None:
+    def m004_fails(db: Database) -> None:
+        db.table("half").create({"id": int})
+        raise sqlite3.OperationalError("no room")
+
+    migrate(connection, MIGRATIONS[:2])
+    before = schema(connection)
+    with pytest.raises(sqlite3.OperationalError, match="no room"):
+        migrate(connection, [*MIGRATIONS, m004_fails])
+    assert (schema_version(connection), schema(connection), connection.in_transaction) == (2, before, False)
+
+
+def test_a_step_out_of_number_is_refused() -> None:
+    def m009_early(db: Database) -> None: ...
+
+    count = len(MIGRATIONS)
+    with pytest.raises(AssertionError, match="m009_early is step 4"):
+        migrations.migration(m009_early)
+    del MIGRATIONS[count:]
+
+
+def test_a_file_of_another_program_is_told_apart(connection: sqlite3.Connection) -> None:
+    assert not is_foreign(connection)
+    connection.execute("CREATE TABLE theirs (id)")
+    assert is_foreign(connection)
+    connection.execute("PRAGMA user_version = 2")
+    assert is_foreign(connection)
+
+
+def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from foretool.storage.store import Store\n"
+        "import sqlite_utils; print('ready', flush=True); sys.stdin.readline()\n"
+        "Store.open(pathlib.Path(sys.argv[1])).close()"
+    )
+    path = tmp_path / "foretool.db"
+    command = [sys.executable, "-c", code, str(path)]
+    openers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for opener in openers:
+        assert opener.stdout is not None
+        assert opener.stdout.readline() == "ready\n"
+    for opener in openers:
+        assert opener.stdin is not None
+        opener.stdin.write("go\n")
+        opener.stdin.flush()
+    for opener in openers:
+        opener.communicate()
+    assert [opener.returncode for opener in openers] == [0, 0, 0, 0]
+    with sqlite3.connect(path) as connection:
+        assert [number for number, _ in applied(connection)] == [1, 2, 3]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()

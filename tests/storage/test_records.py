@@ -1,0 +1,36 @@
+"""The nouns: frozen, comparable, importing nothing of ours."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+from foretool.storage import records
+from foretool.storage.records import Changes, Miss, SessionRecord, ToolId
+
+RECORDS = [kind for kind in vars(records).values() if dataclasses.is_dataclass(kind) and isinstance(kind, type)]
+
+
+@pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
+def test_a_record_is_frozen_and_has_slots(kind: type) -> None:
+    assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]  # every dataclass has it
+    assert "__slots__" in vars(kind)
+
+
+def test_records_import_nothing_of_ours_or_heavy() -> None:
+    code = "import sys, foretool.storage.records; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    ours = {name for name in found if name.startswith("foretool.")}
+    assert ours == {"foretool.storage", "foretool.storage.records"}
+    assert not {"sqlite3", "sqlite_utils", "pydantic", "numpy"} & set(found)
+
+
+def test_what_storage_adds_to_a_record_has_a_default() -> None:
+    session = SessionRecord("k", "cursor", "1.0", "legacy", "stdio", "default", 1.0)
+    miss = Miss("k", 1.0, "a", "call", "budget", 3, 9, "", (), 0, 0, "", "called", 1, 10)
+    assert (session.ended_at, miss.id, miss.call, miss.parts) == (None, 0, 0, {})
+
+
+def test_changes_are_true_when_anything_changed() -> None:
+    assert not Changes()
+    assert Changes(removed=(ToolId("a__b"),))
