@@ -1,0 +1,142 @@
+"""What the links to remote servers share: the HTTP client, the tasks of a link, and failures put in words.
+
+No reason made here holds a header's value, or more of a URL than scheme, host and port: they may be secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from foretool import __version__
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_S: Final = 10.0
+WRITE_S: Final = 60.0
+NOTICE_S: Final = 30.0
+"""Longest wait for a server to accept a message that gets no reply."""
+IDLE_S: Final = 4.0
+"""How long an unused connection is kept. Node and uvicorn close theirs after 5 s, and a request sent into a connection
+that is being closed is lost."""
+
+log = logging.getLogger(__name__)
+
+_WAYS_OUT: Final = {
+    401: "needs authorisation: set headers.Authorization of this server in the config",
+    403: "refused: its credentials in headers do not suffice",
+    404: "nothing is served there: check the path of url",
+    405: 'takes no POST there: check the path of url, or set type to "sse" if it is a server of 2024-11-05',
+    407: "the proxy on the way needs authorisation",
+    413: "the message is too large for it",
+    429: "too many requests: try again later",
+}
+
+
+class Failed(Exception):
+    """A request gets no reply; the message says why in one line."""
+
+
+def new_client(url: str, headers: Mapping[str, str]) -> httpx2.AsyncClient:
+    """A client without redirects and read timeouts: a redirect would carry credentials elsewhere, streams are long."""
+    import httpx2
+
+    return httpx2.AsyncClient(
+        headers={"user-agent": f"foretool/{__version__}", **headers},
+        # Loading the certificates takes 0.08 s, which only TLS needs: that of the server or of a proxy.
+        verify=url.lower().startswith("https:") or any(name.lower().endswith("_proxy") for name in os.environ),
+        follow_redirects=False,
+        timeout=httpx2.Timeout(connect=CONNECT_S, read=None, write=WRITE_S, pool=None),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=IDLE_S),
+    )
+
+
+def address(url: str) -> str:
+    """Scheme, host and port."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def refusal(status: int, location: str | None = None) -> str:
+    """An HTTP status that is no success, with the way out."""
+    if 300 <= status < 400:
+        target = f" to {address(location)}" if location and "//" in location else ""
+        return f"answered HTTP {status}, a redirect{target}, which is not followed: set url to where it leads"
+    if status in _WAYS_OUT:
+        return f"answered HTTP {status}: {_WAYS_OUT[status]}"
+    if status >= 500:
+        return f"answered HTTP {status}: it, or a gateway before it, is failing or restarting"
+    return f"answered HTTP {status}"
+
+
+def breakdown(error: Exception) -> str:
+    """An error of the HTTP client, in words."""
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def is_unsent(error: Exception) -> bool:
+    """Whether the request cannot have left: no connection was made."""
+    import httpx2
+
+    kinds = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+    return isinstance(error, kinds)
+
+
+class Tasks:
+    """The tasks of one link, in a group of their own, so a link may be opened by one task and closed by another."""
+
+    def __init__(self) -> None:
+        self._closing = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def open(self, farewell: Callable[[], Awaitable[None]]) -> None:
+        """`farewell` runs last, when the tasks have ended."""
+        opened = asyncio.Event()
+        self._owner = asyncio.create_task(self._own(opened, farewell))
+        await opened.wait()
+
+    async def _own(self, opened: asyncio.Event, farewell: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                opened.set()
+                await self._closing.wait()
+                self._group = None
+                # The group is left when its tasks have ended, and streams do not end by themselves.
+                for task in self._running:
+                    task.cancel()
+        finally:
+            self._group = None
+            await farewell()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """Start a task; None when the link is closed."""
+        if self._group is None:
+            work.close()
+            return None
+        task = self._group.create_task(_logged(work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def close(self) -> None:
+        """Cancel the tasks; returns when they have ended and the farewell is said."""
+        self._closing.set()
+        if self._owner is not None:
+            await asyncio.wait([self._owner])
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    """The boundary of a task: one that breaks must not end the others."""
+    try:
+        await work
+    except Exception:
+        log.exception("a task of a link broke")
