@@ -45,6 +45,8 @@ class Events:
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that `chunk` completes. Raises `TooLarge`; the stream is of no use after that."""
+        if not chunk:
+            return
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._after_cr = chunk.endswith(b"\r")
