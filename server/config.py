@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
+from msgspec import Struct
+
 from foretool.server import jsonc
 from foretool.server.invalid import Invalid, convert, dotted, guess, kind_of, one_line, refuse_unknown
 from foretool.server.settings import PolicyChoice, ProfileEntry, ServerEntry, Settings
 from foretool.server.variables import Expansion, Secrets, collect, secrets_in_url
-from msgspec import Struct
 
 Transport = Literal["stdio", "http", "sse"]
 

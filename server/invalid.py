@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, get_args
 
 import msgspec
+from msgspec import Struct
+
 from foretool.server import jsonc
 from foretool.server.settings import ProfileEntry, ServerEntry, Settings
-from msgspec import Struct
 
 
 class Invalid(Exception):

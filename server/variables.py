@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec import Struct
+
 from foretool.server import jsonc
 from foretool.server.invalid import Invalid, one_line
-from msgspec import Struct
 
 
 class Secrets(Struct, frozen=True):

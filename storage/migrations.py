@@ -107,9 +107,10 @@ def m001_catalog(db: Database) -> None:
             "server_info": str,
             "instructions": str,
             "capabilities": str,
+            "lacks": str,
             "listed_at": float,
         },
-        nullable=("era",),
+        nullable=("era", "lacks"),
     )
     db.table("upstreams").create_index(["name", "fingerprint"], unique=True)
     _create(

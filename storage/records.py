@@ -49,6 +49,7 @@ class UpstreamRecord:
     fingerprint: str
     """Hash of how it is reached (command, arguments, URL, names of variables; never their values)."""
     era: Era | None
+    """The era it was last spoken to in."""
     server_info: str
     """JSON of `serverInfo`, or ""."""
     instructions: str
@@ -56,6 +57,8 @@ class UpstreamRecord:
     """JSON of the server's capabilities, or ""."""
     listed_at: float
     """When `tools/list` was last answered; 0 if never."""
+    lacks: Era | None = None
+    """The era it is known not to speak."""
 
 
 @dataclass(frozen=True, slots=True)

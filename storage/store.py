@@ -71,7 +71,7 @@ _MISS_HEAD = ("session", "at", "tool", "noticed", "cause", "rank", "of", "query"
 _MISS_TAIL = ("exposure", "discovery", "change", "recovered", "turns", "tokens")
 _MISS = (*_MISS_HEAD, "history", *_MISS_TAIL, "parts", "call")
 _SESSION = ("key", "client", "version", "era", "transport", "profile", "started_at", "ended_at")
-_UPSTREAM = ("era", "server_info", "instructions", "capabilities")
+_UPSTREAM = ("era", "server_info", "instructions", "capabilities", "lacks")
 
 _call_row = attrgetter(*_CALL)
 _miss_head = attrgetter(*_MISS_HEAD)
@@ -121,7 +121,9 @@ _OF_SESSION = (
 )
 _OF_CLIENT = "WHERE client = ? AND version = ? AND era = ?"
 _GET_CLIENTS = "SELECT client, version, era, announced, relisted, delays, last_seen FROM clients"
-_GET_UPSTREAMS = "SELECT id, name, fingerprint, era, server_info, instructions, capabilities, listed_at FROM upstreams"
+_GET_UPSTREAMS = (
+    "SELECT id, name, fingerprint, era, server_info, instructions, capabilities, listed_at, lacks FROM upstreams"
+)
 
 _USAGE = """
     SELECT tool, sum(calls), sum(misses), max(last_at) FROM (
@@ -572,11 +574,11 @@ class Store:
             )
             return self._last_id(), True
         self._run(
-            "UPDATE upstreams SET era = ?, server_info = ?, instructions = ?, capabilities = ?, listed_at = ?"
+            "UPDATE upstreams SET era = ?, server_info = ?, instructions = ?, capabilities = ?, lacks = ?, listed_at = ?"
             " WHERE id = ?",
             (*_upstream_row(upstream), upstream.listed_at, row[0]),
         )
-        return row[0], row[3:7] != _upstream_row(upstream)
+        return row[0], (*row[3:7], row[8]) != _upstream_row(upstream)
 
     def _current(self, id: int) -> dict[str, tuple[str, ToolId]]:
         """Upstream name to (schema hash, exposed name), in the order listed."""

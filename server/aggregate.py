@@ -1,0 +1,260 @@
+"""Resources, templates, prompts and completions of all upstreams as if they were one server's.
+
+Lists are merged in config order; a URI or a prompt goes to the upstream that has it. URIs pass as they are; prompts get
+the prefix of their server, as tools do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from foretool.server import jsonrpc, names
+from foretool.server.client import Client
+from foretool.server.connection import Lost, Reply
+from foretool.server.exchange import Exchange
+from foretool.server.jsonrpc import UNSET, Raw, RpcError
+
+if TYPE_CHECKING:
+    from foretool.server.proxy import Proxy
+    from foretool.server.upstream import Upstream
+
+PAGES: Final = 100
+
+
+@dataclass(slots=True)
+class _Merge:
+    """A list while its parts come in."""
+
+    exchange: Exchange
+    key: str
+    waiting: int
+    parts: dict[str, list[Raw]] = field(default_factory=dict)
+
+
+class Aggregate:
+    """See the module."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._resources: dict[str, str] = {}
+        """URI to upstream, as last listed."""
+        self._templates: list[tuple[re.Pattern[str], str, str]] = []
+        """Pattern, template and upstream."""
+        self._prompts: dict[str, tuple[str, str]] = {}
+        """Exposed name to upstream and its name there."""
+        self.subscriptions: dict[str, set[Client]] = {}
+        """URI to the legacy clients that subscribed to it."""
+
+    # -- lists
+
+    def list_resources(self, exchange: Exchange) -> None:
+        self._list(exchange, "resources", "resources", self._keep_resources)
+
+    def list_templates(self, exchange: Exchange) -> None:
+        self._list(exchange, "resources", "resourceTemplates", self._keep_templates)
+
+    def list_prompts(self, exchange: Exchange) -> None:
+        self._list(exchange, "prompts", "prompts", self._keep_prompts)
+
+    def _list(
+        self, exchange: Exchange, capability: str, key: str, keep: Callable[[dict[str, list[Raw]]], list[Raw]]
+    ) -> None:
+        if jsonrpc.text(exchange.params.get("cursor")) is not None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: unknown cursor; the whole list is one page")
+        upstreams = self._proxy.with_capability(capability, exchange.client.profile)
+        merge = _Merge(exchange, key, len(upstreams))
+        if not upstreams:
+            self._finish(merge, keep)
+        for upstream in upstreams:
+            self._page(merge, upstream, {}, keep, PAGES)
+
+    def _page(
+        self,
+        merge: _Merge,
+        upstream: Upstream,
+        params: dict[str, Raw],
+        keep: Callable[[dict[str, list[Raw]]], list[Raw]],
+        left: int,
+    ) -> None:
+        def arrived(exchange: Exchange, reply: Reply) -> None:
+            cursor = None
+            if not isinstance(reply, Lost) and isinstance(reply.result, Raw):
+                try:
+                    members = jsonrpc.fields(reply.result)
+                    merge.parts.setdefault(upstream.name, []).extend(jsonrpc.items(members.get(merge.key, Raw(b"[]"))))
+                    cursor = members.get("nextCursor")
+                except ValueError:
+                    cursor = None
+            if cursor is not None and jsonrpc.text(cursor) and left > 1:
+                self._page(merge, upstream, {"cursor": cursor}, keep, left - 1)
+                return
+            merge.waiting -= 1
+            if merge.waiting == 0:
+                self._finish(merge, keep)
+
+        self._proxy.ask_for(merge.exchange, upstream, params, arrived)
+
+    def _finish(self, merge: _Merge, keep: Callable[[dict[str, list[Raw]]], list[Raw]]) -> None:
+        ordered = {name: merge.parts[name] for name in self._proxy.upstreams if name in merge.parts}
+        merge.exchange.own_result({merge.key: keep(ordered)})
+
+    def _keep_resources(self, parts: dict[str, list[Raw]]) -> list[Raw]:
+        kept: list[Raw] = []
+        for upstream, items in parts.items():
+            for item in items:
+                uri = _member(item, "uri")
+                if uri is not None and self._resources.setdefault(uri, upstream) == upstream:
+                    kept.append(item)
+        return kept
+
+    def _keep_templates(self, parts: dict[str, list[Raw]]) -> list[Raw]:
+        self._templates = []
+        for upstream, items in parts.items():
+            for item in items:
+                if (template := _member(item, "uriTemplate")) is not None:
+                    self._templates.append((_pattern(template), template, upstream))
+        return [item for items in parts.values() for item in items]
+
+    def _keep_prompts(self, parts: dict[str, list[Raw]]) -> list[Raw]:
+        kept: list[Raw] = []
+        for upstream, items in parts.items():
+            for item in items:
+                if (name := _member(item, "name")) is None:
+                    continue
+                exposed = names.plain_name(self._proxy.prefix(upstream), name)
+                if self._prompts.setdefault(exposed, (upstream, name)) == (upstream, name):
+                    kept.append(jsonrpc.merge(item, {"name": exposed}))
+        return kept
+
+    # -- one of them
+
+    def read_resource(self, exchange: Exchange) -> None:
+        self._with_uri(exchange, lambda upstream: exchange.client.pass_on(exchange, upstream, exchange.params))
+
+    def _with_uri(self, exchange: Exchange, go: Callable[[Upstream], None]) -> None:
+        uri = jsonrpc.text(exchange.params.get("uri"))
+        if uri is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: uri is missing")
+        owner = self.owner(uri)
+        candidates = self._proxy.with_capability("resources", exchange.client.profile)
+        if owner is not None or len(candidates) == 1:
+            go(owner or candidates[0])
+        elif not candidates:
+            self._no_resource(exchange, uri)
+        else:
+            self._try_each(exchange, candidates, uri)
+
+    def owner(self, uri: str) -> Upstream | None:
+        """The upstream that listed a resource, or a template it fits."""
+        name = self._resources.get(uri)
+        if name is None:
+            name = next((upstream for pattern, _, upstream in self._templates if pattern.fullmatch(uri)), None)
+        return self._proxy.upstreams.get(name) if name else None
+
+    def _try_each(self, exchange: Exchange, candidates: list[Upstream], uri: str) -> None:
+        """Nobody has listed this URI: ask one after the other until one knows it."""
+        upstream, *rest = candidates
+
+        def arrived(at: Exchange, reply: Reply) -> None:
+            known = not isinstance(reply, Lost) and reply.error is UNSET
+            if known or not rest:
+                if known:
+                    self._resources.setdefault(uri, upstream.name)
+                at.client.settle(at, upstream, reply)
+            else:
+                self._try_each(at, rest, uri)
+
+        exchange.client.forward(exchange, upstream, dict(exchange.params), arrived)
+
+    def _no_resource(self, exchange: Exchange, uri: str) -> None:
+        code = jsonrpc.INVALID_PARAMS if exchange.era == "modern" else jsonrpc.RESOURCE_NOT_FOUND
+        exchange.error(code, f"Resource not found: {uri}", {"uri": uri})
+
+    def get_prompt(self, exchange: Exchange) -> None:
+        name = jsonrpc.text(exchange.params.get("name"))
+        if name is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "prompts/get: name is missing")
+        upstream, own = self._prompt(name)
+        exchange.client.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})
+
+    def _prompt(self, name: str) -> tuple[Upstream, str]:
+        """Whose prompt a name is, and what it is called there."""
+        known = self._prompts.get(name)
+        if known is not None and known[0] in self._proxy.upstreams:
+            return self._proxy.upstreams[known[0]], known[1]
+        for upstream in self._proxy.upstreams.values():
+            prefix = self._proxy.prefix(upstream.name)
+            if prefix and name.startswith(prefix + names.SEPARATOR):
+                return upstream, name.removeprefix(prefix + names.SEPARATOR)
+        bare = [upstream for upstream in self._proxy.upstreams.values() if not self._proxy.prefix(upstream.name)]
+        if len(bare) == 1:
+            return bare[0], name
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
+
+    def complete(self, exchange: Exchange) -> None:
+        reference = jsonrpc.fields(exchange.params.get("ref", UNSET))
+        if jsonrpc.text(reference.get("type")) == "ref/prompt":
+            upstream, own = self._prompt(jsonrpc.text(reference.get("name")) or "")
+            reference["name"] = jsonrpc.raw(own)
+        else:
+            uri = jsonrpc.text(reference.get("uri")) or ""
+            owner = next((name for _, template, name in self._templates if template == uri), None)
+            found = self._proxy.upstreams.get(owner) if owner else self.owner(uri)
+            candidates = self._proxy.with_capability("completions", exchange.client.profile)
+            if found is None and not candidates:
+                raise RpcError(jsonrpc.INVALID_PARAMS, f"completion/complete: nothing is known of {uri!r}")
+            upstream = found or candidates[0]
+        exchange.client.pass_on(exchange, upstream, {**exchange.params, "ref": jsonrpc.raw(reference)})
+
+    # -- subscriptions of the legacy era
+
+    def subscribe(self, exchange: Exchange) -> None:
+        self._with_uri(exchange, lambda upstream: self._subscribe(exchange, upstream))
+
+    def _subscribe(self, exchange: Exchange, upstream: Upstream) -> None:
+        uri = jsonrpc.text(exchange.params["uri"]) or ""
+
+        def arrived(at: Exchange, reply: Reply) -> None:
+            if not isinstance(reply, Lost) and reply.error is UNSET:
+                self.subscriptions.setdefault(uri, set()).add(at.client)
+            at.client.settle(at, upstream, reply)
+
+        exchange.client.forward(exchange, upstream, exchange.params, arrived)
+
+    def unsubscribe(self, exchange: Exchange) -> None:
+        uri = jsonrpc.text(exchange.params.get("uri")) or ""
+        clients = self.subscriptions.get(uri, set())
+        clients.discard(exchange.client)
+        if clients:
+            exchange.result(jsonrpc.EMPTY)  # others still want its updates
+            return
+        self.subscriptions.pop(uri, None)
+        self._with_uri(exchange, lambda upstream: exchange.client.pass_on(exchange, upstream, exchange.params))
+
+    def updated(self, params: dict[str, Any]) -> None:
+        """An upstream says a resource has changed."""
+        uri = str(params.get("uri", ""))
+        legacy = self.subscriptions.get(uri, set())
+        for client in self._proxy.clients:
+            if client in legacy or client.listens:
+                client.notify("", "notifications/resources/updated", params, uri=uri)
+
+    def gone(self, client: Client) -> None:
+        for clients in self.subscriptions.values():
+            clients.discard(client)
+
+
+def _member(item: Raw, key: str) -> str | None:
+    try:
+        return jsonrpc.text(jsonrpc.fields(item).get(key))
+    except ValueError:
+        return None
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """What a URI template (RFC 6570) can expand to, loosely: every expression is some text."""
+    parts = re.split(r"(\{[^{}]*\})", template)
+    return re.compile("".join(".*" if part.startswith("{") else re.escape(part) for part in parts))

@@ -1,0 +1,353 @@
+"""Builds everything once and keeps it running: the only file that knows all parts.
+
+One event loop, one store, one task per upstream, one housekeeping task. `serve_stdio` and `serve_http` return when the
+client has gone or the process is asked to end, with every upstream ended and every record written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from foretool.retrieval.tokens import estimate
+from foretool.server.catalog import Catalog
+from foretool.server.config import Config, ConfigError, Server, diff, fingerprint, load, same_connection, stamp
+from foretool.server.edges.stdio import StdioEdge
+from foretool.server.exposure import Exposures
+from foretool.server.links.base import Link, Receiver
+from foretool.server.links.stdio import Watcher, open_stdio
+from foretool.server.proxy import Proxy
+from foretool.server.recorder import Recorder
+from foretool.server.upstream import OpenLink, State, Upstream
+from foretool.storage.records import Era, Tool, UpstreamRecord, UpstreamState
+from foretool.storage.store import StorageError, Store
+
+REFRESH_S: Final = 86_400.0
+"""An upstream whose tools were last listed longer ago is started in the background, to see whether they still hold."""
+
+REFRESH_AFTER_S: Final = 2.0
+"""How long after the first client such refreshes begin: not while it waits for its first answers."""
+
+TICK_S: Final = 1.0
+SAVE_S: Final = 0.5
+"""Upstream states are written for `foretool status` at most this often."""
+
+log = logging.getLogger("foretool.app")
+
+
+class App:
+    """See the module."""
+
+    def __init__(self, config: Config, store: Store) -> None:
+        self.config = config
+        self.store = store
+        self.recorder = Recorder(store)
+        entries = list(config.servers.values())
+        kept = {key: tool for tool, key in store.exposed_names().items()}
+        self.catalog = Catalog(entries, kept)
+        self.exposures = Exposures(self.catalog, store, config.settings.pin, config.settings.epoch_s, time.time)
+        self.proxy = Proxy(config, self.catalog, self.exposures, self.recorder, store, self)
+        self.started_at = time.time()
+        self._watcher = Watcher()
+        self._fingerprints: dict[str, str] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._dirty_states: set[str] = set()
+        self._saving: asyncio.TimerHandle | None = None
+        self._listed_at: dict[str, float] = {}
+        self._counting = False
+        self._stamp = config.stamp
+        self._load(entries)
+
+    def _load(self, entries: Sequence[Server]) -> None:
+        """Take in what the store remembers of these servers, and make their upstreams."""
+        self._fingerprints |= {server.name: fingerprint(server) for server in entries}
+        known = self.store.load_catalog([(server.name, self._fingerprints[server.name]) for server in entries])
+        remembered = {record.name: record for record, _ in known}
+        for record, tools in known:
+            self.catalog.load(record.name, tools, record.instructions)
+            self.proxy.capabilities_known[record.name] = json.loads(record.capabilities or "{}")
+            self._listed_at[record.name] = record.listed_at
+        self.catalog.settle()
+        for server in entries:
+            upstream = self._upstream(server)
+            if (found := remembered.get(server.name)) is not None:
+                upstream.speaks = {era: True for era in (found.era,) if era} | {
+                    era: False for era in (found.lacks,) if era
+                }
+            self.proxy.upstreams[server.name] = upstream
+        self.proxy.upstreams = {name: self.proxy.upstreams[name] for name in self.config.servers}
+        self.proxy.known([record.name for record, _ in known])
+
+    def _upstream(self, server: Server) -> Upstream:
+        return Upstream(server.name, self.proxy, self._open_link(server), server.timeout_s, server.secrets.redact)
+
+    def _open_link(self, server: Server) -> OpenLink:
+        limit = int(self.config.settings.max_message_mib * 1024 * 1024)
+
+        async def opened(receiver: Receiver, era: Era) -> Link:
+            if server.type == "stdio":
+                return await open_stdio(
+                    server.command, server.args, server.env, server.cwd, receiver, self._watcher, limit
+                )
+            # The HTTP client is a tenth of a second to import; only who has such an upstream waits for it.
+            if server.type == "sse":
+                from foretool.server.links.sse import open_sse
+
+                return await open_sse(server.url, server.headers, receiver, limit)
+            from foretool.server.links.http import open_http
+
+            return await open_http(server.url, server.headers, era, receiver, limit)
+
+        return opened
+
+    # -- running
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Upstreams and housekeeping, until the block ends; then everything is ended in order."""
+        self.store.clear_states(os.getpid())
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self.proxy.begin(asyncio.get_running_loop().time())
+            for upstream in self.proxy.upstreams.values():
+                tasks.start_soon(upstream.run)
+            tasks.start_soon(self._housekeeping)
+            try:
+                yield
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._stop()
+                tasks.cancel_scope.cancel()
+
+    async def _stop(self) -> None:
+        async with anyio.create_task_group() as stopping:
+            for upstream in self.proxy.upstreams.values():
+                stopping.start_soon(upstream.stop)
+        self.proxy.outbox.flush()
+        self.recorder.commit()
+        self._watcher.close()
+        if self._saving is not None:
+            self._saving.cancel()
+        with contextlib.suppress(StorageError):
+            self.store.clear_states(os.getpid())
+
+    async def _housekeeping(self) -> None:
+        while True:
+            await anyio.sleep(TICK_S)
+            self.proxy.tick()
+            await self._reload_if_changed()
+            self._refresh_stale()
+            if self.store.is_checkpoint_due:
+                # In a thread: a checkpoint writes megabytes, and no call should wait for that.
+                await anyio.to_thread.run_sync(self.store.checkpoint)
+            if self.catalog.uncounted() and not self._counting:
+                await self._count_tokens()
+
+    def _refresh_stale(self) -> None:
+        now = time.time()
+        if not self.proxy.clients or now - self.started_at < REFRESH_AFTER_S:
+            return
+        for name, upstream in self.proxy.upstreams.items():
+            if upstream.state is State.KNOWN and now - self._listed_at.get(name, now) > REFRESH_S:
+                upstream.start(self.proxy.clients[0].era)
+
+    async def _count_tokens(self) -> None:
+        """Have a short-lived process count the tokens of new definitions: the tokenizer is too big to keep."""
+        self._counting = True
+        tools = self.catalog.uncounted()
+        texts = [self.catalog.definition(tool) for tool in tools]
+        lines = b"".join(json.dumps(bytes(text).decode()).encode() + b"\n" for text in texts)
+        try:
+            command = [sys.executable, "-m", "foretool.retrieval.tokens"]
+            done = await anyio.run_process(command, input=lines, check=True, start_new_session=True)
+            counts = [int(line) for line in done.stdout.split()]
+        except (OSError, ValueError, RuntimeError) as error:
+            log.warning("tokens are estimated: the counter did not run (%s)", type(error).__name__)
+            counts = [estimate(bytes(text).decode()) for text in texts]
+        tokens = {tool.schema_hash: count for tool, count in zip(tools, counts, strict=False)}
+        self.catalog.count(tokens)
+        with contextlib.suppress(StorageError):
+            self.store.set_tokens(tokens)
+        self._counting = False
+
+    # -- Watcher: news of upstreams
+
+    def tools_changed(self, upstream: Upstream) -> None:
+        server = self.config.servers.get(upstream.name)
+        if server is None:
+            return
+        greeting = upstream.greeting
+        spoken: list[Era] = [era for era, does in upstream.speaks.items() if does]
+        lacking: list[Era] = [era for era, does in upstream.speaks.items() if not does]
+        record = UpstreamRecord(
+            name=upstream.name,
+            fingerprint=self._fingerprints[upstream.name],
+            era=spoken[-1] if spoken else None,
+            server_info=json.dumps(greeting.server_info),
+            instructions=greeting.instructions,
+            capabilities=json.dumps(greeting.capabilities),
+            listed_at=time.time(),
+            lacks=lacking[-1] if lacking else None,
+        )
+        self._listed_at[upstream.name] = record.listed_at
+        tools: list[Tool] = self.catalog.of(upstream.name)
+        try:
+            with self.store.atomic():
+                self.store.save_upstream(record, tools)
+                self.store.save_exposed_names({tool.id: (tool.upstream, tool.name) for tool in tools})
+        except StorageError as error:
+            log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
+        self.state_changed(upstream)
+
+    def state_changed(self, upstream: Upstream) -> None:
+        self._dirty_states.add(upstream.name)
+        if self._saving is None:
+            self._saving = asyncio.get_running_loop().call_later(SAVE_S, self._save_states)
+
+    def _save_states(self) -> None:
+        self._saving = None
+        names, self._dirty_states = self._dirty_states, set()
+        try:
+            with self.store.atomic():
+                for name in names:
+                    if (upstream := self.proxy.upstreams.get(name)) is not None:
+                        self.store.save_state(self._state(upstream))
+        except StorageError:
+            self._dirty_states |= names  # written with the next change
+
+    def _state(self, upstream: Upstream) -> UpstreamState:
+        redact = self.config.redact
+        spoken = [era for era, does in upstream.speaks.items() if does]
+        problems = "; ".join(self.catalog.problems.get(upstream.name, ()))
+        return UpstreamState(
+            pid=os.getpid(),
+            started_at=self.started_at,
+            upstream=upstream.name,
+            state=upstream.state.value,
+            since=upstream.since,
+            era=spoken[-1] if spoken else None,
+            tools=len(self.catalog.of(upstream.name)),
+            restarts=max(upstream.starts - 1, 0),
+            skipped_lines=upstream.noise,
+            last_error=redact(upstream.error or problems),
+            stderr=tuple(redact(line) for line in upstream.stderr),
+        )
+
+    # -- config changes
+
+    async def _reload_if_changed(self) -> None:
+        now = stamp(self.config.path)
+        if now is None or now == self._stamp:
+            return
+        self._stamp = now
+        try:
+            new = load(self.config.path)
+        except ConfigError as error:
+            log.error("%s; the config before it stays in force", error)
+            return
+        await self.reconfigure(new)
+
+    async def reconfigure(self, new: Config) -> None:
+        """Add, remove and restart only the servers whose entries changed."""
+        changes = diff(self.config, new)
+        old, self.config, self.proxy.config = self.config, new, new
+        report(new)
+        if changes.settings_changed:
+            self.exposures.pins, self.exposures.epoch_s = new.settings.pin, new.settings.epoch_s
+            self.proxy.profiles_changed()
+        restarted = [
+            name
+            for name in changes.changed
+            if name in old.servers and name in new.servers and not same_connection(old.servers[name], new.servers[name])
+        ]
+        for name in (*changes.removed, *restarted):
+            if (upstream := self.proxy.upstreams.pop(name, None)) is not None:
+                await upstream.stop()
+                with contextlib.suppress(StorageError):
+                    self.store.clear_states(os.getpid(), name)
+        for name in set(changes.changed) - set(restarted):
+            if (kept := self.proxy.upstreams.get(name)) is not None:
+                kept.timeout_s = new.servers[name].timeout_s
+        self.catalog.configure(list(new.servers.values()))
+        added = [new.servers[name] for name in (*changes.added, *restarted) if name in new.servers]
+        self._load(added)
+        for server in added:
+            upstream = self.proxy.upstreams[server.name]
+            if self._tasks is not None:
+                self._tasks.start_soon(upstream.run)
+            if self.proxy.clients:
+                upstream.start(self.proxy.clients[0].era)
+        for name in changes.changed:
+            if name not in restarted and (kept := self.proxy.upstreams.get(name)) is not None:
+                kept.relist_all()
+        log.info(
+            "config reloaded: %d added, %d removed, %d changed",
+            len(changes.added), len(changes.removed), len(changes.changed),
+        )  # fmt: skip
+        self.proxy.announce_soon()
+
+
+def report(config: Config) -> None:
+    """What is wrong with single servers and what was not understood, to stderr."""
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    for problem in config.broken.values():
+        log.error("%s; the other servers are served", problem)
+
+
+async def serve_stdio(config: Config, profile: str = "") -> None:
+    """Serve the client that started this process, until it closes our input or we are asked to end."""
+    with Store.open(config.storage) as store:
+        app = App(config, store)
+        edge = StdioEdge(app.proxy, profile, int(config.settings.max_message_mib * 1024 * 1024))
+        ended = asyncio.Event()
+        _on_signals(ended.set)
+        async with app.running():
+            await edge.start()
+            await _first(edge.closed, ended)
+            await edge.close()
+
+
+def _on_signals(stop: Any) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop)
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Until one of the events is set."""
+    async with anyio.create_task_group() as tasks:
+
+        async def wait(event: asyncio.Event) -> None:
+            await event.wait()
+            tasks.cancel_scope.cancel()
+
+        for event in events:
+            tasks.start_soon(wait, event)
+
+
+def run_stdio(config: Config, profile: str = "") -> None:
+    anyio.run(partial(serve_stdio, config, profile))
+
+
+def default_config() -> Path:
+    """Where the config is looked for: `FORETOOL_CONFIG`, `mcp.json` here, then the user's own."""
+    if named := os.environ.get("FORETOOL_CONFIG"):
+        return Path(named).expanduser()
+    here = Path("mcp.json")
+    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return here if here.is_file() else Path(base).expanduser() / "foretool" / "mcp.json"

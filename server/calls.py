@@ -1,0 +1,280 @@
+"""`tools/call`: our own two tools, and every other tool by its name or through the bridge.
+
+What a call means is `Session`'s to decide; what is done about it is here. Each outcome is recorded before its answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from foretool.retrieval.selection import level
+from foretool.server import discovery, jsonrpc, translate
+from foretool.server.client import lost_text
+from foretool.server.connection import Lost, Reply
+from foretool.server.exchange import Exchange
+from foretool.server.jsonrpc import UNSET, Message, Raw, RpcError
+from foretool.server.names import CALL, DISCOVER, OWN
+from foretool.server.session import Forward, Session
+from foretool.storage.records import Call, Discovery, Miss, Outcome, Tool, ToolId
+
+if TYPE_CHECKING:
+    from foretool.server.proxy import Proxy
+    from foretool.server.upstream import Upstream
+
+Via = Literal["name", "bridge"]
+
+RANKED: Final = 50
+"""How deep a ranking is kept for the record."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One call of one tool, from the decision to the record."""
+
+    session: Session
+    tool: Tool
+    upstream: Upstream
+    via: Via
+    forward: Forward
+    misses: list[Miss]
+    shape: str
+    at: float
+    started: float
+
+
+class Calls:
+    """See the module."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    def start(self, exchange: Exchange) -> None:
+        """Answer one `tools/call`. Raises `RpcError` for a request that is wrong in itself."""
+        name = jsonrpc.text(exchange.params.get("name"))
+        if name is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "tools/call: name is missing")
+        if name == DISCOVER:
+            self._discover(exchange, exchange.params.get("arguments", jsonrpc.EMPTY))
+        elif name == CALL:
+            self._bridge(exchange)
+        else:
+            self._call(exchange, name, "name")
+
+    # -- discover_tools
+
+    def _discover(self, exchange: Exchange, raw: Raw) -> None:
+        proxy, session = self._proxy, _session(exchange)
+        arguments = discovery.read_arguments(raw)
+        started = time.perf_counter()
+        query = discovery.query(arguments, session.history, session.servers_in_use())
+        profile, catalog = exchange.client.profile, proxy.catalog
+        ranking = proxy.rank(query, profile, max(RANKED, arguments.wanted))
+        found = discovery.answer(
+            arguments,
+            ranking,
+            level(ranking, query),
+            catalog,
+            session.sees,
+            proxy.settings.answer_tokens,
+            proxy.settings.tool_tokens,
+        )
+        kept = Discovery(
+            session=session.record.key, at=proxy.clock(), task=arguments.task if proxy.keeps_text else "",
+            names=arguments.names, sufficiency=arguments.sufficiency, level=found.level, matches=found.matches,
+            tokens=found.tokens, took_ms=(time.perf_counter() - started) * 1000,
+        )  # fmt: skip
+        for miss in session.discovered(kept, proxy.recorder.discovery(kept), len(catalog)):
+            proxy.recorder.miss(miss)
+        result = {"content": [{"type": "text", "text": found.text}], "structuredContent": found.structured}
+        if found.level in ("high", "medium") and self._grow(exchange, session, [match.tool for match in found.matches]):
+            exchange.client.hold(lambda: exchange.own_result(result))
+        else:
+            exchange.own_result(result)
+
+    def _grow(self, exchange: Exchange, session: Session, tools: list[ToolId]) -> bool:
+        """Append to the list what was found, where the client is known to re-list; says whether it was told to."""
+        client = exchange.client
+        if client.policy(session) != "growing":
+            return False
+        view = client.view(session)
+        left = view.budget - view.tokens - sum(self._proxy.catalog.tokens(tool) for tool in session.grown)
+        added = []
+        for tool in tools:
+            cost = self._proxy.catalog.tokens(tool)
+            if not session.sees(tool) and cost <= left:
+                added.append(tool)
+                left -= cost
+        if not added:
+            return False
+        session.grown += added
+        client.record_list(session, "growth")
+        client.announce()
+        return True
+
+    # -- call_tool
+
+    def _bridge(self, exchange: Exchange) -> None:
+        wrapped = jsonrpc.fields(exchange.params.get("arguments", UNSET))
+        name = jsonrpc.text(wrapped.get("name"))
+        if not name:
+            raise RpcError(jsonrpc.INVALID_PARAMS, 'call_tool: "name" is missing; say which tool to call')
+        if name == DISCOVER:
+            self._discover(exchange, wrapped.get("arguments", jsonrpc.EMPTY))
+            return
+        if name in OWN:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "call_tool cannot call itself; name the tool to call")
+        exchange.params = {key: value for key, value in exchange.params.items() if key not in ("name", "arguments")}
+        exchange.params["arguments"] = wrapped.get("arguments", jsonrpc.EMPTY)
+        self._call(exchange, name, "bridge")
+
+    def _refusal(self, exchange: Exchange, tool: Tool) -> str:
+        """Why the bridge does not pass this call: arguments that do not fit, or a destructive tool. "": it does."""
+        members = jsonrpc.fields(tool.definition)
+        schema = jsonrpc.plain(members["inputSchema"])
+        arguments = jsonrpc.plain(exchange.params["arguments"])
+        if errors := discovery.argument_errors(schema, arguments):
+            wanted = jsonrpc.encode(schema).decode()
+            return f"the arguments of {tool.id} do not fit its schema: {'; '.join(errors)}. inputSchema: {wanted}"
+        return ""
+
+    # -- any tool
+
+    def _call(self, exchange: Exchange, name: str, via: Via) -> None:
+        proxy = self._proxy
+        tool = proxy.catalog.find(name)
+        if tool is None and (upstream := proxy.unlisted_upstream(name)) is not None:
+            # Its upstream has not listed yet: the name may be right, so wait for it rather than deny it.
+            proxy.when_upstream_listed(upstream, lambda: self._call_known(exchange, name, via))
+            return
+        self._call_known(exchange, name, via, tool)
+
+    def _call_known(self, exchange: Exchange, name: str, via: Via, tool: Tool | None = None) -> None:
+        if exchange.done:
+            return
+        proxy, session = self._proxy, _session(exchange)
+        tool = tool or proxy.catalog.find(name) or self._meant(name)
+        if tool is None:
+            self._unknown(exchange, session, name, via)
+            return
+        if not proxy.exposures.allowed(exchange.client.profile, tool.upstream):
+            proxy.recorder.miss(session.denied(tool, proxy.clock()))
+            self._fail(exchange, via, f"tool {name!r} is not in profile {exchange.client.profile.name!r}")
+            return
+        if via == "bridge" and (refusal := self._refusal(exchange, tool)):
+            exchange.own_result({"content": [{"type": "text", "text": refusal}], "isError": True})
+            return
+        if via == "bridge" and not session.sees(tool.id) and _is_destructive(tool):
+            self._confirm(exchange, tool, lambda: self._go(exchange, session, tool, via))
+            return
+        self._go(exchange, session, tool, via)
+
+    def _meant(self, name: str) -> Tool | None:
+        """The tool behind a name that is nearly right: only if no other can be meant, and it changes nothing."""
+        candidates, sure = self._proxy.catalog.near(name)
+        tool = self._proxy.catalog.get(candidates[0]) if sure else None
+        return tool if tool is not None and _annotation(tool, "readOnlyHint") is True else None
+
+    def _unknown(self, exchange: Exchange, session: Session, name: str, via: Via) -> None:
+        candidates, _ = self._proxy.catalog.near(name)
+        self._proxy.recorder.miss(session.unknown(name, candidates, self._proxy.clock()))
+        meant = f"; did you mean {', '.join(candidates)}?" if candidates else ""
+        self._fail(exchange, via, f"Unknown tool: {name}{meant} discover_tools finds tools by task")
+
+    def _fail(self, exchange: Exchange, via: Via, text: str) -> None:
+        """A protocol error for a call by name (specification: tools), a result the model can read for the bridge."""
+        if via == "name":
+            exchange.error(jsonrpc.INVALID_PARAMS, text)
+        else:
+            exchange.own_result({"content": [{"type": "text", "text": text}], "isError": True})
+
+    def _confirm(self, exchange: Exchange, tool: Tool, go: Callable[[], None]) -> None:
+        """A hidden destructive tool through the bridge: the user says, or the setting does."""
+        allowed = self._proxy.settings.bridge_destructive
+        if allowed == "allow":
+            go()
+        elif allowed == "ask" and exchange.era == "legacy" and exchange.client.can("elicitation"):
+            params = {
+                "message": f"{tool.id} is marked as destructive. Run it?",
+                "requestedSchema": {"type": "object", "properties": {}},
+            }
+
+            def answered(message: Message) -> None:
+                accepted = message.result is not UNSET and jsonrpc.text(jsonrpc.fields(message.result).get("action"))
+                if accepted == "accept":
+                    go()
+                else:
+                    self._refuse_destructive(exchange, tool, "the user did not agree")
+
+            exchange.client.ask("elicitation/create", jsonrpc.raw(params), answered, exchange)
+        else:
+            self._refuse_destructive(exchange, tool, "call_tool does not pass tools marked destructive")
+
+    def _refuse_destructive(self, exchange: Exchange, tool: Tool, reason: str) -> None:
+        way_out = f'pin it ("pin" of server {tool.upstream!r}) to have it listed, and call it by name'
+        text = f"{tool.id} was not run: {reason}; {way_out}"
+        exchange.own_result({"content": [{"type": "text", "text": text}], "isError": True})
+
+    def _go(self, exchange: Exchange, session: Session, tool: Tool, via: Via) -> None:
+        proxy = self._proxy
+        at = proxy.clock()
+        decisions = session.call(tool, via, at)
+        misses = [decision for decision in decisions if isinstance(decision, Miss)]
+        forward = next(decision for decision in decisions if isinstance(decision, Forward))
+        arguments = exchange.params.get("arguments")
+        shape = proxy.argument_record(arguments)
+        upstream = proxy.upstreams[tool.upstream]
+        attempt = _Attempt(session, tool, upstream, via, forward, misses, shape, at, time.perf_counter())
+        params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
+        exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
+        exchange.client.forward(exchange, upstream, params, lambda at, reply: self._settle(attempt, at, reply))
+
+    def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
+        if isinstance(reply, Lost):
+            self._record(attempt, "lost", reply.sent)
+            text = lost_text(attempt.tool.upstream, reply, f"{attempt.tool.name!r}")
+            exchange.own_result({"content": [{"type": "text", "text": text}], "isError": True})
+            return
+        if reply.error is not UNSET:
+            self._record(attempt, "error", True)
+        else:
+            assert isinstance(reply.result, Raw)
+            self._record(attempt, "tool_error" if translate.is_tool_error(reply.result) else "ok", True)
+        exchange.client.settle(exchange, attempt.upstream, reply)
+
+    def _record(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> None:
+        took = (time.perf_counter() - attempt.started) * 1000
+        self._proxy.recorder.call(
+            Call(
+                session=attempt.session.record.key,
+                at=attempt.at,
+                tool=attempt.tool.id,
+                upstream=attempt.tool.upstream,
+                via=attempt.via,
+                hidden=attempt.forward.hidden,
+                outcome=outcome,
+                took_ms=took,
+                sent=sent,
+                arguments=attempt.shape,
+                discovery=attempt.forward.discovery,
+            ),
+            attempt.misses,
+        )
+
+
+def _session(exchange: Exchange) -> Session:
+    assert exchange.session is not None
+    return exchange.session
+
+
+def _annotation(tool: Tool, name: str) -> Any:
+    annotations = jsonrpc.fields(tool.definition).get("annotations")
+    value = jsonrpc.plain(annotations) if annotations is not None else None
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _is_destructive(tool: Tool) -> bool:
+    """Only a tool that says so itself; the protocol's default would make most tools so."""
+    return _annotation(tool, "destructiveHint") is True

@@ -1,0 +1,250 @@
+"""Every tool of every upstream, once: the one truth about what exists and what it is called.
+
+Filled from the store before any upstream is started, then corrected by what each upstream lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Final, Protocol
+
+from foretool.retrieval.pipeline import Corpus, Pipeline
+from foretool.retrieval.tokens import estimate
+from foretool.server import jsonrpc, names
+from foretool.server.jsonrpc import Raw
+from foretool.server.names import Key, Resolver
+from foretool.storage.records import Tool, ToolId
+
+MAX_DEFINITION: Final = 256 * 1024
+"""Bytes; a larger tool definition is dropped: no client could use it."""
+
+log = logging.getLogger("foretool.catalog")
+
+
+class Entry(Protocol):
+    """What the catalog needs to know of an upstream's configuration."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def prefix(self) -> str: ...
+    @property
+    def include(self) -> tuple[str, ...]: ...
+    @property
+    def exclude(self) -> tuple[str, ...]: ...
+    @property
+    def pin(self) -> tuple[str, ...]: ...
+    @property
+    def description(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a new list of an upstream changed; by the tools' names there."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+class Catalog:
+    """See the module. `entries` gives the order in which names are handed out."""
+
+    def __init__(self, entries: Sequence[Entry], kept_names: Mapping[Key, ToolId] | None = None) -> None:
+        self.version = 0
+        """Goes up with every change."""
+        self.problems: dict[str, tuple[str, ...]] = {}
+        """Per upstream, the tools that were dropped and why."""
+        self._entries = {entry.name: entry for entry in entries}
+        self._texts: dict[str, str] = {}
+        self._kept = dict(kept_names or {})
+        self._tools: dict[ToolId, Tool] = {}
+        self._by_upstream: dict[str, list[Tool]] = {}
+        self._corpus = Corpus()
+        self._pipeline = Pipeline(self._corpus)
+        self._resolver = Resolver({})
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self._pipeline
+
+    @property
+    def names(self) -> Mapping[Key, ToolId]:
+        """Every name ever handed out here; a tool that comes back gets its old one."""
+        return self._kept
+
+    def tools(self) -> list[Tool]:
+        """All of them, by exposed name."""
+        return [self._tools[tool] for tool in sorted(self._tools)]
+
+    def upstreams(self) -> dict[str, int]:
+        """Upstreams in config order, with the number of their tools."""
+        return {name: len(self._by_upstream.get(name, ())) for name in self._entries}
+
+    def of(self, upstream: str) -> list[Tool]:
+        return self._by_upstream.get(upstream, [])
+
+    def get(self, tool: ToolId) -> Tool | None:
+        return self._tools.get(tool)
+
+    def find(self, name: str) -> Tool | None:
+        """The tool a name means, by any of its exact names."""
+        tool = self._tools.get(ToolId(name))
+        if tool is None and (resolved := self._resolver.resolve(name)) is not None:
+            tool = self._tools.get(resolved)
+        return tool
+
+    def near(self, name: str) -> tuple[list[ToolId], bool]:
+        return self._resolver.near(name)
+
+    def server_text(self, upstream: str) -> str:
+        """What is known of an upstream in words: the config's description, else its `instructions`."""
+        entry = self._entries.get(upstream)
+        return (entry.description if entry else "") or self._texts.get(upstream, "")
+
+    def configure(self, entries: Sequence[Entry]) -> None:
+        """Follow a changed config: forget the tools of upstreams that are gone."""
+        self._entries = {entry.name: entry for entry in entries}
+        for gone in set(self._by_upstream) - set(self._entries):
+            self._by_upstream.pop(gone)
+            self._corpus.remove(gone)
+            self.problems.pop(gone, None)
+        self._rename()
+
+    def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
+        """Take in what the store remembers; call `settle` after the last one."""
+        self._by_upstream[upstream] = [tool for tool in tools if self._allowed(upstream, tool.name)]
+        self._texts[upstream] = text
+
+    def settle(self) -> None:
+        """Name and index everything that was loaded."""
+        self._rename()
+        for upstream in self._by_upstream:
+            self._corpus.replace(upstream, self._by_upstream[upstream], self.server_text(upstream))
+
+    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "") -> Changes:
+        """Take in what an upstream lists now. Bad definitions are dropped one by one and said in `problems`."""
+        old = {tool.name: tool for tool in self._by_upstream.get(upstream, ())}
+        new, problems = self._read(upstream, definitions)
+        self.problems[upstream] = tuple(problems)
+        for problem in problems:
+            log.warning("upstream %r: %s", upstream, problem)
+        changes = Changes(
+            tuple(name for name in new if name not in old),
+            tuple(name for name in old if name not in new),
+            tuple(name for name, tool in new.items() if name in old and old[name].schema_hash != tool.schema_hash),
+        )
+        if changes or text != self._texts.get(upstream, ""):
+            # A definition that stayed the same keeps its token count.
+            kept = {tool.schema_hash: tool.tokens for tool in old.values()}
+            self._by_upstream[upstream] = [replace(tool, tokens=kept.get(tool.schema_hash)) for tool in new.values()]
+            self._texts[upstream] = text
+            self._rename()
+            self._corpus.replace(upstream, self._by_upstream[upstream], self.server_text(upstream))
+        return changes
+
+    def count(self, tokens: Mapping[str, int]) -> None:
+        """Token counts by schema hash."""
+        for upstream, tools in self._by_upstream.items():
+            self._by_upstream[upstream] = [
+                replace(tool, tokens=tokens.get(tool.schema_hash, tool.tokens)) for tool in tools
+            ]
+        self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
+
+    def uncounted(self) -> list[Tool]:
+        return [tool for tool in self._tools.values() if tool.tokens is None]
+
+    def tokens(self, tool: ToolId) -> int:
+        """Tokens of a tool's definition, estimated until they are counted."""
+        found = self._tools.get(tool)
+        if found is None:
+            return 0
+        return found.tokens if found.tokens is not None else estimate(found.definition.decode())
+
+    def pins(self, patterns: Sequence[str] = ()) -> list[ToolId]:
+        """Tools that are always shown: by the upstream's own `pin`, or by `patterns` on exposed names."""
+        return [
+            tool.id
+            for tool in self.tools()
+            if any(fnmatchcase(tool.name, pattern) for pattern in self._entries[tool.upstream].pin)
+            or any(fnmatchcase(tool.id, pattern) for pattern in patterns)
+        ]
+
+    def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None) -> Raw:
+        """The tool as a client sees it: its exposed name, everything else as the upstream wrote it."""
+        members: dict[str, Any] = jsonrpc.fields(tool.definition)
+        members["name"] = tool.id
+        if extra_meta:
+            members["_meta"] = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
+        return jsonrpc.raw(members)
+
+    def _allowed(self, upstream: str, tool: str) -> bool:
+        entry = self._entries.get(upstream)
+        if entry is None:
+            return False
+        included = not entry.include or any(fnmatchcase(tool, pattern) for pattern in entry.include)
+        return included and not any(fnmatchcase(tool, pattern) for pattern in entry.exclude)
+
+    def _read(self, upstream: str, definitions: Sequence[Raw]) -> tuple[dict[str, Tool], list[str]]:
+        tools: dict[str, Tool] = {}
+        problems: list[str] = []
+        for position, definition in enumerate(definitions):
+            try:
+                name, data = _checked(definition)
+            except ValueError as error:
+                problems.append(f"tool {position + 1} was dropped: {error}")
+                continue
+            if name in tools:
+                problems.append(f"tool {name!r} was listed twice; the first is used")
+            elif self._allowed(upstream, name):
+                tools[name] = Tool(ToolId(name), upstream, name, data, hashlib.sha256(data).hexdigest())
+        return tools, problems
+
+    def _rename(self) -> None:
+        listed = [
+            ((tool.upstream, tool.name), entry.prefix)
+            for entry in self._entries.values()
+            for tool in self._by_upstream.get(entry.name, ())
+        ]
+        found = names.assign(listed, self._kept)
+        self._kept.update(found)
+        for upstream, tools in self._by_upstream.items():
+            self._by_upstream[upstream] = [replace(tool, id=found[upstream, tool.name]) for tool in tools]
+        self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
+        self._resolver = Resolver(found)
+        self.version += 1
+
+
+def _checked(definition: Raw) -> tuple[str, bytes]:
+    """Name and compact bytes of a usable definition. Raises ValueError saying what is wrong with another."""
+    members = jsonrpc.fields(definition)
+    name = jsonrpc.text(members.get("name"))
+    if not name:
+        raise ValueError("it has no name")
+    schema = members.get("inputSchema")
+    if schema is None:
+        raise ValueError(f"{name!r} has no inputSchema")
+    try:
+        parts = jsonrpc.fields(schema)
+    except ValueError:
+        raise ValueError(f"the inputSchema of {name!r} is no object") from None
+    kind = jsonrpc.text(parts.get("type")) if "type" in parts else None
+    if kind is None and "type" not in parts:
+        # Strict clients reject a whole list for this; the meaning is the same.
+        members["inputSchema"] = jsonrpc.raw({"type": "object", **parts})
+    elif kind != "object":
+        raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')
+    data = jsonrpc.encode(members)
+    if len(data) > MAX_DEFINITION:
+        raise ValueError(f"{name!r} is {len(data)} bytes long, over the limit of {MAX_DEFINITION}")
+    return name, jsonrpc.one_line(data)

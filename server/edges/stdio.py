@@ -1,0 +1,141 @@
+"""The client that started us: newline-framed JSON on our own stdin and stdout.
+
+Nothing but protocol is ever written there. While the client does not read, we do not read from it either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+from foretool.server import jsonrpc
+from foretool.server.edges.base import Front, Fronts
+from foretool.server.jsonrpc import BadMessage, Lines, Message
+
+HIGH_WATER: Final = 8 * 1024 * 1024
+"""Bytes waiting for the client above which no more of its requests are read."""
+
+
+class StdioEdge:
+    """One client for the life of the process. It is also the channel of all its requests: they share one output."""
+
+    def __init__(self, fronts: Fronts, profile: str, limit: int) -> None:
+        self._fronts = fronts
+        self._profile = profile
+        self._lines = Lines(limit)
+        self._front: Front | None = None
+        self._reader: asyncio.ReadTransport | None = None
+        self._writer: _Writer | None = None
+        self.closed = asyncio.Event()
+        """Set when the client has closed our input or is gone."""
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        # Children must not get hold of the protocol's own pipes, and nothing else in this process may print there.
+        output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        self._writer = await _Writer.open(loop, output, self._pause)
+        self._front = self._fronts.open("legacy", "stdio", self, self._profile)
+        source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
+        self._reader, _ = await loop.connect_read_pipe(lambda: _Reader(self), source)
+
+    # -- Channel
+
+    def send(self, data: bytes) -> None:
+        if self._writer is not None:
+            self._writer.write(jsonrpc.one_line(data) + b"\n")
+
+    def finish(self, data: bytes, code: int | None) -> None:
+        self.send(data)
+
+    def end(self) -> None:
+        pass  # the spec wants silence for a cancelled request
+
+    # -- what comes in
+
+    def feed(self, data: bytes) -> None:
+        assert self._front is not None
+        for line in self._lines.feed(data):
+            try:
+                message: Message = jsonrpc.decode(line)
+            except BadMessage as error:
+                self.send(jsonrpc.failure(error.id, jsonrpc.error_object(error.code, str(error))))
+                continue
+            self._front.receive(message, self)
+        if self._lines.oversized:
+            self._lines.oversized = 0
+            reason = f"a message over {self._lines.limit} bytes was dropped; raise max_message_mib"
+            self.send(jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))
+
+    def lost(self) -> None:
+        if not self.closed.is_set():
+            self.closed.set()
+
+    def _pause(self, full: bool) -> None:
+        if self._reader is None or self._reader.is_closing():
+            return
+        if full:
+            self._reader.pause_reading()
+        else:
+            self._reader.resume_reading()
+
+    async def close(self) -> None:
+        """Say what is still to be said, then let go of the pipes."""
+        if self._front is not None:
+            self._front.close()
+        if self._reader is not None:
+            self._reader.close()
+        if self._writer is not None:
+            await self._writer.close()
+
+
+class _Reader(asyncio.Protocol):
+    def __init__(self, edge: StdioEdge) -> None:
+        self._edge = edge
+
+    def data_received(self, data: bytes) -> None:
+        self._edge.feed(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._edge.lost()
+
+
+class _Writer(asyncio.BaseProtocol):
+    """Our stdout: a pipe, a socket or a terminal through the loop, a file directly."""
+
+    def __init__(self, pause: Callable[[bool], None]) -> None:
+        self._pause = pause
+        self._transport: asyncio.WriteTransport | None = None
+        self._file: BinaryIO | None = None
+
+    @classmethod
+    async def open(cls, loop: asyncio.AbstractEventLoop, output: BinaryIO, pause: Callable[[bool], None]) -> _Writer:
+        writer = cls(pause)
+        mode = os.fstat(output.fileno()).st_mode
+        if stat.S_ISREG(mode):
+            writer._file = output
+            return writer
+        transport, _ = await loop.connect_write_pipe(lambda: writer, output)
+        transport.set_write_buffer_limits(high=HIGH_WATER)
+        writer._transport = transport
+        return writer
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+        elif self._file is not None:
+            self._file.write(data)
+
+    def pause_writing(self) -> None:
+        self._pause(True)
+
+    def resume_writing(self) -> None:
+        self._pause(False)
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,253 @@
+"""JSON-RPC messages: bytes to `Message` and back, with every value left as it was written.
+
+`params`, `result` and `error` stay undecoded (`msgspec.Raw`), so big integers, number spellings and unknown fields pass
+through untouched; `fields` opens an object one level deep where the protocol makes a key ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET as UNSET  # re-exported, as are the two below: a message's parts in every module
+from msgspec import Raw as Raw
+from msgspec import UnsetType as UnsetType
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+RESOURCE_NOT_FOUND: Final = -32002
+"""Legacy era only; modern servers say INVALID_PARAMS."""
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+
+Id = int | str
+
+
+class Message(msgspec.Struct, omit_defaults=False):
+    """One JSON-RPC message; which fields are set tells its kind."""
+
+    jsonrpc: str = "2.0"
+    id: Id | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+    @property
+    def is_request(self) -> bool:
+        return self.method is not UNSET and self.id is not UNSET
+
+    @property
+    def is_notification(self) -> bool:
+        return self.method is not UNSET and self.id is UNSET
+
+    @property
+    def is_reply(self) -> bool:
+        return self.method is UNSET and (self.result is not UNSET or self.error is not UNSET)
+
+
+class BadMessage(Exception):
+    """Bytes that are no JSON-RPC message; `code` is PARSE_ERROR or INVALID_REQUEST, `id` the request's if it had one."""
+
+    def __init__(self, code: int, reason: str, id: Id | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.id = id
+
+
+class RpcError(Exception):
+    """An error to answer a request with."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+_encoder = msgspec.json.Encoder()
+_messages = msgspec.json.Decoder(Message)
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_items = msgspec.json.Decoder(list[Raw])
+_any = msgspec.json.Decoder()
+
+encode = _encoder.encode
+"""Any plain value, `Raw` parts included, as compact UTF-8 JSON."""
+
+EMPTY: Final = Raw(b"{}")
+
+
+def raw(value: Any) -> Raw:
+    """A plain value as a `Raw` part of a message."""
+    return Raw(_encoder.encode(value))
+
+
+def plain(value: Raw | bytes) -> Any:
+    """The decoded value. Raises ValueError when the bytes are no JSON."""
+    try:
+        return _any.decode(value)
+    except (msgspec.DecodeError, RecursionError):
+        # Escaped lone surrogates, which JavaScript writes, are JSON that only the fast decoder refuses.
+        return json.loads(bytes(value))
+
+
+def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
+    """The members of an object, undecoded; {} when unset. Raises ValueError when it is no object."""
+    if value is UNSET:
+        return {}
+    try:
+        return _fields.decode(value)
+    except (msgspec.DecodeError, RecursionError):
+        slow = json.loads(bytes(value))
+        if not isinstance(slow, dict):
+            raise ValueError(f"expected an object, found {type(slow).__name__}") from None
+        return {key: Raw(json.dumps(part).encode()) for key, part in slow.items()}
+
+
+def items(value: Raw | bytes) -> list[Raw]:
+    """The members of an array, undecoded. Raises ValueError when it is none."""
+    try:
+        return _items.decode(value)
+    except (msgspec.DecodeError, RecursionError):
+        slow = json.loads(bytes(value))
+        if not isinstance(slow, list):
+            raise ValueError(f"expected an array, found {type(slow).__name__}") from None
+        return [Raw(json.dumps(part).encode()) for part in slow]
+
+
+def text(value: Raw | None) -> str | None:
+    """The string a raw value holds; None when it is missing or no string."""
+    if value is None:
+        return None
+    decoded = plain(value)
+    return decoded if isinstance(decoded, str) else None
+
+
+def decode(data: bytes | bytearray) -> Message:
+    """One message. Raises `BadMessage` for anything that is not exactly one JSON-RPC 2.0 message."""
+    try:
+        message = _messages.decode(data)
+        if not data.isascii():
+            # Raw parts are not looked into, so bytes that are no UTF-8 would travel on to the other side.
+            data.decode("utf-8")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = _decode_slowly(data, error)
+    if message.jsonrpc != "2.0" or not (message.method is not UNSET or message.is_reply):
+        raise BadMessage(INVALID_REQUEST, "not a JSON-RPC 2.0 message", _usable(message.id))
+    if message.method is not UNSET and message.id is None:
+        raise BadMessage(INVALID_REQUEST, "a request id must be a string or an integer, not null")
+    return message
+
+
+def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
+    """Say what is wrong, or read what only the fast decoder refuses (escaped lone surrogates, as JavaScript writes)."""
+    if isinstance(error, RecursionError):
+        raise BadMessage(PARSE_ERROR, "nested too deeply") from None
+    try:
+        value = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as reason:
+        raise BadMessage(PARSE_ERROR, f"not JSON: {reason}") from None
+    if not isinstance(value, dict):
+        what = "a batch" if isinstance(value, list) else "not an object"
+        raise BadMessage(INVALID_REQUEST, f"{what}; send one JSON-RPC message at a time") from None
+    ident = value.get("id")
+    if isinstance(ident, bool) or not isinstance(ident, int | str | None) or not isinstance(value.get("jsonrpc"), str):
+        raise BadMessage(INVALID_REQUEST, "not a JSON-RPC 2.0 message", _usable(ident)) from None
+    if not isinstance(value.get("method", ""), str):
+        raise BadMessage(INVALID_REQUEST, "method must be a string", _usable(ident)) from None
+    message = Message(value["jsonrpc"], value.get("id", UNSET), value.get("method", UNSET))
+    for key in ("params", "result", "error"):
+        if key in value:
+            setattr(message, key, Raw(json.dumps(value[key]).encode()))
+    return message
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _usable(ident: object) -> Id | None:
+    return ident if isinstance(ident, int | str) and not isinstance(ident, bool) else None
+
+
+def request(id: Id, method: str, params: Raw | UnsetType = UNSET) -> bytes:
+    return _encoder.encode(Message(id=id, method=method, params=params))
+
+
+def notification(method: str, params: Raw | UnsetType = UNSET) -> bytes:
+    return _encoder.encode(Message(method=method, params=params))
+
+
+def result(id: Id, value: Raw) -> bytes:
+    return _encoder.encode(Message(id=id, result=value))
+
+
+def failure(id: Id | None, error: Raw) -> bytes:
+    return _encoder.encode(Message(id=id, error=error))
+
+
+def error_object(code: int, message: str, data: Any = None) -> Raw:
+    """A JSON-RPC error object."""
+    return raw({"code": code, "message": message} | ({} if data is None else {"data": data}))
+
+
+def one_line(data: bytes) -> bytes:
+    """The message without line breaks: outside strings they are white space, and inside JSON has them escaped."""
+    if b"\n" in data or b"\r" in data:
+        return data.replace(b"\n", b" ").replace(b"\r", b" ")
+    return data
+
+
+def error_of(error: Raw) -> tuple[int, str]:
+    """Code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
+    try:
+        value = plain(error)
+        return int(value["code"]), str(value["message"])
+    except (LookupError, TypeError, ValueError):
+        return INTERNAL_ERROR, "malformed error"
+
+
+def merge(value: Raw | UnsetType, extra: Mapping[str, Any]) -> Raw:
+    """An object with some members set; the others stay as they were written."""
+    return Raw(_encoder.encode({**fields(value), **extra}))
+
+
+class Lines:
+    """Cuts a byte stream into lines; a line over `limit` bytes is dropped and counted in `oversized`."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.oversized = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._skipping = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Complete lines, without their ends; empty lines are left out."""
+        if b"\n" not in data:
+            self._keep(data)
+            return
+        head, *rest = data.split(b"\n")
+        self._keep(head)
+        if not self._skipping and (line := b"".join(self._parts).strip()):
+            yield line
+        self._parts, self._size, self._skipping = [], 0, False
+        for line in rest[:-1]:
+            if line := line.strip():
+                yield line
+        if rest[-1]:
+            self._keep(rest[-1])
+
+    def _keep(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= self.limit:
+            self._parts.append(data)
+        elif not self._skipping:
+            self._skipping = True
+            self._parts = []
+            self.oversized += 1

@@ -1,0 +1,255 @@
+"""Upstreams that are child processes: newline-framed JSON on their stdin and stdout, stderr kept.
+
+Every child leads a process group of its own and is known to a watcher, a small `sh` in a session of its own that ends
+the groups when we die without having done it ourselves (SIGKILL). So no upstream outlives the proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from foretool.server import jsonrpc
+from foretool.server.jsonrpc import UNSET, BadMessage, Lines, Message
+from foretool.server.links.base import LinkError, Receiver
+
+STDERR_LINES: Final = 20
+STDERR_WIDTH: Final = 400
+GRACE_S: Final = 2.0
+"""How long a child has to leave after its stdin is closed, and again after SIGTERM (spec: stdio, shutdown)."""
+
+_WATCHER: Final = """
+trap '' INT TERM HUP
+groups=
+while read -r sign group; do
+  case $sign in
+    +) groups="$groups $group" ;;
+    -) kept=; for g in $groups; do [ "$g" = "$group" ] || kept="$kept $g"; done; groups=$kept ;;
+  esac
+done
+for g in $groups; do kill -TERM -- "-$g" 2>/dev/null; done
+[ -z "$groups" ] || sleep 1
+for g in $groups; do kill -KILL -- "-$g" 2>/dev/null; done
+"""
+
+
+class Watcher:
+    """Ends the process groups it was told of as soon as this process is gone."""
+
+    def __init__(self) -> None:
+        self._sh: subprocess.Popen[bytes] | None = None
+
+    def watch(self, group: int) -> None:
+        if self._sh is None:
+            self._sh = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        self._tell(f"+ {group}\n")
+
+    def forget(self, group: int) -> None:
+        self._tell(f"- {group}\n")
+
+    def close(self) -> None:
+        if self._sh is not None and self._sh.stdin is not None:
+            self._sh.stdin.close()
+            self._sh.wait()
+            self._sh = None
+
+    def _tell(self, line: str) -> None:
+        if self._sh is not None and self._sh.stdin is not None:
+            try:
+                self._sh.stdin.write(line.encode())
+                self._sh.stdin.flush()
+            except BrokenPipeError:
+                self._sh = None  # somebody ended it; the next child starts another
+
+
+class StdioLink:
+    """One child process and its three pipes."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        receiver: Receiver,
+        watcher: Watcher,
+        limit: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.pid: int | None = process.pid
+        self._process = process
+        self._receiver = receiver
+        self._watcher = watcher
+        self._loop = loop
+        self._lines = Lines(limit)
+        self._errors: deque[str] = deque(maxlen=STDERR_LINES)
+        self._error_lines = Lines(64 * 1024)
+        self._stdin: asyncio.WriteTransport | None = None
+        self._outputs: list[asyncio.BaseTransport] = []
+        self._closing = False
+
+    async def connect(self) -> None:
+        process = self._process
+        self._stdin, _ = await self._loop.connect_write_pipe(_Input, process.stdin)
+        for output, protocol in (
+            (process.stdout, _Output(self._on_output, self._on_end)),
+            (process.stderr, _Output(self._on_errors, lambda: None)),
+        ):
+            transport, _ = await self._loop.connect_read_pipe(partial(_same, protocol), output)
+            self._outputs.append(transport)
+
+    def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        if self._stdin is None or self._stdin.is_closing():
+            if message.method is not UNSET and isinstance(message.id, int):
+                self._receiver.on_failed(message.id, "its input is closed", sent=False)
+            return
+        self._stdin.write(jsonrpc.one_line(jsonrpc.encode(message)) + b"\n")
+
+    def abandon(self, request: int) -> bool:
+        return False
+
+    def stderr(self) -> tuple[str, ...]:
+        return tuple(self._errors)
+
+    def _on_output(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            # A cheap look first: servers that log to stdout can flood it, and an exception per line is slow.
+            if line[0] != 0x7B:
+                self._receiver.on_noise(line)
+                continue
+            try:
+                message = jsonrpc.decode(line)
+            except BadMessage:
+                self._receiver.on_noise(line)
+            else:
+                self._receiver.on_message(message, None)
+        if self._lines.oversized:
+            self._receiver.on_noise(b"(a line over the size limit)")
+            self._lines.oversized = 0
+
+    def _on_errors(self, data: bytes) -> None:
+        for line in self._error_lines.feed(data):
+            self._errors.append(line[:STDERR_WIDTH].decode(errors="replace"))
+
+    def _on_end(self) -> None:
+        if not self._closing:
+            # Its stderr may say why, and arrives on another pipe: let this turn of the loop read it first.
+            self._loop.call_soon(self._report_end)
+
+    def _report_end(self) -> None:
+        code = self._process.poll()
+        why = "closed its output" if code is None else _exit_reason(code)
+        last = f"; last stderr line: {self._errors[-1]!r}" if self._errors else ""
+        self._receiver.on_closed(why + last)
+
+    async def close(self) -> None:
+        """Close stdin, then SIGTERM, then SIGKILL the whole group, each after `GRACE_S` (spec: stdio, shutdown)."""
+        self._closing = True
+        if self._stdin is not None:
+            self._stdin.close()
+        for step in (None, signal.SIGTERM, signal.SIGKILL):
+            if step is not None:
+                self._signal(step)
+            if await self._gone(GRACE_S if step is not signal.SIGKILL else 10.0):
+                break
+        # Helpers that a launcher left behind in the group (npx starts node in a shell) go with it.
+        self._signal(signal.SIGKILL)
+        if self.pid is not None:
+            self._watcher.forget(self.pid)
+        for transport in (self._stdin, *self._outputs):
+            if transport is not None:
+                transport.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in the group
+            os.killpg(self._process.pid, number)
+
+    async def _gone(self, patience: float) -> bool:
+        end = self._loop.time() + patience
+        while self._process.poll() is None:
+            if self._loop.time() > end:
+                return False
+            await asyncio.sleep(0.01)
+        return True
+
+
+class _Input(asyncio.BaseProtocol):
+    """The child's stdin; a broken pipe shows as the end of its output, which reports it."""
+
+
+class _Output(asyncio.Protocol):
+    def __init__(self, feed: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        self._feed = feed
+        self._lost = lost
+
+    def data_received(self, data: bytes) -> None:
+        self._feed(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost()
+
+
+def _same(protocol: _Output) -> _Output:
+    return protocol
+
+
+def _exit_reason(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _spawn(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
+    """Takes about a millisecond; asyncio's own way would add a thread per child on Python 3.11."""
+    try:
+        return subprocess.Popen(
+            [command, *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **env},
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        if cwd is not None and not Path(cwd).is_dir():
+            raise LinkError(f"cwd {cwd!r} is no folder; correct it in the config") from None
+        raise LinkError(f"command {command!r} was not found; install it or write its full path") from None
+    except OSError as error:
+        raise LinkError(f"command {command!r} could not be started: {error.strerror}") from None
+
+
+async def open_stdio(
+    command: str,
+    args: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    receiver: Receiver,
+    watcher: Watcher,
+    limit: int,
+) -> StdioLink:
+    """Start a child process and connect its pipes.
+
+    `env` adds to this process's environment. `limit`: bytes of one message. Raises `LinkError` when it cannot start.
+    """
+    loop = asyncio.get_running_loop()
+    process = _spawn(command, args, env, cwd)
+    watcher.watch(process.pid)
+    link = StdioLink(process, receiver, watcher, limit, loop)
+    await link.connect()
+    return link

@@ -1,0 +1,401 @@
+"""The proxy: every client on one side, every upstream on the other, and what is common to them.
+
+Requests run through as plain callbacks: `Client` takes a message, `Calls` or `Aggregate` finds the upstream, the
+upstream's reply comes back to the `Exchange`, and the `Outbox` commits the records before anything is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from foretool.retrieval.ranking import Query, Ranking
+from foretool.server import discovery, jsonrpc, translate
+from foretool.server.aggregate import Aggregate
+from foretool.server.calls import Calls
+from foretool.server.catalog import Catalog
+from foretool.server.client import LEVELS, Client, OnReply
+from foretool.server.config import Config, Profile
+from foretool.server.connection import Request
+from foretool.server.edges.base import Channel
+from foretool.server.exchange import Exchange, Outbox
+from foretool.server.exposure import Exposures
+from foretool.server.jsonrpc import UNSET, Message, Raw
+from foretool.server.questions import Questions
+from foretool.server.recorder import Recorder
+from foretool.server.session import Session
+from foretool.server.settings import Settings
+from foretool.server.upstream import State, Upstream
+from foretool.storage.records import ClientRecord, Era, SessionRecord, ToolId, Usage
+
+ANNOUNCE_S: Final = 0.25
+"""Changes of several upstreams within this time are announced once."""
+
+INSTRUCTION_TOKENS: Final = 1000
+"""Budget of the merged `instructions`."""
+
+LIST_CHANGES: Final = {
+    "notifications/resources/list_changed": "resourcesListChanged",
+    "notifications/prompts/list_changed": "promptsListChanged",
+}
+
+log = logging.getLogger("foretool.proxy")
+
+
+class Memory(Protocol):
+    """What the proxy asks the store beside the recorder."""
+
+    def begin_session(self, session: SessionRecord) -> None: ...
+
+    def end_session(self, key: str, at: float) -> None: ...
+
+    def client(self, client: str, version: str, era: Era) -> ClientRecord | None: ...
+
+    def add_client_relist(
+        self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
+    ) -> None: ...
+
+    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]: ...
+
+
+class Watcher(Protocol):
+    """Who is told of an upstream's news, to keep and to show."""
+
+    def tools_changed(self, upstream: Upstream) -> None: ...
+
+    def state_changed(self, upstream: Upstream) -> None: ...
+
+
+class Proxy:
+    """See the module. It makes no upstream and opens no store: `App` does."""
+
+    def __init__(
+        self,
+        config: Config,
+        catalog: Catalog,
+        exposures: Exposures,
+        recorder: Recorder,
+        memory: Memory,
+        watcher: Watcher,
+    ) -> None:
+        self.config = config
+        self.catalog = catalog
+        self.exposures = exposures
+        self.recorder = recorder
+        self.upstreams: dict[str, Upstream] = {}
+        self.capabilities_known: dict[str, dict[str, Any]] = {}
+        """Capabilities by upstream, from an earlier run until it has greeted in this one."""
+        self.clients: list[Client] = []
+        self.clock: Callable[[], float] = time.time
+        self.outbox = Outbox(recorder.commit, lambda flush: asyncio.get_running_loop().call_soon(flush))
+        self.questions = Questions(self)
+        self.calls = Calls(self)
+        self.aggregate = Aggregate(self)
+        self._memory = memory
+        self._watcher = watcher
+        self._listed: set[str] = set()
+        """Upstreams whose tools are known, from the store or from themselves."""
+        self._waiting_lists: list[Callable[[], None]] = []
+        self._waiting_upstream: dict[str, list[Callable[[], None]]] = {}
+        self._cold_until = 0.0
+        self._announcing: asyncio.TimerHandle | None = None
+        self._usage: Mapping[ToolId, Usage] = {}
+        self._usage_until = 0.0
+
+    @property
+    def settings(self) -> Settings:
+        return self.config.settings
+
+    @property
+    def keeps_text(self) -> bool:
+        return self.settings.record != "off"
+
+    # -- Fronts: for the edges
+
+    def open(self, era: Era, transport: str, unasked: Channel, profile: str = "", principal: str = "") -> Client:
+        client = Client(self, era, transport, unasked, self.config.profiles[profile], principal)
+        self.clients.append(client)
+        return client
+
+    def gone(self, client: Client) -> None:
+        if client in self.clients:
+            self.clients.remove(client)
+        self.aggregate.gone(client)
+        for session in client.sessions():
+            self._memory.end_session(session.record.key, self.clock())
+
+    def begin_session(self, client: Client, era: Era) -> Session:
+        record = SessionRecord(
+            key=secrets.token_hex(16),
+            client=str(client.info.get("name", "")),
+            version=str(client.info.get("version", "")),
+            era=era,
+            transport="http" if client.transport == "http" else "stdio",
+            profile=client.profile.name,
+            started_at=self.clock(),
+        )
+        self._memory.begin_session(record)
+        self._wake_unknown(era)
+        return Session(record)
+
+    def only_client(self) -> Client | None:
+        """The client, if there is just one: it is meant by what belongs to no request."""
+        return self.clients[0] if len(self.clients) == 1 else None
+
+    def _wake_unknown(self, era: Era) -> None:
+        """A client has opened its conversation: bring up the upstreams that we must still get to know."""
+        for upstream in self.upstreams.values():
+            if upstream.name not in self._listed:
+                upstream.start(era)
+
+    # -- client ledger
+
+    def ledger(self, client: str, version: str, era: Era) -> ClientRecord | None:
+        return self._memory.client(client, version, era)
+
+    def relisted(self, record: SessionRecord, delay_s: float | None) -> None:
+        """A client listed again `delay_s` after it was told to, or (None) did not in time."""
+        relisted = delay_s is not None
+        ms = delay_s * 1000 if delay_s is not None else None
+        self._memory.add_client_relist(record.client, record.version, record.era, 1, int(relisted), ms)
+
+    # -- lists that wait for cold upstreams
+
+    def known(self, upstreams: Sequence[str]) -> None:
+        """The tools of these are known from an earlier run, so no list waits for them."""
+        self._listed.update(upstreams)
+
+    def begin(self, now: float) -> None:
+        """The upstreams not known have `cold_list_s` from now."""
+        self._cold_until = now + self.settings.cold_list_s
+
+    def profiles_changed(self) -> None:
+        """After a reload: clients go on under what their profile says now."""
+        for client in self.clients:
+            client.profile = self.config.profiles.get(client.profile.name, self.config.profiles[""])
+            for session in client.sessions():
+                session.policy = None
+        self.exposures.forget()
+
+    def unknown_upstreams(self) -> frozenset[str]:
+        return frozenset(self.upstreams.keys() - self._listed)
+
+    def when_listed(self, go: Callable[[], None]) -> None:
+        """Now, or as soon as every upstream has listed its tools or failed to, but not after the deadline."""
+        loop = asyncio.get_running_loop()
+        if not self._still_coming() or loop.time() >= self._cold_until:
+            go()
+            return
+        if not self._waiting_lists:
+            loop.call_at(self._cold_until, self._stop_waiting)
+        self._waiting_lists.append(go)
+
+    def _still_coming(self) -> bool:
+        return any(
+            name not in self._listed
+            and upstream.state in (State.KNOWN, State.STARTING, State.READY)
+            and not upstream.error
+            for name, upstream in self.upstreams.items()
+        )
+
+    def _stop_waiting(self) -> None:
+        waiting, self._waiting_lists = self._waiting_lists, []
+        for go in waiting:
+            go()
+
+    def unlisted_upstream(self, name: str) -> Upstream | None:
+        """The upstream a tool's name points to, if it has not listed its tools yet."""
+        for upstream in self.upstreams.values():
+            heads = {f"{self.prefix(upstream.name)}__", f"{upstream.name}__"} - {"__"}
+            if upstream.name not in self._listed and any(name.startswith(head) for head in heads):
+                return upstream
+        return None
+
+    def when_upstream_listed(self, upstream: Upstream, go: Callable[[], None]) -> None:
+        """As soon as it has listed, or failed to."""
+        self._waiting_upstream.setdefault(upstream.name, []).append(go)
+        upstream.start("legacy")
+
+    def _wake(self, upstream: Upstream) -> None:
+        for go in self._waiting_upstream.pop(upstream.name, []):
+            go()
+        if self._waiting_lists and not self._still_coming():
+            self._stop_waiting()
+
+    # -- Host: for the upstreams
+
+    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+        if self.upstreams.get(upstream.name) is not upstream:
+            return  # removed by a reload in the meantime
+        self.capabilities_known[upstream.name] = upstream.greeting.capabilities
+        changes = self.catalog.replace(upstream.name, tools, upstream.greeting.instructions)
+        self._listed.add(upstream.name)
+        self._watcher.tools_changed(upstream)
+        self._wake(upstream)
+        if changes:
+            self.announce_soon()
+
+    def on_state(self, upstream: Upstream) -> None:
+        if upstream.state is State.RETRYING:
+            log.warning("upstream %r: %s", upstream.name, upstream.error)
+        self._watcher.state_changed(upstream)
+        if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
+            self._wake(upstream)
+
+    def on_notification(self, upstream: Upstream, message: Message) -> None:
+        """What an upstream says that belongs to no request."""
+        method = str(message.method)
+        try:
+            params = jsonrpc.plain(message.params) if message.params is not UNSET else {}
+        except ValueError:
+            return
+        if method == "notifications/resources/updated":
+            self.aggregate.updated(params)
+        elif method in LIST_CHANGES:
+            for client in list(self.clients):
+                client.notify(LIST_CHANGES[method], method)
+        elif method == "notifications/message":
+            for client in list(self.clients):
+                if client.era == "legacy" and client.wants_log(str(params.get("level", ""))):
+                    client.notify("", method, params)
+
+    def on_request(
+        self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
+    ) -> None:
+        self.questions.on_request(upstream, message, request, answer)
+
+    def capabilities(self, era: Era) -> dict[str, Any]:
+        """What we declare to an upstream: what the one client can, or what any may once there are several."""
+        client = self.only_client()
+        if client is not None and client.transport == "stdio":
+            return client.capabilities
+        return {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}
+
+    def roots_changed(self, client: Client) -> None:
+        for upstream in self.upstreams.values():
+            if upstream.era_for(client.era) == "legacy":
+                upstream.notify("legacy", "notifications/roots/list_changed")
+
+    # -- announcements
+
+    def announce_soon(self) -> None:
+        if self._announcing is None:
+            self._announcing = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
+
+    def _announce(self) -> None:
+        """Tell the clients whose list is no longer the one they were given."""
+        self._announcing = None
+        for client in list(self.clients):
+            if client.is_stale():
+                client.announce()
+
+    def tick(self) -> None:
+        """About once a second: time-outs, parked requests, schedule."""
+        for upstream in self.upstreams.values():
+            upstream.expire()
+        self.questions.expire()
+        self.recorder.commit()
+        before = {(view.profile, view.policy) for view in self.exposures.views()}
+        self.exposures.advance()
+        if len(self.exposures.views()) < len(before):
+            self.announce_soon()
+
+    # -- what the aggregate is
+
+    def with_capability(self, capability: str, profile: Profile) -> list[Upstream]:
+        """Upstreams that declare it, or of which nothing is known yet."""
+        found = []
+        for name, upstream in self.upstreams.items():
+            known = self.capabilities_known.get(name)
+            usable = (known is None and not upstream.error) or (known is not None and capability in known)
+            if usable and self.exposures.allowed(profile, name):
+                found.append(upstream)
+        return found
+
+    def server_capabilities(self, era: Era, profile: Profile) -> dict[str, Any]:
+        """Ours and those of the upstreams; everything while some are unknown."""
+        unknown = any(name not in self.capabilities_known for name in self.upstreams)
+        union = {key for known in self.capabilities_known.values() for key in known}
+        capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+        if unknown or "resources" in union:
+            capabilities["resources"] = {"subscribe": True, "listChanged": True}
+        if unknown or "prompts" in union:
+            capabilities["prompts"] = {"listChanged": True}
+        if unknown or "completions" in union:
+            capabilities["completions"] = {}
+        if unknown or "logging" in union:
+            capabilities["logging"] = {}
+        extensions = {}
+        for known in self.capabilities_known.values():
+            if isinstance(known.get("extensions"), dict):
+                extensions.update(known["extensions"])
+        return {**capabilities, "extensions": extensions} if extensions else capabilities
+
+    def instructions(self, profile: Profile) -> str:
+        texts = {
+            name: self.catalog.server_text(name) for name in self.upstreams if self.exposures.allowed(profile, name)
+        }
+        return discovery.instructions(texts, INSTRUCTION_TOKENS)
+
+    def prefix(self, upstream: str) -> str:
+        server = self.config.servers.get(upstream)
+        return server.prefix if server is not None else upstream
+
+    def honoured(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a `subscriptions/listen` filter that we serve."""
+        kinds = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
+        kept: dict[str, Any] = {kind: True for kind in kinds if wanted.get(kind) is True}
+        uris = wanted.get("resourceSubscriptions")
+        if isinstance(uris, list) and uris:
+            kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)]
+        return kept
+
+    def listening(self, client: Client, exchange: Exchange, honoured: Mapping[str, Any]) -> None:
+        """A modern client listens: have the upstreams tell us of the resources it named."""
+        for uri in honoured.get("resourceSubscriptions", ()):
+            upstream = self.aggregate.owner(uri)
+            for one in [upstream] if upstream else self.with_capability("resources", client.profile):
+                one.subscribe(uri)
+
+    def set_level(self, level: str) -> None:
+        """A legacy client wants logs from this level on: upstreams send the least severe any client wants."""
+        wanted = [client.log_level for client in self.clients if client.log_level in LEVELS]
+        lowest = min([*wanted, level], key=lambda each: LEVELS.index(each) if each in LEVELS else len(LEVELS))
+        for upstream in self.with_capability("logging", self.config.profiles[""]):
+            upstream.set_level(lowest)
+
+    def ask_for(self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], arrived: OnReply) -> None:
+        """One part of a merged list, with the client's own `_meta`."""
+        exchange.client.forward(exchange, upstream, params, arrived)
+
+    # -- ranking and recording
+
+    def rank(self, query: Query, profile: Profile, limit: int) -> Ranking:
+        ranking = self.catalog.pipeline.rank(query, self._recent_usage(), limit)
+        if profile.servers == ("*",):
+            return ranking
+        kept = tuple(
+            each
+            for each in ranking.ranked
+            if (tool := self.catalog.get(each.tool)) and self.exposures.allowed(profile, tool.upstream)
+        )
+        return Ranking(kept, ranking.total, ranking.evidence)
+
+    def _recent_usage(self) -> Mapping[ToolId, Usage]:
+        # The usage prior moves slowly; reading it for each search would cost more than the search.
+        if self.clock() >= self._usage_until:
+            self._usage = {each.tool: each for each in self._memory.usage()}
+            self._usage_until = self.clock() + 60.0
+        return self._usage
+
+    def argument_record(self, arguments: Raw | None) -> str:
+        """What of a call's arguments is kept."""
+        if self.settings.record == "off":
+            return ""
+        if self.settings.record == "full":
+            return self.config.redact(bytes(arguments or b"{}").decode(errors="replace"))
+        return translate.argument_shape(arguments)

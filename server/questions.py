@@ -1,0 +1,201 @@
+"""Questions of upstreams to the client (sampling, elicitation, roots): whose they are, and how each era asks them.
+
+A legacy client is asked by a request. A modern client is asked by ending its request with `input_required`; the
+upstream's request is parked meanwhile, and the client's retry takes it up again. The other way round, a modern
+upstream's `input_required` becomes requests to a legacy client, and the answers go up with a retry of ours.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from foretool.server import jsonrpc
+from foretool.server.connection import Request, answer_error
+from foretool.server.exchange import Exchange
+from foretool.server.jsonrpc import UNSET, Message, Raw
+
+if TYPE_CHECKING:
+    from foretool.server.client import OnReply
+    from foretool.server.proxy import Proxy
+    from foretool.server.upstream import Upstream
+
+CAPABILITY: Final = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+"""What a client must have declared to be asked."""
+
+PARKED_S: Final = 600.0
+MOST_PARKED: Final = 1000
+ROUNDS: Final = 10
+"""How often one request may ask for input before it is given up."""
+
+Answer = Callable[[Message], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Parked:
+    """A request of an upstream that waits for the client to come back with answers."""
+
+    request: Request
+    upstream: Upstream
+    handle: str
+    until: float
+    open: dict[str, tuple[Message, Answer]] = field(default_factory=dict)
+    """Questions by the key under which the client answers them."""
+
+
+class Questions:
+    """See the module."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._parked: dict[str, _Parked] = {}
+        self._by_request: dict[int, _Parked] = {}
+
+    def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
+        """A question of a legacy upstream."""
+        capability = CAPABILITY.get(str(message.method))
+        exchange = request.exchange if request is not None else None
+        in_course = exchange if isinstance(exchange, Exchange) else None
+        client = exchange.client if isinstance(exchange, Exchange) else self._proxy.only_client()
+        if capability is None or client is None or not client.can(capability, in_course):
+            why = f"{message.method} is not supported by the client"
+            if client is None:
+                why = f"{message.method}: it cannot be told which of several clients is meant"
+            answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
+        elif in_course is not None and request is not None and in_course.era == "modern":
+            self._park(in_course, request, upstream, message, answer)
+        else:
+            client.ask(
+                str(message.method), message.params, lambda reply: answer(_readdressed(reply, message)), in_course
+            )
+
+    # -- legacy upstream, modern client
+
+    def _park(self, exchange: Exchange, request: Request, upstream: Upstream, message: Message, answer: Answer) -> None:
+        parked = self._by_request.get(request.id)
+        if parked is None or parked.request is not request:
+            if len(self._parked) >= MOST_PARKED:
+                answer(answer_error(_id(message), jsonrpc.INTERNAL_ERROR, "too many requests wait for input"))
+                return
+            parked = _Parked(request, upstream, f"foretool-{secrets.token_hex(16)}", 0.0)
+            self._parked[parked.handle] = self._by_request[request.id] = parked
+        parked.until = time.monotonic() + PARKED_S
+        parked.open[f"q{len(parked.open) + 1}-{secrets.token_hex(4)}"] = (message, answer)
+        self._ask_parked(exchange, parked)
+
+    def _ask_parked(self, exchange: Exchange, parked: _Parked) -> None:
+        if exchange.done:
+            return  # more questions before the client came back: they are asked with its retry
+        requests = {
+            key: {"method": message.method} | ({} if message.params is UNSET else {"params": message.params})
+            for key, (message, _) in parked.open.items()
+        }
+        # The upstream's clock stands while the client is being asked.
+        parked.request.timeout, parked.request.deadline = 0.0, 0.0
+        exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": parked.handle})
+
+    def resume(self, exchange: Exchange) -> bool:
+        """A retry with answers: give them to the upstream that waits. False: the state is not one of ours."""
+        handle = jsonrpc.text(exchange.params.get("requestState"))
+        parked = self._parked.get(handle or "")
+        if parked is None:
+            return False
+        before = parked.request.exchange
+        if not isinstance(before, Exchange) or before.client is not exchange.client or before.method != exchange.method:
+            exchange.error(jsonrpc.INVALID_PARAMS, "requestState does not belong to this request")
+            return True
+        exchange.request, exchange.upstream = parked.request, parked.upstream
+        exchange.on_drop = before.on_drop
+        parked.request.exchange = exchange
+        parked.request.timeout = parked.upstream.timeout_s
+        responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
+        for key in [key for key in parked.open if key in responses]:
+            message, answer = parked.open.pop(key)
+            answer(Message(id=_id(message), result=responses[key]))
+        if parked.open:
+            self._ask_parked(exchange, parked)
+        return True
+
+    def forget(self, request: Request) -> None:
+        """The upstream has ended a parked request, or its client is not coming back."""
+        parked = self._by_request.pop(request.id, None)
+        if parked is not None:
+            self._parked.pop(parked.handle, None)
+
+    def expire(self) -> None:
+        """Cancel parked requests nobody came back for; called about once a second."""
+        now = time.monotonic()
+        for parked in [each for each in self._parked.values() if each.open and each.until < now]:
+            self.forget(parked.request)
+            parked.upstream.cancel(parked.request, "nobody answered its questions")
+
+    # -- modern upstream, legacy client
+
+    def mirror(
+        self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], result: Raw, on_reply: OnReply
+    ) -> None:
+        """Ask the client what a modern upstream wants to know, then repeat the request with the answers."""
+        members = jsonrpc.fields(result)
+        wanted = {
+            key: jsonrpc.fields(value) for key, value in jsonrpc.fields(members.get("inputRequests", UNSET)).items()
+        }
+        exchange.rounds += 1
+        if exchange.rounds > ROUNDS:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked for input {ROUNDS} times")
+            return
+        answers: dict[str, Raw] = {}
+
+        def retry() -> None:
+            again = {
+                key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")
+            }
+            if answers:
+                again["inputResponses"] = jsonrpc.raw(answers)
+            if "requestState" in members:
+                again["requestState"] = members["requestState"]
+            exchange.client.forward(exchange, upstream, again, on_reply)
+
+        def answered(key: str, reply: Message) -> None:
+            if exchange.done:
+                return
+            if reply.result is UNSET:
+                code, reason = jsonrpc.error_of(reply.error) if reply.error is not UNSET else (0, "no answer")
+                exchange.error(code or jsonrpc.INTERNAL_ERROR, f"the client did not answer: {reason}")
+                return
+            assert isinstance(reply.result, Raw)
+            answers[key] = reply.result
+            if len(answers) == len(wanted):
+                retry()
+
+        missing = [
+            name
+            for request in wanted.values()
+            if (name := CAPABILITY.get(jsonrpc.text(request.get("method")) or "", "")) == ""
+            or not exchange.client.can(name)
+        ]
+        if missing:
+            exchange.error(
+                jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} needs {missing[0] or 'input'} of the client"
+            )
+        elif not wanted:
+            retry()
+        for key, request in wanted.items() if not missing else ():
+            method = jsonrpc.text(request["method"]) or ""
+            params_of: Any = request.get("params", UNSET)
+            exchange.client.ask(method, params_of, lambda reply, key=key: answered(key, reply), exchange)  # type: ignore[misc]
+
+
+def _id(message: Message) -> Any:
+    return message.id
+
+
+def _readdressed(reply: Message, question: Message) -> Message:
+    """The client's reply under the id the upstream asked with."""
+    return Message(id=_id(question), result=reply.result, error=reply.error)

@@ -1,0 +1,126 @@
+"""One client's conversation, without I/O: what it was shown, what it called, and what it missed.
+
+A method takes what happened and returns decisions as values; the proxy carries them out and the recorder keeps them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from foretool.server.exposure import View
+from foretool.storage.records import Discovery, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
+
+HISTORY: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The call goes to the tool's upstream."""
+
+    tool: Tool
+    hidden: bool
+    discovery: int
+    """Id of the discovery that found it, 0 if none did."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    discovery: int
+    rank: int
+    of: int
+    task: str
+    tokens: int
+
+
+class Session:
+    """See the module."""
+
+    def __init__(self, record: SessionRecord) -> None:
+        self.record = record
+        self.view: View | None = None
+        """The list the client was given last."""
+        self.exposure = 0
+        self.policy: Policy | None = None
+        """Chosen at the first list, and again when the ledger has learned something."""
+        self.grown: list[ToolId] = []
+        """Tools appended to the list since it began, in order."""
+        self.history: deque[ToolId] = deque(maxlen=HISTORY)
+        self._upstreams: deque[str] = deque(maxlen=HISTORY)
+        self._found: dict[ToolId, _Found] = {}
+        self._task = ""
+
+    def sees(self, tool: ToolId) -> bool:
+        return self.view is not None and (tool in self.view.shown or tool in self.grown)
+
+    def servers_in_use(self) -> tuple[str, ...]:
+        """Upstreams called lately, the latest first."""
+        return tuple(dict.fromkeys(reversed(self._upstreams)))
+
+    def listed(self, view: View, exposure: int) -> None:
+        """The client was given this list."""
+        self.view = view
+        self.exposure = exposure
+
+    def call(self, tool: Tool, via: Literal["name", "bridge"], at: float) -> list[Miss | Forward]:
+        """Decide what a call means. A hidden tool is a miss, and goes through all the same."""
+        found = self._found.get(tool.id)
+        hidden = not self.sees(tool.id)
+        decisions: list[Miss | Forward] = []
+        if hidden:
+            noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"
+            decisions.append(self._miss(tool, noticed, at, found))
+        self.history.append(tool.id)
+        self._upstreams.append(tool.upstream)
+        return [*decisions, Forward(tool, hidden, found.discovery if found else 0)]
+
+    def discovered(self, discovery: Discovery, id: int, of: int) -> list[Miss]:
+        """An answer of `discover_tools`, recorded as `id`; a miss when it found nothing."""
+        self._task = discovery.task or self._task
+        for match in discovery.matches:
+            self._found[match.tool] = _Found(id, match.rank, of, discovery.task, discovery.tokens)
+        if discovery.matches:
+            return []
+        name = discovery.names[0] if discovery.names else ""
+        change = "add a server that has such a tool, or describe the one that is there (server setting `description`)"
+        return [
+            Miss(
+                session=self.record.key, at=discovery.at, tool=name, noticed="nothing_found", cause="unknown",
+                rank=0, of=of, query=discovery.task, history=tuple(self.history), exposure=self.exposure,
+                discovery=id, change=change, recovered="no", turns=1, tokens=discovery.tokens,
+            )
+        ]  # fmt: skip
+
+    def unknown(self, name: str, candidates: list[ToolId], at: float) -> Miss:
+        """A call of a name that no upstream has."""
+        change = (
+            f"the client may mean {candidates[0]}" if candidates else "add the server that has it, or correct the name"
+        )
+        return Miss(
+            session=self.record.key, at=at, tool=name, noticed="unknown_name", cause="unknown", rank=0, of=0,
+            query=self._task, history=tuple(self.history), exposure=self.exposure, discovery=0, change=change,
+            recovered="suggested" if candidates else "no", turns=1, tokens=0,
+        )  # fmt: skip
+
+    def denied(self, tool: Tool, at: float) -> Miss:
+        """A call of a tool that this client's profile leaves out."""
+        change = f"add {tool.upstream!r} to the servers of profile {self.record.profile!r}"
+        return Miss(
+            session=self.record.key, at=at, tool=tool.id, noticed="call", cause="denied", rank=0, of=0,
+            query=self._task, history=tuple(self.history), exposure=self.exposure, discovery=0, change=change,
+            recovered="no", turns=1, tokens=0,
+        )  # fmt: skip
+
+    def _miss(self, tool: Tool, noticed: Noticed, at: float, found: _Found | None) -> Miss:
+        why = self.view.why_hidden(tool.id, tool.upstream) if self.view else None
+        return Miss(
+            session=self.record.key, at=at, tool=tool.id, noticed=noticed,
+            cause=why.cause if why else "unknown",
+            rank=found.rank if found else why.rank if why else 0,
+            of=found.of if found else why.of if why else 0,
+            query=found.task if found else self._task,
+            history=tuple(self.history), exposure=self.exposure, discovery=found.discovery if found else 0,
+            change=why.change if why else "", recovered="discovered" if found else "called",
+            turns=1 if found else 0, tokens=found.tokens if found else 0,
+        )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Between the eras: what of a request or a result belongs to one hop only, and what the other era needs beside it.
+
+Pure functions on undecoded values; what no rule names passes through as it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from foretool.server import jsonrpc, protocol
+from foretool.server.jsonrpc import UNSET, Raw
+from foretool.storage.records import Era
+
+PROGRESS: Final = "progressToken"
+CACHEABLE: Final = frozenset(
+    {"tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read", "server/discover"}
+)
+"""Results that carry `ttlMs` and `cacheScope` in the modern era (specification: utilities, caching)."""
+
+
+def request_meta(
+    meta: Mapping[str, Raw], front: Era, upstream: Era, client_info: Raw, capabilities: Raw
+) -> dict[str, Raw] | None:
+    """The `_meta` of a request on its way up, without a progress token; None when nothing is left of it."""
+    if upstream == "legacy":
+        kept = {key: value for key, value in meta.items() if key != PROGRESS and key not in protocol.CONNECTION_META}
+        return kept or None
+    kept = {key: value for key, value in meta.items() if key != PROGRESS}
+    if front == "legacy":
+        kept[protocol.META_VERSION] = jsonrpc.raw(protocol.LATEST_MODERN)
+        kept[protocol.META_CLIENT_INFO] = client_info
+        kept[protocol.META_CAPABILITIES] = capabilities
+    return kept
+
+
+def result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:
+    """A result on its way down. Raises ValueError when it is no object."""
+    if front == "legacy" and upstream == "legacy":
+        return value
+    members: dict[str, Any] = jsonrpc.fields(value)
+    meta = jsonrpc.fields(members.pop("_meta", UNSET))
+    meta.pop(protocol.META_SERVER_INFO, None)
+    if front == "legacy":
+        for key in ("resultType", "ttlMs", "cacheScope"):
+            members.pop(key, None)
+        return jsonrpc.raw({**members, "_meta": meta} if meta else members)
+    members.setdefault("resultType", protocol.COMPLETE)
+    if method in CACHEABLE:
+        members.setdefault("ttlMs", 0)
+        members.setdefault("cacheScope", "private")
+    return jsonrpc.raw({**members, "_meta": {**meta, protocol.META_SERVER_INFO: protocol.IDENTITY_RAW}})
+
+
+def own_result(value: Mapping[str, Any], method: str, front: Era) -> Raw:
+    """A result of ours in the client's era."""
+    return result(jsonrpc.raw(value), method, front, "legacy")
+
+
+def error(value: Raw, front: Era) -> Raw:
+    """An error on its way down: the modern era has no code of its own for a missing resource."""
+    code, _ = jsonrpc.error_of(value)
+    if front == "modern" and code == jsonrpc.RESOURCE_NOT_FOUND:
+        return jsonrpc.merge(value, {"code": jsonrpc.INVALID_PARAMS})
+    return value
+
+
+def is_tool_error(value: Raw) -> bool:
+    """Whether a call's result says `isError`."""
+    # Most results are short; the search spares decoding the long ones.
+    return b'"isError"' in bytes(value) and bytes(jsonrpc.fields(value).get("isError", b"")) == b"true"
+
+
+def input_required(value: Raw) -> bool:
+    """Whether a modern result asks for input instead of being complete."""
+    return (
+        b'"input_required"' in bytes(value)
+        and jsonrpc.text(jsonrpc.fields(value).get("resultType")) == "input_required"
+    )
+
+
+def argument_shape(arguments: Raw | None) -> str:
+    """Names and JSON types of the arguments, as JSON; no values."""
+    try:
+        members = jsonrpc.fields(arguments) if arguments is not None else {}
+    except ValueError:
+        return "{}"
+    return jsonrpc.encode({name: _kind(bytes(value)[:1]) for name, value in members.items()}).decode()
+
+
+_KINDS = {b'"': "string", b"{": "object", b"[": "array", b"t": "boolean", b"f": "boolean", b"n": "null"}
+
+
+def _kind(first: bytes) -> str:
+    return _KINDS.get(first, "number")

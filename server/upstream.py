@@ -1,0 +1,420 @@
+"""One upstream: starts when wanted, greets, lists, calls, notices its death, comes back.
+
+An upstream has at most one connection per era in use. A client's request goes to the connection of the client's own
+era if the upstream speaks it, else to the other one and is translated by the proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Protocol
+
+import anyio
+
+from foretool.server import jsonrpc
+from foretool.server.connection import Connection, Greeting, HandshakeError, Lost, Request
+from foretool.server.jsonrpc import Message, Raw
+from foretool.server.links.base import Link, LinkError, Receiver
+from foretool.storage.records import Era
+
+BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
+"""Pauses between attempts to bring back an upstream nobody is calling; a call is tried at once."""
+
+LIST_S: Final = 60.0
+DEBOUNCE_S: Final = 0.1
+"""An upstream that announces many list changes in a row is asked once."""
+
+PAGES: Final = 1000
+"""More pages than this is an upstream that never ends its list."""
+
+ERAS: Final[tuple[Era, Era]] = ("legacy", "modern")
+
+
+class State(Enum):
+    KNOWN = "known"
+    """Not started; its tools are known from an earlier run."""
+    STARTING = "starting"
+    READY = "ready"
+    RETRYING = "retrying"
+    """Lost or failed to start; tried again after a pause, and at once when it is called."""
+    STOPPED = "stopped"
+
+
+class Host(Protocol):
+    """Who an upstream reports to."""
+
+    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None: ...
+
+    def on_state(self, upstream: Upstream) -> None: ...
+
+    def on_notification(self, upstream: Upstream, message: Message) -> None: ...
+
+    def on_request(
+        self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
+    ) -> None: ...
+
+    def capabilities(self, era: Era) -> dict[str, Any]:
+        """What we declare we can do for the upstream, which is what our clients can."""
+        ...
+
+
+OpenLink = Callable[[Receiver, Era], Awaitable[Link]]
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """The connection of one era, from first demand to stop, across restarts."""
+
+    era: Era
+    connection: Connection | None = None
+    waiting: deque[Request] = field(default_factory=deque)
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    running: bool = False
+
+
+class Upstream:
+    """See the module. `run` owns every task of it; `request` may be called at any time."""
+
+    def __init__(
+        self,
+        name: str,
+        host: Host,
+        open_link: OpenLink,
+        timeout_s: float = 60.0,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.name = name
+        self.state = State.KNOWN
+        self.since = time.time()
+        self.error = ""
+        self.starts = 0
+        self.noise = 0
+        """Lines on its output that were no protocol."""
+        self.greeting = Greeting()
+        self.speaks: dict[Era, bool] = {}
+        """What is known of the eras it speaks."""
+        self.timeout_s = timeout_s
+        self._host = host
+        self._open_link = open_link
+        self._redact = redact
+        self._lines: dict[Era, _Line] = {era: _Line(era) for era in ERAS}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._relist: asyncio.TimerHandle | None = None
+        self._stderr: tuple[str, ...] = ()
+        self._subscribed: set[str] = set()
+        self._log_level = ""
+        self._listen: Request | None = None
+
+    # -- for the proxy
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        found = (line.connection.pid for line in self._lines.values() if line.connection)
+        return tuple(pid for pid in found if pid is not None)
+
+    @property
+    def stderr(self) -> tuple[str, ...]:
+        """Its last stderr lines, of the running process or of the one that ended."""
+        for line in self._lines.values():
+            if line.connection is not None and (lines := line.connection.stderr()):
+                return lines
+        return self._stderr
+
+    @property
+    def in_flight(self) -> int:
+        return sum(line.connection.in_flight for line in self._lines.values() if line.connection)
+
+    def era_for(self, era: Era) -> Era:
+        """The era in which a client of `era` is served."""
+        if self.speaks.get(era, True):
+            return era
+        return "modern" if era == "legacy" else "legacy"
+
+    def greeting_for(self, era: Era) -> Greeting:
+        connection = self._lines[self.era_for(era)].connection
+        return connection.greeting if connection and connection.ready else self.greeting
+
+    def request(self, era: Era, request: Request) -> None:
+        """Send now, or as soon as the upstream is up; start it if it is not. The reply comes exactly once."""
+        if self.state is State.STOPPED:
+            request.reply(Lost(f"upstream {self.name!r} is stopped", sent=False))
+            return
+        line = self._lines[self.era_for(era)]
+        if line.connection is not None and line.connection.ready:
+            line.connection.send(request)
+            return
+        request.deadline = time.monotonic() + request.timeout if request.timeout else 0.0
+        line.waiting.append(request)
+        self._want(line)
+
+    def cancel(self, request: Request, reason: str) -> None:
+        for line in self._lines.values():
+            if request in line.waiting:
+                line.waiting.remove(request)
+            elif line.connection is not None:
+                line.connection.cancel(request, reason)
+
+    def notify(self, era: Era, method: str, params: dict[str, Any] | None = None) -> None:
+        """To the connection of this era, if there is one."""
+        connection = self._lines[self.era_for(era)].connection
+        if connection is not None and connection.ready:
+            connection.notify(method, params)
+
+    def subscribe(self, uri: str) -> None:
+        """Have it tell us when a resource changes, for as long as the connection stands."""
+        if uri not in self._subscribed:
+            self._subscribed.add(uri)
+            self._resubscribe()
+
+    def set_level(self, level: str) -> None:
+        """Least severe log level a legacy upstream should send."""
+        self._log_level = level
+        if (connection := self._lines["legacy"].connection) is not None and connection.ready:
+            self._own(connection, "logging/setLevel", {"level": level})
+
+    def start(self, era: Era) -> None:
+        """Bring it up without waiting for a request."""
+        if self.state is not State.STOPPED:
+            self._want(self._lines[self.era_for(era)])
+
+    def expire(self) -> None:
+        """Give up requests whose time is over; called about once a second."""
+        now = time.monotonic()
+        for line in self._lines.values():
+            late = line.connection.expire(now) if line.connection is not None else []
+            unsent = [request for request in line.waiting if request.deadline and request.deadline < now]
+            for request in unsent:
+                line.waiting.remove(request)
+            for request in late + unsent:
+                request.reply(Lost(f"no answer within {request.timeout:g} s", request.sent))
+
+    async def run(self) -> None:
+        """Until `stop`, or cancelled."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            for line in self._lines.values():
+                if line.wanted.is_set():
+                    self._want(line)
+            await anyio.sleep_forever()
+
+    async def stop(self) -> None:
+        """End every connection and child process; requests in flight are lost."""
+        self._set(State.STOPPED)
+        if self._relist is not None:
+            self._relist.cancel()
+        for line in self._lines.values():
+            self._fail_waiting(line, "the upstream was stopped")
+        async with anyio.create_task_group() as closing:
+            for line in self._lines.values():
+                if line.connection is not None:
+                    closing.start_soon(line.connection.close)
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+
+    # -- keeping a connection
+
+    def _want(self, line: _Line) -> None:
+        line.wanted.set()
+        if self._tasks is not None and not line.running:
+            line.running = True
+            self._tasks.start_soon(self._keep, line)
+
+    async def _keep(self, line: _Line) -> None:
+        """Connect when wanted, serve until lost, pause, again."""
+        failures = 0
+        while self.state is not State.STOPPED:
+            line.wanted.clear()
+            try:
+                await self._connect(line)
+            except (LinkError, HandshakeError) as error:
+                if self._passed_on(line, error):
+                    line.running = False
+                    return
+                failures += 1
+                self._failed(line, str(error))
+            else:
+                failures = 0
+                await line.lost.wait()
+            self._end(line)
+            with anyio.move_on_after(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]):
+                await line.wanted.wait()
+
+    async def _connect(self, line: _Line) -> None:
+        self._set(State.STARTING)
+        self.starts += 1
+        line.lost = asyncio.Event()
+        connection = Connection(line.era, _Events(self, line))
+        line.connection = connection
+        connection.attach(await self._open_link(connection, line.era))
+        try:
+            await connection.greet(self._host.capabilities(line.era))
+        except HandshakeError as error:
+            if line.era == "legacy" or error.code == jsonrpc.UNSUPPORTED_VERSION or connection.pid is None:
+                raise
+            # The probe of a legacy process failed as it should; greet the same process the old way.
+            self.speaks["modern"] = False
+            connection.era = "legacy"
+            await connection.greet(self._host.capabilities("legacy"))
+            line = self._move(line)
+        self.speaks[line.era] = True
+        self.greeting = connection.greeting
+        self.error = ""
+        self._set(State.READY)
+        while line.waiting:
+            connection.send(line.waiting.popleft())
+        self._renew(connection)
+        await self._list(connection)
+
+    def _renew(self, connection: Connection) -> None:
+        """What a fresh connection has to be told again."""
+        if connection.era == "modern":
+            self._resubscribe()
+        elif self._log_level:
+            self._own(connection, "logging/setLevel", {"level": self._log_level})
+
+    def _resubscribe(self) -> None:
+        """One listen for list changes and all resources wanted (modern), a request for each resource (legacy)."""
+        for connection in [
+            line.connection for line in self._lines.values() if line.connection and line.connection.ready
+        ]:
+            if connection.era == "legacy":
+                for uri in self._subscribed:
+                    self._own(connection, "resources/subscribe", {"uri": uri})
+                continue
+            if self._listen is not None:
+                connection.cancel(self._listen, "replaced")
+            wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
+            if self._subscribed:
+                wanted["resourceSubscriptions"] = sorted(self._subscribed)
+            self._listen = self._own(connection, "subscriptions/listen", {"notifications": wanted})
+
+    def _own(self, connection: Connection, method: str, params: dict[str, Any]) -> Request:
+        """A request of ours whose answer tells nothing that matters."""
+        return connection.tell(method, params)
+
+    def _move(self, line: _Line) -> _Line:
+        """The connection turned out to be of the other era: swap the two lines' places."""
+        other = self._lines["legacy"]
+        other.era, line.era = line.era, other.era
+        self._lines = {line.era: line, other.era: other}
+        line.waiting.extend(other.waiting)
+        other.waiting.clear()
+        return line
+
+    def _passed_on(self, line: _Line, error: Exception) -> bool:
+        """The upstream does not speak this era: let the other line serve who waits. False: it is simply down."""
+        if not isinstance(error, HandshakeError) or error.code == 0 or line.era not in ERAS:
+            return False
+        other = self._lines["modern" if line.era == "legacy" else "legacy"]
+        if self.speaks.get(other.era) is False or self.speaks.get(line.era):
+            return False
+        self.speaks[line.era] = False
+        connection, line.connection = line.connection, None
+        if connection is not None and self._tasks is not None:
+            self._tasks.start_soon(connection.close)
+        other.waiting.extend(line.waiting)
+        line.waiting.clear()
+        self._want(other)
+        return True
+
+    def _failed(self, line: _Line, reason: str) -> None:
+        self.error = reason = self._redact(reason)
+        self._set(State.RETRYING)
+        self._fail_waiting(line, reason)
+
+    def _fail_waiting(self, line: _Line, reason: str) -> None:
+        waiting, line.waiting = line.waiting, deque()
+        for request in waiting:
+            request.reply(Lost(reason, sent=False))
+
+    def _end(self, line: _Line) -> None:
+        """Let go of the connection; what is left of it ends beside us, so that the next one need not wait."""
+        connection, line.connection = line.connection, None
+        if connection is not None and self._tasks is not None:
+            self._stderr = connection.stderr() or self._stderr
+            self._tasks.start_soon(connection.close)
+
+    def _set(self, state: State) -> None:
+        if state is not self.state:
+            self.state, self.since = state, time.time()
+            self._host.on_state(self)
+
+    # -- its tools
+
+    async def _list(self, connection: Connection) -> None:
+        """Ask for its tools and report them; a broken list is an error of this upstream alone."""
+        if connection.greeting.capabilities and "tools" not in connection.greeting.capabilities:
+            self._host.on_tools(self, [])
+            return
+        tools: list[Raw] = []
+        params: dict[str, Any] = {}
+        try:
+            for _ in range(PAGES):
+                result = await connection.ask_raw("tools/list", params, LIST_S)
+                page = jsonrpc.fields(result)
+                tools += _items(page.get("tools"))
+                cursor = jsonrpc.text(page.get("nextCursor"))
+                if not cursor:
+                    break
+                params = {"cursor": cursor}
+        except (HandshakeError, LinkError, ValueError) as error:
+            self.error = f"its tools could not be listed: {error}"
+            self._host.on_state(self)
+            return
+        self._host.on_tools(self, tools)
+
+    def relist_all(self) -> None:
+        """Ask for its tools again; the filters of its config may have changed."""
+        for line in self._lines.values():
+            if line.connection is not None and line.connection.ready:
+                self.relist(line.connection)
+
+    def relist(self, connection: Connection) -> None:
+        """Ask for its tools again soon; announcements in the meantime are folded into one."""
+        if self._relist is None and self._tasks is not None:
+            loop = asyncio.get_running_loop()
+            self._relist = loop.call_later(DEBOUNCE_S, self._relist_now, connection)
+
+    def _relist_now(self, connection: Connection) -> None:
+        self._relist = None
+        if self._tasks is not None and connection.ready:
+            self._tasks.start_soon(self._list, connection)
+
+
+def _items(value: Raw | None) -> list[Raw]:
+    """The members of a raw array. Raises ValueError when it is none."""
+    if value is None:
+        raise ValueError("the answer holds no list of tools")
+    return jsonrpc.items(value)
+
+
+@dataclass(slots=True, eq=False)
+class _Events:
+    """What one connection tells, on its way to the host."""
+
+    upstream: Upstream
+    line: _Line
+
+    def on_notification(self, message: Message) -> None:
+        connection = self.line.connection
+        if message.method == "notifications/tools/list_changed" and connection is not None:
+            self.upstream.relist(connection)
+        else:
+            self.upstream._host.on_notification(self.upstream, message)
+
+    def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
+        self.upstream._host.on_request(self.upstream, message, request, answer)
+
+    def on_noise(self, line: bytes) -> None:
+        self.upstream.noise += 1
+
+    def on_lost(self, connection: Connection, reason: str) -> None:
+        self.upstream.error = reason
+        self.upstream._set(State.RETRYING)
+        self.line.lost.set()
