@@ -1,10 +1,30 @@
-"""A tool as fields of text."""
+"""A tool as fields of text: what of its definition is read for ranking, and its one line in an answer.
+
+A definition comes from a stranger: any key may be missing, of another type, or a megabyte long. Nothing here raises.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
+import msgspec
+
+from foretool.retrieval.words import in_words
 from foretool.storage.records import Tool, ToolId
+
+MAX_DESCRIPTION = 8_000
+MAX_PARAMETERS = 200
+MAX_PARAMETER_TEXT = 1_000
+MAX_ENUM_VALUES = 12
+MAX_SERVER_TEXT = 200
+"""Characters of a server's own description; more of it makes the tools of one server look alike."""
+MAX_SUMMARY = 120
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")  # noqa: RUF001 (full-width marks end Chinese sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +45,80 @@ class Document:
 
 def document(tool: Tool, server_text: str = "") -> Document:
     """Read a tool's definition; whatever is missing or malformed is left empty."""
-    raise NotImplementedError
+    definition = _object(_decoded(tool.definition))
+    parameters = dict(islice(_parameters(definition), MAX_PARAMETERS))
+    return Document(
+        id=tool.id,
+        server=tool.upstream,
+        name=tool.name,
+        title=_text(definition.get("title"))[:MAX_PARAMETER_TEXT],
+        description=_text(definition.get("description"))[:MAX_DESCRIPTION],
+        parameters=tuple(parameters),
+        parameter_texts=tuple(text for text in parameters.values() if text),
+        server_text=server_text[:MAX_SERVER_TEXT],
+    )
 
 
 def summary_line(document: Document) -> str:
     """The first sentence of the description in one line of at most 120 characters."""
-    raise NotImplementedError
+    text = document.description.strip() or document.title.strip() or in_words(document.name)
+    line = " ".join(_SENTENCE_END.split(text, maxsplit=1)[0].split())
+    if len(line) <= MAX_SUMMARY:
+        return line
+    head, space, _ = line[:MAX_SUMMARY].rpartition(" ")
+    # A text without spaces (Chinese, a URL) is cut anywhere rather than down to nothing.
+    return (head if space and len(head) > MAX_SUMMARY // 2 else line[: MAX_SUMMARY - 1]) + "…"
+
+
+def _decoded(definition: bytes) -> Any:
+    try:
+        return msgspec.json.decode(definition)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _parameters(definition: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Top-level parameters as (name, text), those of `allOf`, `anyOf` and `oneOf` members included."""
+    root = _object(definition.get("inputSchema") or definition.get("input_schema"))
+    for part in _alternatives(root, root):
+        for name, schema in _object(part.get("properties")).items():
+            yield name, " ".join(_schema_texts(_object(schema), root))[:MAX_PARAMETER_TEXT]
+
+
+def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
+    for part in _alternatives(schema, root):
+        if text := _text(part.get("description")):
+            yield text
+        values = part.get("enum")
+        if isinstance(values, list):
+            yield from (value for value in values[:MAX_ENUM_VALUES] if isinstance(value, str))
+
+
+def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A schema, what it refers to, its array items and the members it combines; one level, so cycles cannot hold us."""
+    yield schema
+    yield _referred(schema, root)
+    yield _referred(_object(schema.get("items")), root) or _object(schema.get("items"))
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        members = schema.get(keyword)
+        for member in members[:MAX_ENUM_VALUES] if isinstance(members, list) else ():
+            yield _referred(_object(member), root) or _object(member)
+
+
+def _referred(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """What a local `$ref` such as `#/$defs/Name` points at, or nothing."""
+    path = _text(schema.get("$ref"))
+    if not path.startswith("#/"):
+        return {}
+    found: Any = root
+    for step in path[2:].split("/"):
+        found = _object(found).get(step.replace("~1", "/").replace("~0", "~"))
+    return _object(found)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,29 +1,104 @@
-"""The recipe: which rankers, in which order, over this catalog."""
+"""The recipe: which rankers, in which order, over this catalog.
+
+Words decide (`rankers.lexical`), each line of a task for itself; usage settles near ties (`rankers.usage`); a tool that
+was named stands before all others (`rankers.names`). A tool without a matching word, name or use is not ranked at all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import exp, log
 
-from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.document import document
+from foretool.retrieval.fusion import fuse_lines, head
+from foretool.retrieval.rankers.lexical import Lexical, idf, weighted
+from foretool.retrieval.rankers.names import EXACT, Names
+from foretool.retrieval.rankers.usage import Habit
+from foretool.retrieval.ranking import MAX_LINES, Evidence, Query, Ranked, Ranking, Scores
+from foretool.retrieval.words import spelled
 from foretool.storage.records import Tool, ToolId, Usage
+
+NAMED = 1000.0
+"""More than any sum of words: a named tool comes first."""
+MAX_REASON_TERMS = 12
+MAX_REASON_WORDS = 5
+ENTROPY_DEPTH = 50
+_FEW_GAPS = 256
 
 
 class Corpus:
     """Every tool that can be ranked, each in a slot that stays its own while the tool is unchanged."""
 
     def __init__(self, tools: Sequence[Tool] = (), server_texts: Mapping[str, str] | None = None) -> None:
-        raise NotImplementedError
+        self.lexical = Lexical()
+        self.names = Names()
+        self.ids: list[ToolId | None] = []
+        """By slot; None where a tool was dropped."""
+        self.slot_of: dict[ToolId, int] = {}
+        self.slots_of: dict[str, tuple[int, ...]] = {}
+        """Slots by upstream."""
+        self._known: dict[ToolId, tuple[str, str, str | bytes, str]] = {}  # what a slot was read from
+        by_upstream: dict[str, list[Tool]] = {}
+        for tool in tools:
+            by_upstream.setdefault(tool.upstream, []).append(tool)
+        for upstream, theirs in by_upstream.items():
+            self.replace(upstream, theirs, (server_texts or {}).get(upstream, ""))
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self.slot_of)
+
+    def __contains__(self, tool: object) -> bool:
+        return tool in self.slot_of
 
     def replace(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> None:
         """Make `tools` all that this upstream has; unchanged tools are not read again."""
-        raise NotImplementedError
+        wanted = {tool.id: (upstream, tool.name, tool.schema_hash or tool.definition, server_text) for tool in tools}
+        before = [each for slot in self.slots_of.get(upstream, ()) if (each := self.ids[slot]) is not None]
+        for known in dict.fromkeys([*before, *wanted]):
+            if known in self._known and self._known[known] != wanted.get(known):
+                self._drop(known)
+        for tool in tools:
+            if tool.id not in self.slot_of:
+                self._add(tool, server_text)
+                self._known[tool.id] = wanted[tool.id]
+        if wanted:
+            self.slots_of[upstream] = tuple(self.slot_of[tool] for tool in wanted)
+        else:
+            self.slots_of.pop(upstream, None)
+        if len(self.ids) - len(self) > max(len(self), _FEW_GAPS):
+            self._compact()
 
     def remove(self, upstream: str) -> None:
         """Forget every tool of this upstream."""
-        raise NotImplementedError
+        self.replace(upstream, ())
+
+    def _add(self, tool: Tool, server_text: str) -> None:
+        read = document(tool, server_text)
+        slot = self.lexical.add(read)
+        self.names.add(slot, tool.upstream, tool.name, tool.id)
+        self.ids.append(tool.id)
+        self.slot_of[tool.id] = slot
+
+    def _drop(self, tool: ToolId) -> None:
+        slot = self.slot_of.pop(tool)
+        upstream, name, _, _ = self._known.pop(tool)
+        self.lexical.drop(slot)
+        self.names.drop(slot, upstream, name, tool)
+        self.ids[slot] = None
+        self.slots_of[upstream] = tuple(each for each in self.slots_of.get(upstream, ()) if each != slot)
+
+    def _compact(self) -> None:
+        """Close the gaps that dropped tools left; every slot may get another number."""
+        self.lexical.compact()
+        self.ids = [tool for tool in self.ids if tool is not None]
+        self.slot_of = {tool: slot for slot, tool in enumerate(self.ids) if tool is not None}
+        self.names = Names()
+        slots_of: dict[str, list[int]] = {}
+        for tool, slot in self.slot_of.items():
+            upstream, name, _, _ = self._known[tool]
+            self.names.add(slot, upstream, name, tool)
+            slots_of.setdefault(upstream, []).append(slot)
+        self.slots_of = {upstream: tuple(slots) for upstream, slots in slots_of.items()}
 
 
 class Pipeline:
@@ -34,4 +109,133 @@ class Pipeline:
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """The best `limit` tools for a query; tools asked for by name first; empty when nothing fits."""
-        raise NotImplementedError
+        return _Ranked(self.corpus, query, usage or {}).ranking(limit)
+
+
+class _Line:
+    """One need of a task: its terms and what they score."""
+
+    def __init__(self, corpus: Corpus, text: str) -> None:
+        self.text = text
+        self.wanted = weighted(text)
+        self.scores = corpus.lexical.score_terms(self.wanted)
+        self.named = corpus.names.in_line(text)
+
+    def evidence(self, lexical: Lexical) -> Evidence:
+        _, best = head(self.scores, ENTROPY_DEPTH)
+        if not best:
+            return Evidence(named=bool(self.named))
+        return Evidence(
+            named=bool(self.named),
+            strength=best[0] / idf(lexical.live, 1),
+            entropy=_entropy(best),
+            coverage=self._coverage(lexical, self.scores.index(best[0])),
+        )
+
+    def _coverage(self, lexical: Lexical, slot: int) -> float:
+        mass = met = 0.0
+        for term, weight in self.wanted.items():
+            # Lighter terms are verbs that were not said.
+            if weight >= 1.0:
+                impacts = lexical.impacts(term)
+                worth = weight * (impacts.idf if impacts else idf(lexical.live, 0))
+                mass += worth
+                met += worth if impacts and impacts.of(slot) else 0.0
+        return met / mass if mass else 0.0
+
+
+class _Ranked:
+    """One query against one corpus: the parts of every score, before they are cut to a ranking."""
+
+    def __init__(self, corpus: Corpus, query: Query, usage: Mapping[ToolId, Usage]) -> None:
+        self.corpus = corpus
+        self.query = query
+        self.lines = [_Line(corpus, text) for text in needs(query.lines)]
+        self.words: Scores = fuse_lines([line.scores for line in self.lines], max(corpus.lexical.live, 1))
+        self.asked = corpus.names.asked(query.names)
+        self.named = dict(self.asked)
+        for line in self.lines:
+            for slot, strength in line.named.items():
+                self.named[slot] = max(strength, self.named.get(slot, 0.0))
+        self.shares = Habit(len(corpus.ids), corpus.slot_of, corpus.slots_of, usage).shares(query)
+        self.habits = usage
+
+    def ranking(self, limit: int) -> Ranking:
+        total = self._total()
+        slots, _ = head(total, max(limit, 1))
+        ids = self.corpus.ids
+        # Equal scores come in the order of their names, not in the order in which servers happened to answer.
+        order = sorted((-total[slot], str(ids[slot]), slot) for slot in slots)[:limit]
+        terms = self._reason_terms()
+        return Ranking(
+            ranked=tuple(self._ranked(slot, -score, terms) for score, _, slot in order),
+            total=len(total) - total.count(0.0),
+            evidence=self._evidence(),
+        )
+
+    def _total(self) -> list[float]:
+        if not self.lines and not self.query.names:
+            total = [0.0] * len(self.corpus.ids)
+            for slot, share in self.shares.items():
+                total[slot] = share
+            return total
+        total = list(self.words) or [0.0] * len(self.corpus.ids)
+        for slot, share in self.shares.items():
+            total[slot] *= 1.0 + share
+        for slot, strength in self.named.items():
+            total[slot] += NAMED * strength
+        return total
+
+    def _evidence(self) -> tuple[Evidence, ...]:
+        found = tuple(line.evidence(self.corpus.lexical) for line in self.lines)
+        if not self.query.names:
+            return found
+        return (*found, Evidence(named=all(self.corpus.names.asked((name,)) for name in self.query.names)))
+
+    def _ranked(self, slot: int, score: float, terms: list[tuple[str, str]]) -> Ranked:
+        tool = self.corpus.ids[slot]
+        assert tool is not None, f"slot {slot} is ranked and has no tool"
+        words = self.words[slot] if self.lines else 0.0
+        named = NAMED * self.named.get(slot, 0.0)
+        parts = {"name": named, "lexical": words, "usage": score - named - words}
+        return Ranked(
+            tool=tool,
+            score=score,
+            parts={name: part for name, part in parts.items() if abs(part) > 1e-9},
+            reasons=tuple(self._reasons(slot, tool, terms)),
+        )
+
+    def _reasons(self, slot: int, tool: ToolId, terms: list[tuple[str, str]]) -> Iterator[str]:
+        if slot in self.named:
+            yield "name" if self.named[slot] > EXACT - 1.0 else "similar name"
+        impacts = self.corpus.lexical.impacts
+        if said := [word for term, word in terms if (found := impacts(term)) and found.of(slot)][:MAX_REASON_WORDS]:
+            yield "words: " + ", ".join(dict.fromkeys(said))
+        if tool in self.habits:
+            yield "used before"
+        if any(slot in self.corpus.slots_of.get(server, ()) for server in self.query.servers_in_use):
+            yield "server in use"
+
+    def _reason_terms(self) -> list[tuple[str, str]]:
+        """The terms that tell most, with the words they were written as."""
+        impacts = self.corpus.lexical.impacts
+        found: dict[str, tuple[float, str]] = {}
+        for line in self.lines:
+            written = spelled(line.text)
+            for term, weight in line.wanted.items():
+                if known := impacts(term):
+                    found[term] = (weight * known.idf, written.get(term, term))
+        best = sorted(found, key=lambda term: -found[term][0])[:MAX_REASON_TERMS]
+        return [(term, found[term][1]) for term in best]
+
+
+def needs(lines: Sequence[str]) -> list[str]:
+    """The lines that say something; those beyond the most we rank are joined to the last."""
+    said = [line for line in lines if line.strip()]
+    return [*said[: MAX_LINES - 1], "\n".join(said[MAX_LINES - 1 :])] if len(said) > MAX_LINES else said
+
+
+def _entropy(best: Sequence[float]) -> float:
+    weights = [exp(score - best[0]) for score in best]
+    total = sum(weights)
+    return log(total) - sum(weight * (score - best[0]) for weight, score in zip(weights, best, strict=True)) / total

@@ -55,16 +55,16 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How well the words of a query were met; the gate reads it, the scores themselves have no scale."""
+    """How well one line of a query was met; the gate reads it, for the scores of a ranking have no scale."""
 
     named: bool = False
     """A tool was asked for by its name, or by one so close that it is meant."""
+    strength: float = 0.0
+    """The best score of the words, as a multiple of what the rarest possible word is worth in this corpus."""
+    entropy: float = 0.0
+    """Of the softmax over the best 50 scores, in nats: 0 when one tool stands out, up to 3.9 when 50 are alike."""
     coverage: float = 0.0
-    """Share of the query's idf mass that the best tool has, 0 to 1; over several lines the worst line's."""
-    top: float = 0.0
-    """The best score of the words in standard deviations over the corpus; over several lines the worst line's."""
-    margin: float = 0.0
-    """What the best tool leads the second by, as a share of its score, 0 to 1."""
+    """Share of the line's idf mass that the best tool has, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ class Ranking:
     ranked: tuple[Ranked, ...] = ()
     total: int = 0
     """How many tools fit, also those beyond the limit of `ranked`."""
-    evidence: Evidence = Evidence()
+    evidence: tuple[Evidence, ...] = ()
+    """One for each line of the query; one for all names asked for."""
 
     def rank_of(self, tool: ToolId) -> int:
         """1 for the best tool, 0 for one that is not in the ranking."""

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import exp, log
 
-from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.rankers.usage import decayed
+from foretool.retrieval.ranking import Evidence, Query, Ranking
 from foretool.storage.records import Cause, Level, ToolId, Usage
+
+# Logistic regression of "a gold tool is among the first five" on stabletoolbench (dev, 400 queries) and toole (train,
+# 400), each alone and among 4,400 other tools. `python -m bench.retrieval` prints what each level is worth elsewhere.
+_BIAS, _STRENGTH, _ENTROPY = 1.49, 1.29, -0.52
+HIGH, MEDIUM = 0.80, 0.55
+"""Least probability of each level."""
+FAINTEST = 0.35
+"""Below this strength a match is chance: less than one needed tool in a hundred matches so badly on the train sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +29,60 @@ class Selection:
     """Tokens of everything chosen."""
 
 
+def sufficiency(evidence: Evidence) -> float:
+    """Probability that a tool this line needs is among the first five, from its words alone."""
+    if evidence.named:
+        return 1.0
+    if evidence.strength <= 0.0:
+        return 0.0
+    return 1.0 / (1.0 + exp(-(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)))
+
+
 def level(ranking: Ranking, query: Query) -> Level:
-    """How likely a tool that was needed is among the first five."""
-    raise NotImplementedError
+    """How likely the needed tools are among the first five; a task is as sure as its least sure line."""
+    if not ranking.ranked:
+        return "none"
+    if not ranking.evidence:
+        # Ranked by usage alone: there were no words to be right or wrong about.
+        return "low"
+    if all(not each.named and each.strength < FAINTEST for each in ranking.evidence):
+        return "none"
+    probability = min(sufficiency(each) for each in ranking.evidence)
+    return "high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"
 
 
 def select(
     ranking: Ranking, tokens: Callable[[ToolId], int], budget: int, cap: int, pins: Sequence[ToolId] = ()
 ) -> Selection:
-    """Pins first, then greedily down the ranking while `budget` tokens last, at most `cap` tools besides the pins."""
-    raise NotImplementedError
+    """Pins first, then greedily down the ranking while `budget` tokens last, at most `cap` tools besides the pins.
+
+    Pins are shown even when they alone exceed the budget. A tool too big for what is left is passed over, and smaller
+    ones below it still come in. `cut` says "budget" for it and "rank" for those beyond the cap.
+    """
+    chosen = list(dict.fromkeys(pins))
+    pinned = frozenset(chosen)
+    used = sum(tokens(tool) for tool in chosen)
+    cut: dict[ToolId, Cause] = {}
+    for tool in (each.tool for each in ranking.ranked if each.tool not in pinned):
+        if len(chosen) - len(pinned) >= cap:
+            cut[tool] = "rank"
+        elif used + (size := tokens(tool)) > budget:
+            cut[tool] = "budget"
+        else:
+            chosen.append(tool)
+            used += size
+    return Selection(tuple(chosen), cut, used)
 
 
 def working_set(
     usages: Sequence[Usage], tokens: Callable[[ToolId], int], budget: int, now: float, half_life_s: float
 ) -> list[ToolId]:
     """The tools most used lately, most used first, within `budget` tokens; a miss counts more than a call."""
-    raise NotImplementedError
+    worth = {each.tool: decayed(each, now, half_life_s) for each in usages}
+    chosen: list[ToolId] = []
+    for tool in sorted((tool for tool in worth if worth[tool] > 0.0), key=lambda tool: (-worth[tool], tool)):
+        size = tokens(tool)
+        if size <= budget:
+            chosen.append(tool)
+            budget -= size
+    return chosen

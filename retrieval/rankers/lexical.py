@@ -1,0 +1,230 @@
+"""Fielded BM25 (BM25F: Robertson, Zaragoza, Taylor 2004, "Simple BM25 extension to multiple weighted fields").
+
+For a term t and a tool d:  w(t, d) = sum over fields f of  weight_f * tf_f / (1 - b_f + b_f * len_f / mean len_f)
+score(d) = sum over the query's terms of  q(t) * idf(t) * w / (k1 + w),  q(t) = 1 + 0.5 ln(times t is asked for)
+idf(t) = ln(1 + (N - n + 0.5) / (n + 0.5)) with n of N tools that have t in any field.
+
+Plain Python on purpose: importing numpy costs a serving process more time and memory than this whole index
+(`docs/decisions/0002-lexical-engine.md`). What a change of the corpus makes stale is thrown away at once and computed
+again for a term when it is next asked for, so adding one server to hundreds costs that server alone.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from math import log
+
+from foretool.retrieval.document import Document
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.words import KINDRED, terms
+
+K1 = 1.2
+KINDRED_WEIGHT = 0.3
+"""What a verb counts that was not said but means the same; .2 to .4 do equally well on seven train sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How much a term in this part of a tool counts, and how much a long part counts against it."""
+
+    weight: float
+    b: float
+
+
+NAME = Field(3.0, 0.3)
+SERVER = Field(1.0, 0.3)
+DESCRIPTION = Field(1.0, 0.75)
+PARAMETERS = Field(1.0, 0.75)
+PARAMETER_TEXTS = Field(0.3, 0.75)
+SERVER_TEXT = Field(0.5, 0.75)
+FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT)
+
+
+def field_texts(document: Document) -> tuple[str, ...]:
+    """The text of each field, in the order of `FIELDS`."""
+    return (
+        document.name,
+        document.server,
+        f"{document.title}\n{document.description}",
+        " ".join(document.parameters),
+        "\n".join(document.parameter_texts),
+        document.server_text,
+    )
+
+
+# One posting is one 32-bit number: slot (20 bits), field (3 bits), occurrences (9 bits).
+_SLOT, _FIELD, _MAX_COUNT = 12, 9, 511
+MAX_SLOTS = 1 << 20
+
+
+class Impacts:
+    """What one term adds to each tool that has it; slots ascend."""
+
+    __slots__ = ("idf", "slots", "values")
+
+    def __init__(self, slots: array[int], values: array[float], idf: float) -> None:
+        self.slots = slots
+        self.values = values
+        self.idf = idf
+
+    def of(self, slot: int) -> float:
+        """The term's share in one tool, 0 if the tool lacks it."""
+        at = bisect_left(self.slots, slot)
+        return self.values[at] if at < len(self.slots) and self.slots[at] == slot else 0.0
+
+
+class Lexical:
+    """BM25F over slots: documents are added to new slots, dropped from old ones, never changed in place."""
+
+    name = "lexical"
+
+    def __init__(self, fields: Sequence[Field] = FIELDS, k1: float = K1) -> None:
+        self.fields = tuple(fields)
+        self.k1 = k1
+        self.live = 0
+        """Tools that are not dropped; the N of idf."""
+        self._alive = bytearray()  # (slots,), 1 until dropped
+        self._postings: dict[str, array[int]] = {}  # ascending in slot, dropped slots included
+        self._lengths = tuple(array("I") for _ in self.fields)  # (slots,) each
+        self._totals = [0] * len(self.fields)  # sums of lengths over live slots
+        self._norms: list[list[float]] = []  # (slots,) each, empty when stale
+        self._impacts: dict[str, Impacts] = {}  # of the terms asked for since the last change
+
+    def __len__(self) -> int:
+        return len(self._alive)
+
+    def add(self, document: Document) -> int:
+        """Index a document; its slot is the next one."""
+        return self.add_counts([Counter(terms(text)) for text in field_texts(document)])
+
+    def add_counts(self, counts: Sequence[Mapping[str, int]]) -> int:
+        """Index a document given as occurrences of each term, by field."""
+        slot = len(self._alive)
+        if slot >= MAX_SLOTS:
+            raise ValueError(f"lexical index: {slot} slots are taken, it has no more")
+        for number, (found, lengths) in enumerate(zip(counts, self._lengths, strict=True)):
+            length = 0
+            for term, times in found.items():
+                posting = slot << _SLOT | number << _FIELD | min(times, _MAX_COUNT)
+                postings = self._postings.get(term)
+                if postings is None:
+                    self._postings[term] = array("I", (posting,))
+                else:
+                    postings.append(posting)
+                length += times
+            lengths.append(length)
+            self._totals[number] += length
+        self._alive.append(1)
+        self.live += 1
+        self._stale()
+        return slot
+
+    def drop(self, slot: int) -> None:
+        """Forget the document in this slot; the slot stays empty."""
+        if self._alive[slot]:
+            self._alive[slot] = 0
+            self.live -= 1
+            for number, lengths in enumerate(self._lengths):
+                self._totals[number] -= lengths[slot]
+            self._stale()
+
+    def compact(self) -> None:
+        """Close the gaps of dropped slots; live ones keep their order and are numbered anew."""
+        numbers = array("I", bytes(4 * len(self._alive)))
+        kept = 0
+        for slot, alive in enumerate(self._alive):
+            numbers[slot] = kept
+            kept += alive
+        for term, postings in list(self._postings.items()):
+            moved = array("I", self._renumbered(postings, numbers))
+            if moved:
+                self._postings[term] = moved
+            else:
+                del self._postings[term]
+        self._lengths = tuple(
+            array("I", (n for n, alive in zip(lengths, self._alive, strict=True) if alive)) for lengths in self._lengths
+        )
+        self._alive = bytearray(repeat(1, kept))
+        self._stale()
+
+    def score(self, query: Query) -> list[float]:
+        """Score the whole task as one text; (slots,)."""
+        return self.score_terms(weighted("\n".join(query.lines)))
+
+    def score_terms(self, wanted: Mapping[str, float]) -> list[float]:
+        """Score terms that were cut and weighted before; (slots,)."""
+        scores = [0.0] * len(self._alive)
+        for term, weight in wanted.items():
+            impacts = self.impacts(term)
+            if impacts is None:
+                continue
+            if weight == 1.0:
+                for slot, value in zip(impacts.slots, impacts.values, strict=True):
+                    scores[slot] += value
+            else:
+                for slot, value in zip(impacts.slots, impacts.values, strict=True):
+                    scores[slot] += weight * value
+        return scores
+
+    def impacts(self, term: str) -> Impacts | None:
+        """What this term is worth in each tool that has it; None if no tool has."""
+        if term in self._impacts:
+            return self._impacts[term]
+        postings = self._postings.get(term)
+        if postings is None:
+            return None
+        self._impacts[term] = found = self._computed(postings)
+        return found
+
+    def _computed(self, postings: array[int]) -> Impacts:
+        norms = self._norms or self._computed_norms()
+        alive = self._alive
+        weights: dict[int, float] = {}
+        for posting in postings:
+            slot = posting >> _SLOT
+            if alive[slot]:
+                value = norms[posting >> _FIELD & 7][slot] * (posting & _MAX_COUNT)
+                weights[slot] = weights.get(slot, 0.0) + value
+        worth = idf(self.live, len(weights))
+        k1 = self.k1
+        values = array("f", [worth * weight / (k1 + weight) for weight in weights.values()])
+        return Impacts(array("I", weights), values, worth)
+
+    def _computed_norms(self) -> list[list[float]]:
+        """What one occurrence is worth: weight / (1 - b + b len / mean len), by field and slot."""
+        for field, lengths, total in zip(self.fields, self._lengths, self._totals, strict=True):
+            scale = field.b * self.live / total if total else 0.0
+            floor = 1.0 - field.b
+            self._norms.append([field.weight / (floor + scale * length) if length else 0.0 for length in lengths])
+        return self._norms
+
+    def _renumbered(self, postings: Iterable[int], numbers: Sequence[int]) -> Iterable[int]:
+        below = (1 << _SLOT) - 1
+        return (numbers[p >> _SLOT] << _SLOT | p & below for p in postings if self._alive[p >> _SLOT])
+
+    def _stale(self) -> None:
+        # Every mean length and every idf moved a little; the next queries compute what they need.
+        if self._norms or self._impacts:
+            self._norms = []
+            self._impacts = {}
+
+
+def weighted(text: str) -> dict[str, float]:
+    """The terms of a query with their weight, and with less weight the verbs that mean the same deed."""
+    counts = Counter(terms(text))
+    # Saying a word twice is worth more, saying it ten times is not worth ten times more.
+    wanted = {term: 1.0 if times == 1 else 1.0 + 0.5 * log(times) for term, times in counts.items()}
+    for term in counts.keys() & KINDRED.keys():
+        for other in KINDRED[term]:
+            wanted.setdefault(other, KINDRED_WEIGHT)
+    return wanted
+
+
+def idf(total: int, having: int) -> float:
+    """How much it tells that a tool has a term that `having` of `total` tools have."""
+    return log(1.0 + (total - having + 0.5) / (having + 0.5))

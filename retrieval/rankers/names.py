@@ -1,0 +1,167 @@
+"""Tools asked for by their name: exactly, in another spelling, with a typing error, or cut short.
+
+BM25 cuts `whois_domain` into two words and may rank three other tools before the one that was named; a client that was
+told a name must get that tool. Separators and case never count: "create issue" as a whole line, `createIssue` and
+`create_issue` anywhere in it are the same name. A plain word inside a sentence is not a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.words import compact
+
+ASKED = 4.0
+"""In `Query.names`."""
+EXACT = 3.0
+"""Named in the text."""
+NEAR = 1.0
+"""Plus up to 1 by how much of the name is right."""
+
+MAX_NAME = 128
+MAX_GUESSES = 8
+"""Words of one query that are compared with every name; each costs a fraction of a millisecond at 5,000 tools."""
+
+_TOKEN = re.compile(r"[^\s\"'`,;(){}\[\]<>!?]+")
+_QUOTED = re.compile(r"[`\"']([^\s`\"']+)[`\"']")
+_JOINED = re.compile(r"\w[_.:/-]+\w|[a-z][A-Z]")
+_SURELY_A_NAME = re.compile(r"[^\W_]_+[^\W_]|^[a-z]+[A-Z]|\w[.:/-]+\w+[.:/-]+\w|\w::\w")
+_AROUND = frozenset(
+    ("please", "use", "using", "call", "run", "invoke", "execute", "the", "a", "tool", "function", "named")
+)
+
+
+class Names:
+    """Spelling-free index of the names of every slot."""
+
+    name = "name"
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
+        self._by_length: dict[int, set[str]] = {}  # the same keys by length, for near names
+
+    def add(self, slot: int, server: str, name: str, exposed: str) -> None:
+        """Know this tool by its name, with and without its server, and by its exposed name."""
+        self.size = max(self.size, slot + 1)
+        for key in _keys(server, name, exposed):
+            self._slots.setdefault(key, []).append(slot)
+            self._by_length.setdefault(len(key), set()).add(key)
+
+    def drop(self, slot: int, server: str, name: str, exposed: str) -> None:
+        """Forget the tool in this slot, given what it was called."""
+        for key in _keys(server, name, exposed):
+            slots = self._slots.get(key, [])
+            if slot in slots:
+                slots.remove(slot)
+            if not slots:
+                self._slots.pop(key, None)
+                self._by_length.get(len(key), set()).discard(key)
+
+    def score(self, query: Query) -> list[float]:
+        """How surely each tool was named, 0 for most; (slots,)."""
+        scores = [0.0] * self.size
+        for slot, strength in self.match(query).items():
+            scores[slot] = strength
+        return scores
+
+    def match(self, query: Query) -> dict[int, float]:
+        """How surely the tools that were named were meant, by slot."""
+        found = self.asked(query.names)
+        for line in query.lines:
+            for slot, strength in self.in_line(line).items():
+                found[slot] = max(strength, found.get(slot, 0.0))
+        return found
+
+    def asked(self, names: Sequence[str]) -> dict[int, float]:
+        """The tools asked for by name, in the order they were asked; the nearest names where one is not exact."""
+        found: dict[int, float] = {}
+        for place, name in enumerate(names):
+            self._collect(found, compact(name[:MAX_NAME]), ASKED - place / 1024, edits=2)
+        return found
+
+    def in_line(self, line: str) -> dict[int, float]:
+        """The tools that a line of text names."""
+        found: dict[int, float] = {}
+        guesses = MAX_GUESSES
+        for key, edits in _candidates(line):
+            if key in self._slots:
+                self._collect(found, key, EXACT, 0)
+            elif edits and guesses:
+                guesses -= 1
+                self._collect(found, key, EXACT, edits)
+        return found
+
+    def _collect(self, found: dict[int, float], key: str, strength: float, edits: int) -> None:
+        hits = ((key, strength),) if key in self._slots else self._near(key, edits)
+        for name, value in hits:
+            for slot in self._slots[name]:
+                found[slot] = max(value, found.get(slot, 0.0))
+
+    def _near(self, key: str, edits: int) -> Iterator[tuple[str, float]]:
+        """Names a few typing errors away, or that begin with the key, with their strength."""
+        size = len(key)
+        edits = min(edits, 0 if size < 5 else 1 if size < 8 else 2)
+        parts = _parts(key, 2 * edits + 1)
+        for length in range(size - edits, size + edits + 1):
+            for name in self._by_length.get(length, ()):
+                # An edit spoils at most two neighbouring parts, so one part of a near name is whole.
+                if any(part in name for part in parts) and (off := distance(key, name, edits)) <= edits:
+                    yield name, NEAR + 1.0 - off / size
+        if edits == 2:
+            for length in range(size + 1, 2 * size + 1):
+                for name in self._by_length.get(length, ()):
+                    if name.startswith(key):
+                        yield name, NEAR + size / length
+
+
+def distance(a: str, b: str, limit: int) -> int:
+    """Edits between two words (insert, delete, replace, swap neighbours); limit + 1 stands for "more than limit"."""
+    before: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        row = [i]
+        for j, y in enumerate(b, 1):
+            cost = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and y == a[i - 2]:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        if min(row) > limit:
+            return limit + 1
+        before, last = last, row
+    return min(last[-1], limit + 1)
+
+
+def _keys(server: str, name: str, exposed: str) -> set[str]:
+    return {key for key in (compact(name), compact(server + name), compact(exposed)) if key}
+
+
+def _candidates(line: str) -> Iterator[tuple[str, int]]:
+    """What in a line may be a name, as compact key and the edits it is allowed."""
+    words = _TOKEN.findall(line[:10_000])
+    core = _trimmed([word.strip(".:") for word in words])
+    if 0 < len(core) <= 8:
+        # A whole line of a few words: one word may be misspelt like a name, several only by one letter.
+        yield compact("".join(core))[:MAX_NAME], 2 if len(core) == 1 else 1 if len(core) <= 3 else 0
+    for word in dict.fromkeys(words):
+        if _JOINED.search(word):
+            yield compact(word)[:MAX_NAME], 2 if _SURELY_A_NAME.search(word) and "//" not in word else 0
+    for word in _QUOTED.findall(line[:10_000]):
+        yield compact(word)[:MAX_NAME], 0
+
+
+def _trimmed(words: list[str]) -> list[str]:
+    """A line without the "use the ... tool" around a name; the line itself if nothing else is in it."""
+    start, end = 0, len(words)
+    while start < end and words[start].lower() in _AROUND:
+        start += 1
+    while end > start and words[end - 1].lower() in _AROUND:
+        end -= 1
+    return words[start:end] or words
+
+
+def _parts(key: str, count: int) -> list[str]:
+    size = len(key)
+    return [key[size * i // count : size * (i + 1) // count] for i in range(count)]

@@ -1,0 +1,67 @@
+"""A small prior: tools used often and lately, and servers in use, come first among equals.
+
+It multiplies what the words say by at most 1 + `HABIT` + `IN_USE`, so it never brings in a tool without a matching word,
+and never lifts one over a tool whose words are clearly better. Without any words it is all there is to rank by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log1p
+
+from foretool.retrieval.ranking import Query
+from foretool.storage.records import ToolId, Usage
+
+HABIT = 0.05
+"""What the most used tool gains, as a share of its score."""
+IN_USE = 0.05
+"""What the tools of a server in use gain, as a share of their score."""
+MISS_WEIGHT = 3.0
+"""A tool that was needed while hidden is worth this many calls."""
+HALF_LIFE_S = 14 * 86_400.0
+
+
+def decayed(usage: Usage, now: float, half_life_s: float) -> float:
+    """Calls and misses of a tool, halved for every half-life since the last one."""
+    age = max(now - usage.last_at, 0.0)
+    return float((usage.calls + MISS_WEIGHT * usage.misses) * 0.5 ** (age / half_life_s))
+
+
+def habits(usage: Mapping[ToolId, Usage], half_life_s: float = HALF_LIFE_S) -> dict[ToolId, float]:
+    """How much a tool is used, 0 to 1 for the most used; the latest use stands for now."""
+    now = max((each.last_at for each in usage.values()), default=0.0)
+    amounts = {tool: log1p(decayed(each, now, half_life_s)) for tool, each in usage.items()}
+    top = max(amounts.values(), default=0.0)
+    return {tool: amount / top for tool, amount in amounts.items() if amount > 0.0}
+
+
+class Habit:
+    """What usage adds to each slot, as a share of what the words say."""
+
+    name = "usage"
+
+    def __init__(
+        self,
+        size: int,
+        slot_of: Mapping[ToolId, int],
+        slots_of: Mapping[str, tuple[int, ...]],
+        usage: Mapping[ToolId, Usage],
+    ) -> None:
+        self.size = size
+        self.slots_of = slots_of
+        self.habits = {slot_of[tool]: amount for tool, amount in habits(usage).items() if tool in slot_of}
+
+    def score(self, query: Query) -> list[float]:
+        """The share by slot, 0 for most; (slots,)."""
+        scores = [0.0] * self.size
+        for slot, share in self.shares(query).items():
+            scores[slot] = share
+        return scores
+
+    def shares(self, query: Query) -> dict[int, float]:
+        """The share of the slots that have one."""
+        found = {slot: HABIT * amount for slot, amount in self.habits.items()}
+        for server in set(query.servers_in_use):
+            for slot in self.slots_of.get(server, ()):
+                found[slot] = found.get(slot, 0.0) + IN_USE
+        return found
