@@ -8,6 +8,7 @@ client that does not read loses its connection, never somebody else's memory or 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -27,6 +28,8 @@ BATCH_BYTES: Final = 64 * 1024
 
 PING: Final = b": ping\n\n"
 
+_EVENT_ID = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,18})")
+
 
 class Reader:
     """One response that carries a stream. Of several at a time only the newest is given anything.
@@ -38,15 +41,15 @@ class Reader:
         self.stream = stream
         self.is_over = False
         self._cut = cut
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bool] | None = None
 
     def take(self) -> bytes:
         """Events that have not been sent yet, as they go on the wire; b"" when there are none for now."""
         return b"" if self.is_over else self.stream.take(self)
 
-    def wake(self) -> None:
+    def wake(self, something: bool = True) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._waiter.set_result(something)
 
     def leave(self, *, abort: bool = False) -> None:
         """End the response, not the stream."""
@@ -55,13 +58,13 @@ class Reader:
         if abort:
             self._cut()
 
-    async def wait(self, seconds: float) -> None:
-        """Until something has happened or the time is over; look what it was."""
+    async def wait(self, seconds: float) -> bool:
+        """Until something has happened; False when nothing has in this time."""
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self.wake)
+        timer = loop.call_later(seconds, self.wake, False)
         try:
-            await self._waiter
+            return await self._waiter
         finally:
             timer.cancel()
             self._waiter = None
@@ -94,8 +97,8 @@ class Stream:
             return
         self._events.append(jsonrpc.one_line(data))
         self._resize(len(data))
-        while self.size > self._limit and len(self._events) > 1:
-            self.drop_oldest()
+        while self.size > self._limit and self.drop_oldest():
+            pass
         if self._readers:
             self._readers[-1].wake()
 
@@ -162,6 +165,10 @@ class Stream:
         """The reply, if it is all there ever was; else None."""
         return self._events.popleft() if self.is_finished and len(self._events) == 1 and self._next == 0 else None
 
+    @property
+    def latest(self) -> bytes | None:
+        return self._events[-1] if self._events else None
+
     def priming(self, retry_ms: int) -> bytes:
         """An event without data that lets the client resume from the start (specification 2025-11-25)."""
         return f"id: {self.name}.{self._next - 1}\nretry: {retry_ms}\ndata:\n\n".encode()
@@ -170,8 +177,11 @@ class Stream:
         number = f"id: {self.name}.{self._next}\n".encode() if self._shelf is not None else b""
         return b"event: message\n%bdata: %b\n\n" % (number, event)
 
-    def drop_oldest(self) -> None:
-        """Make room. A client that has not got what is dropped is not reading, and loses its connection."""
+    def drop_oldest(self) -> bool:
+        """Make room; False when only the newest is left. A client that has not got what is dropped does not read, and
+        loses its connection."""
+        if len(self._events) < 2:
+            return False
         unread = self._next == self._first
         if unread and self._shelf is None:
             self.is_overfull = True
@@ -183,6 +193,7 @@ class Stream:
             self._next = self._first
             for reader in list(self._readers):
                 reader.leave(abort=True)
+        return True
 
     def _forget_oldest(self) -> None:
         self._first += 1
@@ -214,17 +225,15 @@ class Shelf:
 
     def resume(self, event_id: str) -> Stream | None:
         """The stream of an event, set to go on after it; None when it is not kept any more."""
-        name, _, index = event_id.partition(".")
-        stream = self._streams.get(name)
-        if stream is None or not index.lstrip("-").isdecimal() or not stream.go_on_after(int(index)):
-            return None
-        return stream
+        found = _EVENT_ID.fullmatch(event_id)
+        stream = self._streams.get(found[1]) if found else None
+        return stream if found and stream is not None and stream.go_on_after(int(found[2])) else None
 
     def on_finished(self, stream: Stream) -> None:
         if stream.name in self._streams:
             self._finished[stream.name] = stream
             read = [name for name, held in self._finished.items() if held.is_read]
-            for name in [*read[: max(0, len(read) - KEPT_READ)], *list(self._finished)[: -KEPT or None]]:
+            for name in [*read[:-KEPT_READ], *list(self._finished)[:-KEPT]]:
                 self._discard(name)
 
     def on_resized(self, change: int) -> None:
@@ -236,11 +245,7 @@ class Shelf:
         if self._finished:
             self._discard(next(iter(self._finished)))
             return True
-        largest = max(self._streams.values(), key=lambda stream: stream.size)
-        if largest.size <= STREAM_BYTES // 8:
-            return False  # many requests at once, each with little
-        largest.drop_oldest()
-        return True
+        return max(self._streams.values(), key=lambda stream: stream.size).drop_oldest()
 
     def _discard(self, name: str) -> None:
         if (stream := self._finished.pop(name, None)) is not None:
