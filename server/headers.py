@@ -70,7 +70,8 @@ class Headers:
             if key in self._values:
                 self.repeated.add(key)
             else:
-                self._values[key] = value.decode("latin-1")
+                # Blanks around a value are no part of it (RFC 9110, 5.5), and not every parser takes them off.
+                self._values[key] = value.decode("latin-1").strip(" \t")
 
     def get(self, name: str) -> str | None:
         return self._values.get(name)
@@ -139,6 +140,21 @@ def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
         if text is not None:
             headers[PARAM + name] = encode(text)
     return headers
+
+
+def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | None:
+    """The `Mcp-Param-*` headers of a call of the tool with this definition; None, at little cost, if it wants none."""
+    if ANNOTATION.encode() not in definition:
+        return None
+    schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
+    return param_headers(schema, jsonrpc.plain(arguments or b"{}")) or None
+
+
+def definition_problem(definition: bytes) -> str | None:
+    """`problems` of the input schema in a tool definition, at little cost where it has no annotations."""
+    if ANNOTATION.encode() not in definition:
+        return None
+    return problems(jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]))
 
 
 def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:

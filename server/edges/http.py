@@ -216,6 +216,7 @@ class HttpEdge:
         self._open: set[Stream] = set()
         """Modern requests not answered yet."""
         self._server: _Server | None = None
+        self._is_stopping = False
         self._stopped = asyncio.Event()
 
     @property
@@ -237,6 +238,7 @@ class HttpEdge:
             lifespan="off",
             # Nothing of uvicorn's may reach stdout, which belongs to the protocol where both edges run.
             log_config=None,
+            log_level="warning",
             access_log=False,
             server_header=False,
             date_header=False,
@@ -244,6 +246,7 @@ class HttpEdge:
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
         self._server = _Server(config, self.ready)
+        self._server.should_exit = self._is_stopping
         sweeper = asyncio.create_task(self._sweep())
         try:
             await self._server.serve([listener])
@@ -255,6 +258,7 @@ class HttpEdge:
 
     async def stop(self) -> None:
         """End every stream and session; returns when the port is free."""
+        self._is_stopping = True
         if self._server is None:
             return
         self._server.should_exit = True

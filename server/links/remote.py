@@ -27,6 +27,10 @@ that is being closed is lost."""
 
 log = logging.getLogger(__name__)
 
+# At lower levels these write URLs and header lines, which hold secrets.
+for _library in ("httpx2", "httpcore2"):
+    logging.getLogger(_library).setLevel(logging.WARNING)
+
 _WAYS_OUT: Final = {
     401: "needs authorisation: set headers.Authorization of this server in the config",
     403: "refused: its credentials in headers do not suffice",

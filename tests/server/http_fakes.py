@@ -31,7 +31,12 @@ async def serving(app: Any, port: int = 0, *, lifespan: bool = False) -> AsyncIt
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
     config = uvicorn.Config(
-        app, log_config=None, lifespan="on" if lifespan else "off", timeout_graceful_shutdown=1, ws="none"
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on" if lifespan else "off",
+        timeout_graceful_shutdown=1,
+        ws="none",
     )
     server = _Server(config)
     running = asyncio.create_task(server.serve([listener]))

@@ -222,3 +222,17 @@ def test_a_number_too_long_to_write_has_no_header() -> None:
     assert headers.param_headers(schema, {"n": 10**5000}) == {}
     assert not _refused(schema, {"n": 10**5000}, {})
     assert _refused(schema, {"n": 10**5000}, {"Mcp-Param-N": "1" * 5001})
+
+
+def test_the_headers_of_a_call_come_from_the_definition_of_the_tool() -> None:
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    definition = jsonrpc.encode({"name": "sql", "inputSchema": schema})
+    assert headers.call_headers(definition, jsonrpc.raw({"region": "eu"})) == {"Mcp-Param-Region": "eu"}
+    assert headers.call_headers(definition, None) is None
+    assert headers.call_headers(b'{"name":"x","inputSchema":{}}', jsonrpc.raw({"region": "eu"})) is None
+    assert headers.definition_problem(definition) is None
+    assert headers.definition_problem(definition.replace(b"Region", b"Re gion")) is not None
+
+
+def test_blanks_around_a_header_value_are_no_part_of_it() -> None:
+    assert lines(("Mcp-Name", "  a b\t")).get("mcp-name") == "a b"

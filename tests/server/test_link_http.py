@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -373,6 +374,18 @@ async def test_an_answer_that_is_none_fails_the_request(body: bytes, kind: str, 
             pass
         assert reason in told[2]
         assert told[3] is True
+
+
+async def test_no_log_holds_a_url_or_a_header(caplog: pytest.LogCaptureFixture) -> None:
+    async def handler(asked: Asked) -> None:
+        await asked.answer(b"", status=500)
+
+    with caplog.at_level(logging.DEBUG):
+        async with linked(handler, headers={"authorization": "Bearer t0p"}) as (link, notes):
+            link.send(request(1, "tools/list"))
+            await notes.next()
+    assert "t0p" not in caplog.text
+    assert "hidden" not in caplog.text
 
 
 async def test_an_unreachable_server_fails_the_request_unsent_and_closes_the_link() -> None:
