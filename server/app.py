@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -24,8 +23,19 @@ import anyio.abc
 import anyio.to_thread
 
 from foretool.retrieval.tokens import estimate
+from foretool.server import jsonrpc, logs
 from foretool.server.catalog import Catalog
-from foretool.server.config import Config, ConfigError, Server, diff, fingerprint, load, same_connection, stamp
+from foretool.server.config import (
+    Config,
+    ConfigError,
+    Server,
+    diff,
+    fingerprint,
+    host_and_port,
+    load,
+    same_connection,
+    stamp,
+)
 from foretool.server.edges.stdio import StdioEdge
 from foretool.server.exposure import Exposures
 from foretool.server.links.base import Link, Receiver
@@ -93,26 +103,8 @@ class App:
         self.proxy.known([record.name for record, _ in known])
 
     def _upstream(self, server: Server) -> Upstream:
-        return Upstream(server.name, self.proxy, self._open_link(server), server.timeout_s, server.secrets.redact)
-
-    def _open_link(self, server: Server) -> OpenLink:
-        limit = int(self.config.settings.max_message_mib * 1024 * 1024)
-
-        async def opened(receiver: Receiver, era: Era) -> Link:
-            if server.type == "stdio":
-                return await open_stdio(
-                    server.command, server.args, server.env, server.cwd, receiver, self._watcher, limit
-                )
-            # The HTTP client is a tenth of a second to import; only who has such an upstream waits for it.
-            if server.type == "sse":
-                from foretool.server.links.sse import open_sse
-
-                return await open_sse(server.url, server.headers, receiver, limit)
-            from foretool.server.links.http import open_http
-
-            return await open_http(server.url, server.headers, era, receiver, limit)
-
-        return opened
+        opener = link_opener(server, message_limit(self.config), self._watcher)
+        return Upstream(server.name, self.proxy, opener, server.timeout_s, server.secrets.redact)
 
     # -- running
 
@@ -125,6 +117,7 @@ class App:
             self.proxy.begin(asyncio.get_running_loop().time())
             for upstream in self.proxy.upstreams.values():
                 tasks.start_soon(upstream.run)
+                self.state_changed(upstream)  # so that those not started yet are shown as well
             tasks.start_soon(self._housekeeping)
             try:
                 yield
@@ -247,6 +240,13 @@ class App:
             stderr=tuple(redact(line) for line in upstream.stderr),
         )
 
+    def annotated_schema(self, profile: str, tool: str) -> Any:
+        """The input schema of a tool that wants arguments repeated in headers (`x-mcp-header`), else None."""
+        found = self.catalog.find(tool)
+        if found is None or b"x-mcp-header" not in found.definition:
+            return None
+        return jsonrpc.plain(jsonrpc.fields(found.definition)["inputSchema"])
+
     # -- config changes
 
     async def _reload_if_changed(self) -> None:
@@ -265,6 +265,7 @@ class App:
         """Add, remove and restart only the servers whose entries changed."""
         changes = diff(self.config, new)
         old, self.config, self.proxy.config = self.config, new, new
+        logs.follow(new)
         report(new)
         if changes.settings_changed:
             self.exposures.pins, self.exposures.epoch_s = new.settings.pin, new.settings.epoch_s
@@ -301,6 +302,29 @@ class App:
         self.proxy.announce_soon()
 
 
+def message_limit(config: Config) -> int:
+    """Bytes of one message, from either side."""
+    return int(config.settings.max_message_mib * 1024 * 1024)
+
+
+def link_opener(server: Server, limit: int, watcher: Watcher) -> OpenLink:
+    """How the server is reached. `limit`: bytes of one message."""
+
+    async def opened(receiver: Receiver, era: Era) -> Link:
+        if server.type == "stdio":
+            return await open_stdio(server.command, server.args, server.env, server.cwd, receiver, watcher, limit)
+        # The HTTP client is a tenth of a second to import; only who has such an upstream waits for it.
+        if server.type == "sse":
+            from foretool.server.links.sse import open_sse
+
+            return await open_sse(server.url, server.headers, receiver, limit)
+        from foretool.server.links.http import open_http
+
+        return await open_http(server.url, server.headers, era, receiver, limit)
+
+    return opened
+
+
 def report(config: Config) -> None:
     """What is wrong with single servers and what was not understood, to stderr."""
     for warning in config.warnings:
@@ -313,7 +337,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
     """Serve the client that started this process, until it closes our input or we are asked to end."""
     with Store.open(config.storage) as store:
         app = App(config, store)
-        edge = StdioEdge(app.proxy, profile, int(config.settings.max_message_mib * 1024 * 1024))
+        edge = StdioEdge(app.proxy, profile, message_limit(config))
         ended = asyncio.Event()
         _on_signals(ended.set)
         async with app.running():
@@ -322,32 +346,62 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
             await edge.close()
 
 
+async def serve_http(config: Config, address: str = "") -> None:
+    """Serve any number of clients on `address` ("" is the setting `bind`), until we are asked to end.
+
+    Raises `EdgeError` when the address cannot be had, or needs a token that is not set.
+    """
+    from foretool.server.edges.http import HttpEdge
+
+    settings = config.settings
+    host, port = host_and_port(address or settings.bind)
+    with Store.open(config.storage) as store:
+        app = App(config, store)
+        edge = HttpEdge(
+            app.proxy,
+            host=host,
+            port=port,
+            token=settings.token,
+            allowed_hosts=settings.allowed_hosts,
+            allowed_origins=settings.allowed_origins,
+            max_sessions=settings.max_sessions,
+            session_idle_s=settings.session_idle_s,
+            max_body=message_limit(config),
+            profiles=lambda name: name in app.config.profiles,
+            input_schema=app.annotated_schema,
+        )
+        ended = asyncio.Event()
+        _on_signals(ended.set)
+        async with app.running():
+            serving = asyncio.create_task(edge.serve())
+            await _first(ended, edge.ready, serving)
+            if edge.ready.is_set():
+                log.info("serving on http://%s:%d/mcp", host, edge.port)
+                await _first(ended, serving)
+            await edge.stop()
+            await asyncio.wait([serving])
+        # Only here: the task group inside `running` would wrap the error.
+        serving.result()
+
+
 def _on_signals(stop: Any) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop)
 
 
-async def _first(*events: asyncio.Event) -> None:
-    """Until one of the events is set."""
-    async with anyio.create_task_group() as tasks:
-
-        async def wait(event: asyncio.Event) -> None:
-            await event.wait()
-            tasks.cancel_scope.cancel()
-
-        for event in events:
-            tasks.start_soon(wait, event)
+async def _first(*events: asyncio.Event | asyncio.Task[None]) -> None:
+    """Until one of the events is set, or one of the tasks has ended, in whatever way."""
+    waits = [asyncio.ensure_future(event.wait()) if isinstance(event, asyncio.Event) else event for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for event, wait in zip(events, waits, strict=True):
+        if isinstance(event, asyncio.Event):
+            wait.cancel()
 
 
 def run_stdio(config: Config, profile: str = "") -> None:
     anyio.run(partial(serve_stdio, config, profile))
 
 
-def default_config() -> Path:
-    """Where the config is looked for: `FORETOOL_CONFIG`, `mcp.json` here, then the user's own."""
-    if named := os.environ.get("FORETOOL_CONFIG"):
-        return Path(named).expanduser()
-    here = Path("mcp.json")
-    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return here if here.is_file() else Path(base).expanduser() / "foretool" / "mcp.json"
+def run_http(config: Config, address: str = "") -> None:
+    anyio.run(partial(serve_http, config, address))

@@ -134,6 +134,15 @@ class Changes(NamedTuple):
         return bool(self.added or self.removed or self.changed or self.settings_changed)
 
 
+def default_config() -> Path:
+    """Where the config is looked for: `FORETOOL_CONFIG`, `mcp.json` here, then the user's own."""
+    if named := os.environ.get("FORETOOL_CONFIG"):
+        return Path(named).expanduser()
+    here = Path("mcp.json")
+    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return here if here.is_file() else Path(base).expanduser() / "foretool" / "mcp.json"
+
+
 def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
     """Read and check the file. Raises `ConfigError` only if nothing can be served with it; see `Config.broken`."""
     try:

@@ -1,0 +1,29 @@
+"""`foretool serve`, as click sees it: for its help, and for command lines that `cli.plain_serve` leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foretool.server.cli import ServeOptions, serve
+from foretool.server.commands.group import config_option
+
+
+@click.command("serve")
+@config_option
+@click.option("--profile", default="", metavar="NAME", help="Serve a profile of the config.")
+@click.option(
+    "--http",
+    is_flag=False,
+    flag_value="",
+    metavar="[HOST:PORT]",
+    help='Serve over HTTP instead of stdio; without an address on that of the setting "bind".',
+)
+def command(path: Path | None, profile: str, http: str | None) -> int:
+    """Serve MCP clients: the one that started us, on stdin and stdout, or any number over HTTP.
+
+    Clients start this themselves; `foretool connect` prints the lines that make them. Over HTTP the endpoint is /mcp,
+    and /mcp/NAME for a profile; an address that other machines can reach needs the setting "token".
+    """
+    return serve(ServeOptions(path, profile, http))
