@@ -190,10 +190,11 @@ def _check_repeats(method: str, params: Mapping[str, Raw], meta: Mapping[str, Ra
     if headers.get(METHOD) != method:
         raise _mismatch(METHOD, "method")
     key = NAMED.get(method)
-    if key is None or params.get(key, b"null") == b"null":
+    value = params.get(key) if key is not None else None
+    if value is None or bytes(value) == b"null":
         return
     found = headers.get(NAME)
-    if found is None or decode(found) != jsonrpc.text(params[key]):
+    if found is None or decode(found) != jsonrpc.text(value):
         raise _mismatch(NAME, f"params.{key}")
 
 
