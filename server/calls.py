@@ -78,6 +78,7 @@ class Calls:
             level(ranking, query),
             catalog,
             session.sees,
+            profile.admits,
             proxy.settings.answer_tokens,
             proxy.settings.tool_tokens,
         )
@@ -178,10 +179,20 @@ class Calls:
         return tool if tool is not None and _annotation(tool, "readOnlyHint") is True else None
 
     def _unknown(self, exchange: Exchange, session: Session, name: str, via: Via) -> None:
-        candidates, _ = self._proxy.catalog.near(name)
+        if (upstream := self._proxy.unlisted_upstream(name)) is not None:
+            self._unreachable(exchange, session, upstream, name, via)
+            return
+        candidates = discovery.close_names(name, self._proxy.catalog, exchange.client.profile.admits)
         self._proxy.recorder.miss(session.unknown(name, candidates, self._proxy.clock()))
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ""
         self._fail(exchange, via, f"Unknown tool: {name}{meant} discover_tools finds tools by task")
+
+    def _unreachable(self, exchange: Exchange, session: Session, upstream: Upstream, name: str, via: Via) -> None:
+        """The upstream that may have the tool could not be asked for its list."""
+        self._proxy.recorder.miss(session.unreachable(name, upstream.name, via, self._proxy.clock()))
+        lost = Lost(upstream.error or "its tools are not known yet", sent=False)
+        text = self._proxy.config.redact(lost_text(upstream.name, lost, repr(name)))
+        exchange.own_result({"content": [{"type": "text", "text": text}], "isError": True})
 
     def _fail(self, exchange: Exchange, via: Via, text: str) -> None:
         """A protocol error for a call by name (specification: tools), a result the model can read for the bridge."""

@@ -124,7 +124,7 @@ class Client:
         try:
             if era == "modern":
                 self._read_envelope(meta)
-            elif self.session is None:
+            elif self.session is None and method != "initialize":
                 self._introduce({}, "legacy")
             exchange.session = self.session
             handler = HANDLERS[era].get(method, Client.unknown_method)

@@ -160,20 +160,29 @@ class Answer:
 
 
 Visible = Callable[[ToolId], bool]
+Admits = Callable[[str], bool]
 
 
 def answer(
-    arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, visible: Visible, budget: int, cap: int
+    arguments: Arguments,
+    ranking: Ranking,
+    level: Level,
+    catalog: Catalog,
+    visible: Visible,
+    admits: Admits,
+    budget: int,
+    cap: int,
 ) -> Answer:
     """Matches best first, with ready-to-call schemas while `budget` tokens last, `cap` a schema; then advice.
 
-    `visible`: whether the client has a tool in its list already. Tools asked for by `names` carry their whole schema.
+    `visible`: whether the client has a tool in its list already; `admits`: whether its profile has an upstream.
+    Tools asked for by `names` carry their whole schema.
     """
-    asked, unknown = _asked(arguments.names, catalog)
+    asked, unknown = _asked(arguments.names, catalog, admits)
     chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
     chosen = chosen[: max(arguments.wanted, len(asked))]
     if not chosen:
-        return _nothing(catalog, unknown, budget)
+        return _nothing(catalog, unknown, admits, budget)
     cards: list[dict[str, Any]] = []
     for each in chosen:
         if (tool := catalog.get(each.tool)) is not None:
@@ -189,18 +198,24 @@ def answer(
     return Answer(level, text, structured, matches, estimate(text))
 
 
-def _asked(names: Sequence[str], catalog: Catalog) -> tuple[list[Ranked], list[str]]:
+def _asked(names: Sequence[str], catalog: Catalog, admits: Admits) -> tuple[list[Ranked], list[str]]:
     found: list[Ranked] = []
     unknown: list[str] = []
     for name in names:
         tool = catalog.find(name)
-        if tool is not None:
+        if tool is not None and admits(tool.upstream):
             found.append(Ranked(tool.id, 1.0, {"name": 1.0}, ("name",)))
             continue
         unknown.append(name)
-        near, _ = catalog.near(name)
+        near = close_names(name, catalog, admits)
         found += [Ranked(one, 0.5, {"name": 0.5}, (f"close to {name!r}",)) for one in near[:3]]
     return list({each.tool: each for each in found}.values()), unknown
+
+
+def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
+    """Tools of the profile whose names are close to one that no tool has, likeliest first."""
+    near, _ = catalog.near(name)
+    return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
 
 
 def _card(tool: Tool, ranked: Ranked, catalog: Catalog, listed: bool) -> dict[str, Any]:
@@ -259,18 +274,17 @@ def _advice(level: Level, unknown: Sequence[str]) -> str:
     return missing + "Call a match by its name, or call_tool(name, arguments) where it is not listed."
 
 
-def _nothing(catalog: Catalog, unknown: Sequence[str], budget: int) -> Answer:
+def _nothing(catalog: Catalog, unknown: Sequence[str], admits: Admits, budget: int) -> Answer:
     """No match: which servers there are, so that the next question can be a better one."""
     servers: dict[str, str] = {}
     left = budget
-    for name, count in catalog.upstreams().items():
-        if not count:
-            continue
+    shown = {name: count for name, count in catalog.upstreams().items() if count and admits(name)}
+    for name, count in shown.items():
         text = " ".join(catalog.server_text(name).split())[:100]
         entry = f"{count} tools" + (f": {text}" if text else "")
         left -= estimate(f"{name} {entry}") + 4
         if left < 0:
-            servers["..."] = f"{len(catalog.upstreams()) - len(servers)} more servers"
+            servers["..."] = f"{len(shown) - len(servers)} more servers"
             break
         servers[name] = entry
     advice = _advice("none", unknown).replace("None fits clearly", "Nothing fits")

@@ -103,6 +103,15 @@ class Session:
             recovered="suggested" if candidates else "no", turns=1, tokens=0,
         )  # fmt: skip
 
+    def unreachable(self, name: str, upstream: str, via: Literal["name", "bridge"], at: float) -> Miss:
+        """A call of a tool whose upstream has never listed its tools and cannot be reached."""
+        return Miss(
+            session=self.record.key, at=at, tool=name, noticed="bridge" if via == "bridge" else "call",
+            cause="offline", rank=0, of=0, query=self._task, history=tuple(self.history), exposure=self.exposure,
+            discovery=0, change=f"see why {upstream!r} does not start: foretool doctor", recovered="no", turns=1,
+            tokens=0,
+        )  # fmt: skip
+
     def denied(self, tool: Tool, at: float) -> Miss:
         """A call of a tool that this client's profile leaves out."""
         change = f"add {tool.upstream!r} to the servers of profile {self.record.profile!r}"

@@ -7,14 +7,14 @@ era if the upstream speaks it, else to the other one and is translated by the pr
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
-
-import anyio
 
 from foretool.server import jsonrpc
 from foretool.server.connection import Connection, Greeting, HandshakeError, Lost, Request
@@ -31,6 +31,8 @@ DEBOUNCE_S: Final = 0.1
 
 PAGES: Final = 1000
 """More pages than this is an upstream that never ends its list."""
+
+log = logging.getLogger("foretool.upstream")
 
 ERAS: Final[tuple[Era, Era]] = ("legacy", "modern")
 
@@ -104,7 +106,8 @@ class Upstream:
         self._open_link = open_link
         self._redact = redact
         self._lines: dict[Era, _Line] = {era: _Line(era) for era in ERAS}
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped: asyncio.Event | None = None
         self._relist: asyncio.TimerHandle | None = None
         self._stderr: tuple[str, ...] = ()
         self._subscribed: set[str] = set()
@@ -196,12 +199,16 @@ class Upstream:
 
     async def run(self) -> None:
         """Until `stop`, or cancelled."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            for line in self._lines.values():
-                if line.wanted.is_set():
-                    self._want(line)
-            await anyio.sleep_forever()
+        self._stopped = asyncio.Event()
+        for line in self._lines.values():
+            if line.wanted.is_set():
+                self._want(line)
+        try:
+            await self._stopped.wait()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def stop(self) -> None:
         """End every connection and child process; requests in flight are lost."""
@@ -210,20 +217,29 @@ class Upstream:
             self._relist.cancel()
         for line in self._lines.values():
             self._fail_waiting(line, "the upstream was stopped")
-        async with anyio.create_task_group() as closing:
-            for line in self._lines.values():
-                if line.connection is not None:
-                    closing.start_soon(line.connection.close)
-        if self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
+        await asyncio.gather(*(line.connection.close() for line in self._lines.values() if line.connection))
+        if self._stopped is not None:
+            self._stopped.set()
 
     # -- keeping a connection
 
     def _want(self, line: _Line) -> None:
         line.wanted.set()
-        if self._tasks is not None and not line.running:
+        if self._stopped is not None and not line.running:
             line.running = True
-            self._tasks.start_soon(self._keep, line)
+            self._spawn(self._keep(line))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """A task of this upstream; `run` ends it and waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The boundary: a mistake of ours in one upstream's task must not end the others.
+            log.error("upstream %r: %s", self.name, error, exc_info=error)
 
     async def _keep(self, line: _Line) -> None:
         """Connect when wanted, serve until lost, pause, again."""
@@ -242,10 +258,12 @@ class Upstream:
                 failures = 0
                 await line.lost.wait()
             self._end(line)
-            with anyio.move_on_after(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]):
-                await line.wanted.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]):
+                    await line.wanted.wait()
 
     async def _connect(self, line: _Line) -> None:
+        self.error = ""  # whoever waits for this attempt must not be told of the last one
         self._set(State.STARTING)
         self.starts += 1
         line.lost = asyncio.Event()
@@ -258,9 +276,9 @@ class Upstream:
             if line.era == "legacy" or error.code == jsonrpc.UNSUPPORTED_VERSION or connection.pid is None:
                 raise
             # The probe of a legacy process failed as it should; greet the same process the old way.
-            self.speaks["modern"] = False
             connection.era = "legacy"
             await connection.greet(self._host.capabilities("legacy"))
+            self.speaks["modern"] = False
             line = self._move(line)
         self.speaks[line.era] = True
         self.greeting = connection.greeting
@@ -309,15 +327,15 @@ class Upstream:
 
     def _passed_on(self, line: _Line, error: Exception) -> bool:
         """The upstream does not speak this era: let the other line serve who waits. False: it is simply down."""
-        if not isinstance(error, HandshakeError) or error.code == 0 or line.era not in ERAS:
+        if not isinstance(error, HandshakeError) or error.code is None:
             return False
         other = self._lines["modern" if line.era == "legacy" else "legacy"]
         if self.speaks.get(other.era) is False or self.speaks.get(line.era):
             return False
         self.speaks[line.era] = False
         connection, line.connection = line.connection, None
-        if connection is not None and self._tasks is not None:
-            self._tasks.start_soon(connection.close)
+        if connection is not None:
+            self._spawn(connection.close())
         other.waiting.extend(line.waiting)
         line.waiting.clear()
         self._want(other)
@@ -336,9 +354,9 @@ class Upstream:
     def _end(self, line: _Line) -> None:
         """Let go of the connection; what is left of it ends beside us, so that the next one need not wait."""
         connection, line.connection = line.connection, None
-        if connection is not None and self._tasks is not None:
+        if connection is not None:
             self._stderr = connection.stderr() or self._stderr
-            self._tasks.start_soon(connection.close)
+            self._spawn(connection.close())
 
     def _set(self, state: State) -> None:
         if state is not self.state:
@@ -377,14 +395,14 @@ class Upstream:
 
     def relist(self, connection: Connection) -> None:
         """Ask for its tools again soon; announcements in the meantime are folded into one."""
-        if self._relist is None and self._tasks is not None:
+        if self._relist is None:
             loop = asyncio.get_running_loop()
             self._relist = loop.call_later(DEBOUNCE_S, self._relist_now, connection)
 
     def _relist_now(self, connection: Connection) -> None:
         self._relist = None
-        if self._tasks is not None and connection.ready:
-            self._tasks.start_soon(self._list, connection)
+        if connection.ready:
+            self._spawn(self._list(connection))
 
 
 def _items(value: Raw | None) -> list[Raw]:

@@ -1,0 +1,15 @@
+"""Every asynchronous test runs on asyncio, which the server is written for."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "requirement(*ids): promises of tests/requirements.py that the test holds us to")
+    config.addinivalue_line("markers", "real: needs packages from a registry; installs them under .tools")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

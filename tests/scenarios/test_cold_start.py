@@ -1,0 +1,134 @@
+"""The list is there at once: from the store without starting anything, else within the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fakes import BOTH, LIST_CHANGED, Failed, FakeUpstream, failing_store, proxy_over, said
+from requirements import requirement
+
+from foretool.server.upstream import State
+
+pytestmark = pytest.mark.anyio
+
+
+@requirement("start:lazy")
+async def test_a_known_catalogue_is_listed_and_searched_without_starting_any_upstream() -> None:
+    store, _ = failing_store()
+    upstream = FakeUpstream("calc", ["add", "subtract"], BOTH)
+    async with proxy_over(upstream, store=store, pin=["calc__add"]) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+    asleep = FakeUpstream("calc", ["add", "subtract"], BOTH)
+    async with proxy_over(asleep, store=store, pin=["calc__add"]) as stage:
+        await stage.client.initialize()
+        assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        found = await stage.client.discover("subtract")
+        assert asleep.starts == 0
+        assert stage.app.proxy.upstreams["calc"].state is State.KNOWN
+        # The first call starts it, and is answered.
+        assert said(await stage.client.call_tool("calc__subtract", {})) == "subtract"
+    assert [match["name"] for match in found["matches"]] == ["calc__subtract"]
+    assert asleep.starts == 1
+
+
+@requirement("start:cold-deadline")
+async def test_the_first_list_waits_for_cold_upstreams_but_not_beyond_the_deadline() -> None:
+    quick, slow = FakeUpstream("quick", ["a"]), FakeUpstream("slow", ["b"], gate=asyncio.Event())
+    async with proxy_over(quick, slow, pin=["*"], cold_list_s=2.0) as stage:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await stage.client.initialize()
+        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "quick__a"]
+        assert 1.9 < loop.time() - began < 2.1
+        assert slow.gate is not None
+        slow.gate.set()
+        await stage.client.heard(LIST_CHANGED)
+        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "quick__a", "slow__b"]
+
+
+@requirement("start:cold-deadline")
+async def test_the_first_list_comes_as_soon_as_every_upstream_has_answered_or_failed() -> None:
+    good = FakeUpstream("good", ["a"])
+    bad = FakeUpstream("bad", missing="command 'nope' was not found; install it or write its full path")
+    async with proxy_over(good, bad, pin=["*"], cold_list_s=100) as stage:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "good__a"]
+        assert loop.time() - began < 0.5
+
+
+@requirement("start:greeting-at-once")
+async def test_the_greeting_waits_for_nobody() -> None:
+    slow = FakeUpstream("slow", ["b"], gate=asyncio.Event())
+    async with proxy_over(slow) as stage:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await stage.client.initialize()
+        await stage.connect().modern().ask("server/discover")
+        assert loop.time() == began
+
+
+@requirement("start:call-waits")
+async def test_a_call_to_an_upstream_that_is_still_starting_waits_for_it() -> None:
+    slow = FakeUpstream("slow", ["b"], gate=asyncio.Event())
+    async with proxy_over(slow, cold_list_s=0.1) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        call = client.post("tools/call", {"name": "slow__b", "arguments": {}})
+        await client.ask("ping")
+        assert slow.gate is not None
+        slow.gate.set()
+        assert said(await client.result(call)) == "b"
+
+
+@requirement("start:failed-upstream-named")
+async def test_a_call_to_an_upstream_that_never_started_says_which_and_why() -> None:
+    bad = FakeUpstream("bad", ["b"], missing="command 'nope' was not found; install it or write its full path")
+    async with proxy_over(bad) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        try:
+            answer = said(await stage.client.call_tool("bad__b", {}))
+        except Failed as error:
+            answer = error.message
+    assert "'bad'" in answer
+    assert "command 'nope' was not found" in answer
+
+
+@requirement("start:failed-upstream-retried")
+async def test_an_upstream_that_could_not_start_is_tried_again_by_the_call_that_wants_it() -> None:
+    bad = FakeUpstream("bad", ["b"], missing="command 'nope' was not found")
+    async with proxy_over(bad) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        bad.missing = ""
+        assert said(await stage.client.call_tool("bad__b", {})) == "b"
+
+
+@requirement("start:offline-cause")
+async def test_a_tool_of_an_upstream_unknown_at_the_list_is_a_miss_with_cause_offline() -> None:
+    slow = FakeUpstream("slow", ["b"], gate=asyncio.Event())
+    async with proxy_over(slow, cold_list_s=0.1) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        assert slow.gate is not None
+        slow.gate.set()
+        await client.call_tool("slow__b", {})
+        (miss,) = stage.misses()
+    assert (miss.tool, miss.noticed, miss.cause, miss.recovered) == ("slow__b", "call", "offline", "called")
+
+
+@requirement("start:era-remembered")
+async def test_the_era_of_an_upstream_is_remembered_across_runs() -> None:
+    store, _ = failing_store()
+    async with proxy_over(FakeUpstream("calc", ["add"]), store=store) as stage:
+        await stage.client.modern().list_tools()
+    again = FakeUpstream("calc", ["add"])
+    async with proxy_over(again, store=store) as stage:
+        await stage.client.modern().call_tool("calc__add", {})
+    assert again.count("server/discover") == 0
+    assert again.count("initialize") == 1

@@ -1,0 +1,124 @@
+"""`frozen`: the list is the same, byte for byte, until an epoch begins; nothing a client asks for moves it."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import BOTH, LIST_CHANGED, FakeUpstream, failing_store, proxy_over, tool
+from requirements import requirement
+
+from foretool.server import jsonrpc
+
+pytestmark = pytest.mark.anyio
+
+
+def github(count: int = 30) -> FakeUpstream:
+    return FakeUpstream("github", [tool(f"tool_{n}", f"Works on issue number {n}") for n in range(count)], BOTH)
+
+
+def listing(line: bytes) -> bytes:
+    """The result of a reply, as it was sent."""
+    result = jsonrpc.decode(line).result
+    assert isinstance(result, jsonrpc.Raw)
+    return bytes(result)
+
+
+@requirement("list:frozen:byte-identical")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_two_clients_get_the_same_bytes(modern: bool) -> None:
+    async with proxy_over(github(), policy="frozen", pin=["github__tool_1*"]) as stage:
+        first, second = stage.client, stage.connect()
+        if modern:
+            first.modern("one")
+            second.modern("two")
+        lists = []
+        for client in (first, first, second):
+            request = client.post("tools/list")
+            await client.reply(request)
+            lists.append(listing(client.raw(request)))
+    assert lists[0] == lists[1] == lists[2]
+    assert b"github__tool_1" in lists[0]
+
+
+@requirement("list:frozen:byte-identical")
+async def test_a_restart_serves_the_same_bytes() -> None:
+    store, _ = failing_store()
+    lists = []
+    for _ in range(2):
+        async with proxy_over(
+            github(), store=store, profile="p", profiles={"p": {"policy": "frozen", "about": "issues"}}
+        ) as stage:
+            await stage.client.initialize()
+            request = stage.client.post("tools/list")
+            await stage.client.reply(request)
+            lists.append(listing(stage.client.raw(request)))
+    assert lists[0] == lists[1]
+
+
+@requirement("list:frozen:unmoved-by-requests")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_calls_and_discoveries_do_not_move_it(modern: bool) -> None:
+    async with proxy_over(github(), policy="frozen", list_tokens=800) as stage:
+        client = stage.client.modern() if modern else stage.client
+        before = await client.ask("tools/list")
+        for number in range(10):
+            await client.call_tool(f"github__tool_{number}", {})
+            await client.discover(f"issue number {number}")
+        after = await client.ask("tools/list")
+        # A second client begins after all that: the list is one for the profile, not for the connection.
+        late = stage.connect()
+        if modern:
+            late.modern("late")
+        late_list = await late.ask("tools/list")
+    assert before == after == late_list
+    assert client.count(LIST_CHANGED) == 0
+
+
+@requirement("list:frozen:sorted")
+async def test_it_is_sorted_by_name_whatever_the_order_in_which_upstreams_answer() -> None:
+    first, second = FakeUpstream("zeta", ["b", "a"]), FakeUpstream("alpha", ["z"])
+    async with proxy_over(first, second, policy="frozen", pin=["*"]) as stage:
+        names = await stage.client.list_tools()
+    assert names == ["alpha__z", "call_tool", "discover_tools", "zeta__a", "zeta__b"]
+
+
+@requirement("list:frozen:epoch")
+async def test_a_new_epoch_brings_in_what_was_used_and_says_so_once() -> None:
+    async with proxy_over(github(), policy="frozen", epoch_s=0.001) as stage:
+        client = stage.client
+        await client.initialize()
+        before = await client.list_tools()
+        await client.call_tool("github__tool_7", {})
+        # The housekeeping of the app finds that the list is older than an epoch.
+        await client.heard(LIST_CHANGED)
+        after = await client.list_tools()
+    assert "github__tool_7" not in before
+    assert "github__tool_7" in after
+
+
+@requirement("list:frozen:catalog-change")
+async def test_a_changed_upstream_moves_it_and_every_client_is_told() -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream, policy="frozen", pin=["calc__*"]) as stage:
+        first, second = stage.client, stage.connect()
+        for client in (first, second):
+            await client.initialize()
+            assert await client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        upstream.change("add", "divide")
+        for client in (first, second):
+            await client.heard(LIST_CHANGED)
+            assert await client.list_tools() == ["calc__add", "calc__divide", "call_tool", "discover_tools"]
+    assert (first.count(LIST_CHANGED), second.count(LIST_CHANGED)) == (1, 1)
+
+
+@requirement("list:modern:caching")
+async def test_a_modern_list_may_be_cached_for_an_hour_by_its_client_alone() -> None:
+    async with proxy_over(github()) as stage:
+        listed = await stage.client.modern().ask("tools/list")
+    assert (listed["ttlMs"], listed["cacheScope"], listed["resultType"]) == (3_600_000, "private", "complete")
+
+
+@requirement("list:one-page")
+async def test_an_unknown_cursor_is_an_error_since_the_list_is_one_page() -> None:
+    async with proxy_over(github()) as stage:
+        reply = await stage.client.reply(stage.client.post("tools/list", {"cursor": "2"}))
+    assert reply["error"]["code"] == jsonrpc.INVALID_PARAMS
