@@ -15,12 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
 from typing import Any, Final
-
-import anyio
-import anyio.abc
-import anyio.to_thread
 
 from foretool.retrieval.tokens import estimate
 from foretool.server import jsonrpc, logs
@@ -74,7 +69,7 @@ class App:
         self.started_at = time.time()
         self._watcher = Watcher()
         self._fingerprints: dict[str, str] = {}
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: asyncio.TaskGroup | None = None
         self._dirty_states: set[str] = set()
         self._saving: asyncio.TimerHandle | None = None
         self._listed_at: dict[str, float] = {}
@@ -112,24 +107,21 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Upstreams and housekeeping, until the block ends; then everything is ended in order."""
         self.store.clear_states(os.getpid())
-        async with anyio.create_task_group() as tasks:
+        async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self.proxy.begin(asyncio.get_running_loop().time())
             for upstream in self.proxy.upstreams.values():
-                tasks.start_soon(upstream.run)
+                tasks.create_task(upstream.run())
                 self.state_changed(upstream)  # so that those not started yet are shown as well
-            tasks.start_soon(self._housekeeping)
+            keeper = tasks.create_task(self._housekeeping())
             try:
                 yield
             finally:
-                with anyio.CancelScope(shield=True):
-                    await self._stop()
-                tasks.cancel_scope.cancel()
+                keeper.cancel()
+                await self._stop()
 
     async def _stop(self) -> None:
-        async with anyio.create_task_group() as stopping:
-            for upstream in self.proxy.upstreams.values():
-                stopping.start_soon(upstream.stop)
+        await asyncio.gather(*(upstream.stop() for upstream in self.proxy.upstreams.values()))
         self.proxy.outbox.flush()
         self.recorder.commit()
         self._watcher.close()
@@ -140,13 +132,15 @@ class App:
 
     async def _housekeeping(self) -> None:
         while True:
-            await anyio.sleep(TICK_S)
+            await asyncio.sleep(TICK_S)
             self.proxy.tick()
+            while self.catalog.index_one():
+                await asyncio.sleep(0)  # one upstream at a time, so that no call waits for all of them
             await self._reload_if_changed()
             self._refresh_stale()
             if self.store.is_checkpoint_due:
                 # In a thread: a checkpoint writes megabytes, and no call should wait for that.
-                await anyio.to_thread.run_sync(self.store.checkpoint)
+                await asyncio.to_thread(self.store.checkpoint)
             if self.catalog.uncounted() and not self._counting:
                 await self._count_tokens()
 
@@ -165,9 +159,11 @@ class App:
         texts = [self.catalog.definition(tool) for tool in tools]
         lines = b"".join(json.dumps(bytes(text).decode()).encode() + b"\n" for text in texts)
         try:
-            command = [sys.executable, "-m", "foretool.retrieval.tokens"]
-            done = await anyio.run_process(command, input=lines, check=True, start_new_session=True)
-            counts = [int(line) for line in done.stdout.split()]
+            command = (sys.executable, "-m", "foretool.retrieval.tokens")
+            pipe = asyncio.subprocess.PIPE
+            counter = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+            output, _ = await counter.communicate(lines)
+            counts = [int(line) for line in output.split()]
         except (OSError, ValueError, RuntimeError) as error:
             log.warning("tokens are estimated: the counter did not run (%s)", type(error).__name__)
             counts = [estimate(bytes(text).decode()) for text in texts]
@@ -289,7 +285,7 @@ class App:
         for server in added:
             upstream = self.proxy.upstreams[server.name]
             if self._tasks is not None:
-                self._tasks.start_soon(upstream.run)
+                self._tasks.create_task(upstream.run())
             if self.proxy.clients:
                 upstream.start(self.proxy.clients[0].era)
         for name in changes.changed:
@@ -400,8 +396,8 @@ async def _first(*events: asyncio.Event | asyncio.Task[None]) -> None:
 
 
 def run_stdio(config: Config, profile: str = "") -> None:
-    anyio.run(partial(serve_stdio, config, profile))
+    asyncio.run(serve_stdio(config, profile))
 
 
 def run_http(config: Config, address: str = "") -> None:
-    anyio.run(partial(serve_http, config, address))
+    asyncio.run(serve_http(config, address))

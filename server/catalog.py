@@ -8,9 +8,12 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.tokens import estimate
@@ -69,6 +72,9 @@ class Catalog:
         self._by_upstream: dict[str, list[Tool]] = {}
         self._corpus = Corpus()
         self._pipeline = Pipeline(self._corpus)
+        self._unindexed: dict[str, None] = {}
+        """Upstreams whose tools the ranking does not know yet, in order."""
+        self._ever_named: set[str] = set()
         self._resolver = Resolver({})
 
     def __len__(self) -> int:
@@ -76,7 +82,23 @@ class Catalog:
 
     @property
     def pipeline(self) -> Pipeline:
+        """The ranking over every tool; what is not indexed yet is indexed first."""
+        while self._unindexed:
+            self.index_one()
         return self._pipeline
+
+    def index_one(self) -> bool:
+        """Index the tools of one more upstream; False when there is none left. Lists do not need it, searches do, so
+        it is done in idle moments after the start."""
+        if not self._unindexed:
+            return False
+        upstream = next(iter(self._unindexed))
+        del self._unindexed[upstream]
+        if upstream in self._by_upstream:
+            self._corpus.replace(upstream, self._by_upstream[upstream], self.server_text(upstream))
+        else:
+            self._corpus.remove(upstream)
+        return True
 
     @property
     def names(self) -> Mapping[Key, ToolId]:
@@ -117,7 +139,7 @@ class Catalog:
         self._entries = {entry.name: entry for entry in entries}
         for gone in set(self._by_upstream) - set(self._entries):
             self._by_upstream.pop(gone)
-            self._corpus.remove(gone)
+            self._unindexed[gone] = None
             self.problems.pop(gone, None)
         self._rename()
 
@@ -127,10 +149,8 @@ class Catalog:
         self._texts[upstream] = text
 
     def settle(self) -> None:
-        """Name and index everything that was loaded."""
+        """Name everything that was loaded."""
         self._rename()
-        for upstream in self._by_upstream:
-            self._corpus.replace(upstream, self._by_upstream[upstream], self.server_text(upstream))
 
     def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "") -> Changes:
         """Take in what an upstream lists now. Bad definitions are dropped one by one and said in `problems`."""
@@ -145,12 +165,12 @@ class Catalog:
             tuple(name for name, tool in new.items() if name in old and old[name].schema_hash != tool.schema_hash),
         )
         if changes or text != self._texts.get(upstream, ""):
-            # A definition that stayed the same keeps its token count.
-            kept = {tool.schema_hash: tool.tokens for tool in old.values()}
-            self._by_upstream[upstream] = [replace(tool, tokens=kept.get(tool.schema_hash)) for tool in new.values()]
+            # A definition that stayed the same stays byte for byte, with its token count.
+            kept = {tool.schema_hash: tool for tool in old.values()}
+            self._by_upstream[upstream] = [kept.get(tool.schema_hash, tool) for tool in new.values()]
             self._texts[upstream] = text
             self._rename()
-            self._corpus.replace(upstream, self._by_upstream[upstream], self.server_text(upstream))
+            self._unindexed[upstream] = None
         return changes
 
     def count(self, tokens: Mapping[str, int]) -> None:
@@ -207,7 +227,7 @@ class Catalog:
             if name in tools:
                 problems.append(f"tool {name!r} was listed twice; the first is used")
             elif self._allowed(upstream, name):
-                tools[name] = Tool(ToolId(name), upstream, name, data, hashlib.sha256(data).hexdigest())
+                tools[name] = Tool(ToolId(name), upstream, name, data, _digest(data))
         return tools, problems
 
     def _rename(self) -> None:
@@ -219,10 +239,19 @@ class Catalog:
         found = names.assign(listed, self._kept)
         self._kept.update(found)
         for upstream, tools in self._by_upstream.items():
-            self._by_upstream[upstream] = [replace(tool, id=found[upstream, tool.name]) for tool in tools]
+            named = [replace(tool, id=found[upstream, tool.name]) for tool in tools]
+            if upstream not in self._ever_named or [tool.id for tool in named] != [tool.id for tool in tools]:
+                self._ever_named.add(upstream)
+                self._unindexed[upstream] = None
+            self._by_upstream[upstream] = named
         self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
         self._resolver = Resolver(found)
         self.version += 1
+
+
+def _digest(definition: bytes) -> str:
+    """Of the value, not its spelling: one server orders keys differently in each era."""
+    return hashlib.sha256(msgspec.json.encode(jsonrpc.plain(definition), order="sorted")).hexdigest()
 
 
 def _checked(definition: Raw) -> tuple[str, bytes]:

@@ -20,7 +20,7 @@ from foretool.storage.records import Era
 HANDSHAKE_S: Final = 60.0
 """Longest wait for an upstream to answer its handshake; first starts download packages."""
 
-PROBE_S: Final = 5.0
+PROBE_S: Final = 20.0
 """Longest wait for `server/discover`; legacy servers may stay silent (specification: stdio, compatibility)."""
 
 
@@ -75,9 +75,9 @@ class Events(Protocol):
 
 
 class HandshakeError(Exception):
-    """The upstream refused or did not finish the handshake. `code` is its JSON-RPC error code, 0 without one."""
+    """The upstream refused or did not finish the handshake. `code`: its JSON-RPC error code, None without one."""
 
-    def __init__(self, reason: str, code: int = 0) -> None:
+    def __init__(self, reason: str, code: int | None = None) -> None:
         super().__init__(reason)
         self.code = code
 

@@ -53,7 +53,7 @@ class Message(msgspec.Struct, omit_defaults=False):
 
 
 class BadMessage(Exception):
-    """Bytes that are no JSON-RPC message; `code` is PARSE_ERROR or INVALID_REQUEST, `id` the request's if it had one."""
+    """Bytes that are no JSON-RPC message; `code`: PARSE_ERROR or INVALID_REQUEST, `id`: the request's if it had one."""
 
     def __init__(self, code: int, reason: str, id: Id | None = None) -> None:
         super().__init__(reason)

@@ -1,13 +1,15 @@
 """The nouns every folder speaks: what exists, what a client saw, what was called, what was missed.
 
-Plain frozen dataclasses that import nothing of ours. Times are seconds since the epoch (UTC, float); durations are
-milliseconds; tokens are counted by `retrieval.tokens`; `id` is 0 until the store has given one.
+Frozen structs that import nothing of ours; `msgspec.structs` replaces or unpacks them. Times are seconds since the
+epoch (UTC, float); durations are milliseconds; tokens are counted by `retrieval.tokens`; `id` is 0 until the store has
+given one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, NewType
+
+from msgspec import Struct
 
 ToolId = NewType("ToolId", str)
 """A tool's exposed name: unique in the catalog, at most 49 characters, stable across restarts."""
@@ -26,8 +28,7 @@ Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost"]
 """`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """One tool of one upstream, as the upstream sent it."""
 
     id: ToolId
@@ -41,8 +42,7 @@ class Tool:
     """Tokens of the definition as a client sees it; None until counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRecord:
+class UpstreamRecord(Struct, frozen=True):
     """What we remember of an upstream between runs."""
 
     name: str
@@ -61,8 +61,7 @@ class UpstreamRecord:
     """The era it is known not to speak."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
+class SessionRecord(Struct, frozen=True):
     """One client's conversation: a stdio process, a legacy HTTP session, or a modern caller."""
 
     key: str
@@ -77,8 +76,7 @@ class SessionRecord:
     """None while it runs, and for ever if its process was killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(Struct, frozen=True):
     """One tool list as a client was given it."""
 
     session: str
@@ -91,20 +89,18 @@ class Exposure:
     id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A tool in the answer of a discovery."""
 
     tool: ToolId
     rank: int
     """1 is best."""
     score: float
-    parts: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = {}
     """Contribution of each ranker to `score`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Discovery:
+class Discovery(Struct, frozen=True):
     """One call of `discover_tools` and what it found."""
 
     session: str
@@ -120,8 +116,7 @@ class Discovery:
     id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One tool call with its outcome; written before the result is sent."""
 
     session: str
@@ -142,8 +137,7 @@ class Call:
     id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(Struct, frozen=True):
     """A needed tool that the client did not see."""
 
     session: str
@@ -170,14 +164,13 @@ class Miss:
     """Extra turns it cost."""
     tokens: int
     """Extra tokens it cost."""
-    parts: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = {}
     id: int = 0
     call: int = 0
     """Id of the call that revealed it, or 0. Until it is written: the place of that call in its batch, 1 the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRecord:
+class ClientRecord(Struct, frozen=True):
     """What we measured about one client name and version (the client ledger)."""
 
     client: str
@@ -192,8 +185,7 @@ class ClientRecord:
     last_seen: float
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """How often and how lately a tool was called, for the working set."""
 
     tool: ToolId
@@ -202,8 +194,7 @@ class Usage:
     last_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What a new list of an upstream's tools changed, by exposed name, in the order listed."""
 
     added: tuple[ToolId, ...] = ()
@@ -215,8 +206,7 @@ class Changes:
         return bool(self.added or self.changed or self.removed)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolVersion:
+class ToolVersion(Struct, frozen=True):
     """One definition that a tool of an upstream has had."""
 
     schema_hash: str
@@ -225,8 +215,7 @@ class ToolVersion:
     first_seen: float
 
 
-@dataclass(frozen=True, slots=True)
-class WorkingSet:
+class WorkingSet(Struct, frozen=True):
     """The list of a profile, as it is served until the next epoch."""
 
     key: str
@@ -241,8 +230,7 @@ class WorkingSet:
     """What it was worked out from, as its maker spells it; tells whether it still holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamState:
+class UpstreamState(Struct, frozen=True):
     """How one upstream of one running proxy is doing; written by the proxy, shown by `foretool status`."""
 
     pid: int
@@ -262,8 +250,7 @@ class UpstreamState:
     """Its last lines, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """What one storage file holds; counts of rows."""
 
     upstreams: int

@@ -18,13 +18,14 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
+from msgspec.structs import astuple
+
 from foretool.storage.migrations import MIGRATIONS, is_foreign, migrate, schema_version
 from foretool.storage.records import (
     Call,
@@ -574,8 +575,8 @@ class Store:
             )
             return self._last_id(), True
         self._run(
-            "UPDATE upstreams SET era = ?, server_info = ?, instructions = ?, capabilities = ?, lacks = ?, listed_at = ?"
-            " WHERE id = ?",
+            "UPDATE upstreams SET era = ?, server_info = ?, instructions = ?, capabilities = ?, lacks = ?,"
+            " listed_at = ? WHERE id = ?",
             (*_upstream_row(upstream), upstream.listed_at, row[0]),
         )
         return row[0], (*row[3:7], row[8]) != _upstream_row(upstream)

@@ -41,7 +41,14 @@ class StdioEdge:
         self._writer = await _Writer.open(loop, output, self._pause)
         self._front = self._fronts.open("legacy", "stdio", self, self._profile)
         source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
-        self._reader, _ = await loop.connect_read_pipe(lambda: _Reader(self), source)
+        mode = os.fstat(source.fileno()).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty():
+            self._reader, _ = await loop.connect_read_pipe(lambda: _Reader(self), source)
+        else:
+            # A file or /dev/null, which no event loop can wait for: it is all there already.
+            with source:
+                self.feed(source.read())
+            self.lost()
 
     # -- Channel
 

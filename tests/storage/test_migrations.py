@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
+
 from foretool.storage import migrations
 from foretool.storage.migrations import MIGRATIONS, is_foreign, migrate, schema_version
-from sqlite_utils import Database
 
 
 @pytest.fixture
