@@ -454,7 +454,11 @@ class HttpEdge:
             await wire.reply(202)
             return
         stream = session.shelf.new()
-        session.front.receive(message, stream)
+        try:
+            session.front.receive(message, stream)
+        except BaseException:
+            stream.end()  # or the session would keep it for ever
+            raise
         await self._send(wire, session, stream)
 
     def _begin(self, profile: str, principal: str) -> Session:

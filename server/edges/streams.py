@@ -53,10 +53,11 @@ class Reader:
 
     def leave(self, *, abort: bool = False) -> None:
         """End the response, not the stream."""
-        self.is_over = True
-        self.wake()
-        if abort:
-            self._cut()
+        if not self.is_over:
+            self.is_over = True
+            self.wake()
+            if abort:
+                self._cut()
 
     async def wait(self, seconds: float) -> bool:
         """Until something has happened; False when nothing has in this time."""
@@ -103,9 +104,10 @@ class Stream:
             self._readers[-1].wake()
 
     def finish(self, data: bytes, code: int | None) -> None:
-        self.send(data)
-        self.code = code
-        self.end()
+        if not self.is_finished:
+            self.send(data)
+            self.code = code
+            self.end()
 
     def end(self) -> None:
         if not self.is_finished:
@@ -175,7 +177,7 @@ class Stream:
 
     def _framed(self, event: bytes) -> bytes:
         number = f"id: {self.name}.{self._next}\n".encode() if self._shelf is not None else b""
-        return b"event: message\n%bdata: %b\n\n" % (number, event)
+        return b"%bevent: message\ndata: %b\n\n" % (number, event)
 
     def drop_oldest(self) -> bool:
         """Make room; False when only the newest is left. A client that has not got what is dropped does not read, and
