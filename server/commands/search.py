@@ -1,0 +1,142 @@
+"""`foretool search`: what `discover_tools` would answer, and why, from the catalogue on record."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from foretool.retrieval import selection
+from foretool.server import discovery, offline
+from foretool.server.calls import RANKED
+from foretool.server.cli import WRONG, check_profile, complain
+from foretool.server.commands import output
+from foretool.server.commands.group import config_option, json_option, load, profile_option
+from foretool.server.discovery import MOST, Arguments
+from foretool.server.offline import Offline
+from foretool.storage.records import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One match, as it would be answered and as it was ranked."""
+
+    rank: int
+    tool: str
+    score: float
+    parts: dict[str, float]
+    why: str
+    listed: bool
+    schema: Literal["whole", "trimmed", "none"]
+    """What of its schema the answer carries."""
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer of `discover_tools` and what it was made of."""
+
+    task: str
+    profile: str
+    confidence: Level
+    tokens: int
+    """Of the answer."""
+    took_ms: float
+    fitting: int
+    """Tools that fit at all."""
+    matches: tuple[Hit, ...]
+    answer: str
+    """Its text, as the model reads it."""
+
+
+@click.command("search")
+@click.argument("task", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1, MOST), help="Most matches.  [default: as a client gets]")
+@click.option("--text", "as_text", is_flag=True, help="Print the answer as the model reads it.")
+@profile_option
+@config_option
+@json_option
+def command(
+    path: Path | None, as_json: bool, profile: str, task: tuple[str, ...], limit: int | None, as_text: bool
+) -> int:
+    """Show what discover_tools would answer to TASK, and why.
+
+    Several needs go on lines of their own: quote TASK and break the lines. Nothing is started and nothing recorded.
+    """
+    config = load(path)
+    check_profile(profile, config)
+    with offline.read(config) as known:
+        if not len(known.app.catalog):
+            return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)
+        found = find(known, " ".join(task), profile, limit)
+    if as_json:
+        output.emit(found)
+    elif as_text:
+        click.echo(output.clean(found.answer))
+    else:
+        _print(found)
+    return 0
+
+
+def find(known: Offline, task: str, profile: str = "", limit: int | None = None) -> Found:
+    """As `Calls` does it for a client at its first request."""
+    config = known.app.config
+    profile_of, settings = config.profiles[profile], config.settings
+    arguments = Arguments(task=task, limit=limit)
+    visible = known.view(profile_of).shown
+    started = time.perf_counter()
+    query = discovery.query(arguments, (), ())
+    ranking = known.app.proxy.rank(query, profile_of, max(RANKED, arguments.wanted))
+    answer = discovery.answer(
+        arguments,
+        ranking,
+        selection.level(ranking, query),
+        known.app.catalog,
+        visible.__contains__,
+        profile_of.admits,
+        settings.answer_tokens,
+        settings.tool_tokens,
+    )
+    took_ms = (time.perf_counter() - started) * 1000
+    scored = {each.tool: each for each in answer.matches}
+    hits = [
+        Hit(
+            rank=scored[card["name"]].rank,
+            tool=card["name"],
+            score=scored[card["name"]].score,
+            parts=scored[card["name"]].parts,
+            why=card["why"],
+            listed=card.get("listed", False),
+            schema=_carried(card),
+            description=card["description"],
+        )
+        for card in answer.structured["matches"]
+    ]
+    return Found(task, profile, answer.level, answer.tokens, took_ms, ranking.total, tuple(hits), answer.text)
+
+
+def _carried(card: dict[str, Any]) -> Literal["whole", "trimmed", "none"]:
+    if "inputSchema" not in card:
+        return "none"
+    return "trimmed" if "trimmed" in card else "whole"
+
+
+def _print(found: Found) -> None:
+    rows = [
+        (
+            hit.rank, hit.tool + (" (listed)" if hit.listed else ""), f"{hit.score:.2f}",
+            " ".join(f"{name} {part:+.2f}" for name, part in hit.parts.items()), hit.why, hit.schema, hit.description,
+        )
+        for hit in found.matches
+    ]  # fmt: skip
+    if rows:
+        output.table("", ("#", "tool", "score#", "parts", "why…", "schema", "description…"), rows)
+    else:
+        output.say(found.answer)
+    output.say(
+        f"confidence {found.confidence}; {found.fitting} tools fit, {len(found.matches)} answered"
+        f" in {found.tokens:,} tokens after {found.took_ms:.1f} ms"
+    )

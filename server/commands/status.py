@@ -1,0 +1,187 @@
+"""`foretool status`: the running proxies and how each of their upstreams is doing."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import click
+
+from foretool.server.commands import output
+from foretool.server.commands.group import config_option, json_option, load
+from foretool.server.config import Config
+from foretool.server.settings import Record
+from foretool.server.upstream import State
+from foretool.storage.records import Statistics, UpstreamState
+from foretool.storage.store import Store
+
+STDERR_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """One process that serves, or that was killed while it did."""
+
+    pid: int
+    is_running: bool
+    started_at: float
+    uptime_s: float
+    upstreams: tuple[UpstreamState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What is kept, and when something last was."""
+
+    level: Record
+    last_call: float
+    """0 if there is none."""
+    last_discovery: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the store and the config tell."""
+
+    config: Path
+    storage: Path
+    contents: Statistics | None
+    """None while there is no file."""
+    recording: Recording
+    proxies: tuple[Proxy, ...]
+    broken: dict[str, str]
+    disabled: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def troubled(self) -> list[UpstreamState]:
+        """Upstreams of running proxies that are not as they should be."""
+        running = [state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams]
+        return [state for state in running if state.state == State.RETRYING.value]
+
+    @property
+    def is_well(self) -> bool:
+        return not self.broken and not self.troubled
+
+
+@click.command("status")
+@config_option
+@json_option
+@click.option("-v", "--verbose", is_flag=True, help="Show the last stderr lines of every upstream.")
+def command(path: Path | None, as_json: bool, verbose: bool) -> int:
+    """Show the running proxies, their upstreams and what is stored.
+
+    Exit status 1 when a server of the config is broken or an upstream of a running proxy is down.
+    """
+    status = gather(load(path))
+    if as_json:
+        output.emit(status)
+    else:
+        _print(status, verbose)
+    return int(not status.is_well)
+
+
+def gather(config: Config) -> Status:
+    contents, states, last_call, last_discovery = None, [], 0.0, 0.0
+    if config.storage.exists():
+        with Store.open(config.storage) as store:
+            contents, states = store.statistics(), store.states()
+            last_call = max((call.at for call in store.recent_calls(1)), default=0.0)
+            last_discovery = max((each.at for each in store.recent_discoveries(1)), default=0.0)
+    return Status(
+        config=config.path,
+        storage=config.storage,
+        contents=contents,
+        recording=Recording(config.settings.record, last_call, last_discovery),
+        proxies=tuple(_proxies(states)),
+        broken=config.broken,
+        disabled=config.disabled,
+        warnings=config.warnings,
+    )
+
+
+def _proxies(states: list[UpstreamState]) -> list[Proxy]:
+    now = time.time()
+    found = []
+    for (started_at, pid), of_one in groupby(states, lambda state: (state.started_at, state.pid)):
+        found.append(Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(of_one)))
+    return found
+
+
+def is_running(pid: int, started_at: float) -> bool:
+    """Whether the proxy that started then under this pid still runs, and not another process under its number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's, but there
+    born = _born(pid)
+    # The proxy notes its start a moment after the system does; the system's clock ticks in hundredths.
+    return born is None or born <= started_at + 2.0
+
+
+def _born(pid: int) -> float | None:
+    """When the system started this process, where it tells (Linux)."""
+    try:
+        # The name in parentheses may hold anything; field 22 is the 20th after it.
+        ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+        boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if "btime" in line)
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+    return int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _print(status: Status, verbose: bool) -> None:
+    if not status.proxies:
+        output.say("No proxy is running. Clients start one themselves; `foretool connect` prints how.")
+    for proxy in status.proxies:
+        _print_proxy(proxy, verbose)
+    for name, problem in status.broken.items():
+        output.say(f"broken    {name}: {problem}", "red")
+    if status.disabled:
+        output.say(f"disabled  {', '.join(status.disabled)}")
+    for warning in status.warnings:
+        output.say(f"warning   {warning}", "yellow")
+    output.say(f"config    {status.config}")
+    output.say(f"storage   {status.storage}: {_contents(status.contents)}")
+    recording = status.recording
+    last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
+    output.say(f"recorder  record: {recording.level}; {last}")
+
+
+def _contents(contents: Statistics | None) -> str:
+    if contents is None:
+        return "not there yet; the first proxy makes it"
+    counts = ", ".join(
+        output.plural(count, noun)
+        for count, noun in (
+            (contents.tools, "tool"), (contents.sessions, "session"), (contents.calls, "call"),
+            (contents.discoveries, "discovery"), (contents.misses, "miss"), (contents.clients, "client"),
+        )
+    )  # fmt: skip
+    return f"{output.size(contents.file_bytes)}, {counts}"
+
+
+def _print_proxy(proxy: Proxy, verbose: bool) -> None:
+    if proxy.is_running:
+        title = f"proxy {proxy.pid}, up {output.span(proxy.uptime_s)}"
+    else:
+        title = f"proxy {proxy.pid}, dead: it was killed and left these last words"
+    now = time.time()
+    rows = [
+        (
+            state.upstream, state.state, output.span(now - state.since), state.era or "", state.tools, state.restarts,
+            state.skipped_lines, state.last_error,
+        )
+        for state in proxy.upstreams
+    ]  # fmt: skip
+    columns = ("upstream", "state", "since", "era", "tools#", "restarts#", "skipped#", "last error…")
+    output.table(title, columns, rows)
+    for state in proxy.upstreams:
+        if state.stderr and (verbose or state.last_error):
+            for line in state.stderr if verbose else state.stderr[-STDERR_SHOWN:]:
+                output.say(f"  {state.upstream} stderr: {line}", "dim")

@@ -1,0 +1,208 @@
+"""`foretool tools`: what exists, what it costs, who is shown it, and what of it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+import click
+import msgspec
+
+from foretool.server import offline
+from foretool.server.cli import WRONG, complain
+from foretool.server.commands import output
+from foretool.server.commands.group import config_option, json_option, load
+from foretool.server.config import Config, ConfigError
+from foretool.server.exposure import View
+from foretool.server.offline import Offline
+from foretool.server.settings import PolicyChoice
+from foretool.storage.records import Tool, Usage
+
+Order = Literal["name", "tokens", "calls", "used"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tool."""
+
+    name: str
+    upstream: str
+    tokens: int
+    counted: bool
+    """False while `tokens` is an estimate."""
+    pinned: bool
+    listed: tuple[str, ...]
+    """Profiles that have it in their list; "" is everyone's."""
+    calls: int
+    misses: int
+    last_used: float
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The list of one profile."""
+
+    profile: str
+    policy: PolicyChoice
+    tools: int
+    """Our own two included."""
+    tokens: int
+    budget: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Tools in the order asked for, and what the catalogue costs against the lists."""
+
+    tools: tuple[Row, ...]
+    lists: tuple[Listed, ...]
+    catalog_tools: int
+    catalog_tokens: int
+    unlisted_servers: tuple[str, ...]
+    """Servers whose tools are not known yet."""
+
+
+@click.command("tools")
+@click.argument("pattern", default="")
+@click.option("--upstream", "-u", default="", metavar="NAME", help="Only tools of this server.")
+@click.option("--unused", is_flag=True, help="Only tools that were never called, the dearest first.")
+@click.option("--sort", type=click.Choice(["name", "tokens", "calls", "used"]), default="name", show_default=True)
+@click.option("--schema", default="", metavar="NAME", help="Print one tool's definition as clients see it.")
+@config_option
+@json_option
+def command(
+    path: Path | None, as_json: bool, pattern: str, upstream: str, unused: bool, sort: Order, schema: str
+) -> int:
+    """Show every tool, what it costs, whose list it is in, and how much it is used.
+
+    PATTERN is a part of the name, or a shell pattern ("git__*").
+    """
+    config = load(path)
+    if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):
+        raise ConfigError(f"--upstream: {config.path} has no server {upstream!r}; it has: {', '.join(config.servers)}")
+    with offline.read(config) as known:
+        if schema:
+            return _print_schema(known, schema)
+        inventory = gather(known, config, pattern, upstream, unused=unused, order="tokens" if unused else sort)
+    if as_json:
+        output.emit(inventory)
+    else:
+        _print(inventory, config, unused)
+    return 0
+
+
+def gather(
+    known: Offline,
+    config: Config,
+    pattern: str = "",
+    upstream: str = "",
+    *,
+    unused: bool = False,
+    order: Order = "name",
+) -> Inventory:
+    catalog = known.app.catalog
+    usage = {each.tool: each for each in known.store.usage()}
+    views = {name: known.view(profile) for name, profile in config.profiles.items()}
+    pinned = set(catalog.pins(config.settings.pin))
+    rows = [
+        _row(tool, catalog.tokens(tool.id), tool.id in pinned, views, usage.get(tool.id))
+        for tool in catalog.tools()
+        if matches(tool.id, pattern) and upstream in ("", tool.upstream)
+    ]
+    return Inventory(
+        tools=tuple(ordered([row for row in rows if not (unused and row.calls)], order)),
+        lists=tuple(
+            Listed(name, config.profiles[name].policy, len(view.tools), view.tokens, view.budget, view.epoch)
+            for name, view in views.items()
+        ),
+        catalog_tools=len(catalog),
+        catalog_tokens=sum(catalog.tokens(tool.id) for tool in catalog.tools()),
+        unlisted_servers=tuple(known.unlisted),
+    )
+
+
+def _row(tool: Tool, tokens: int, pinned: bool, views: dict[str, View], usage: Usage | None) -> Row:
+    return Row(
+        name=tool.id,
+        upstream=tool.upstream,
+        tokens=tokens,
+        counted=tool.tokens is not None,
+        pinned=pinned,
+        listed=tuple(name for name, view in views.items() if tool.id in view.shown),
+        calls=usage.calls if usage else 0,
+        misses=usage.misses if usage else 0,
+        last_used=usage.last_at if usage else 0.0,
+    )
+
+
+def matches(name: str, pattern: str) -> bool:
+    """A shell pattern where it looks like one, else a part of the name in any case."""
+    if any(mark in pattern for mark in "*?["):
+        return fnmatchcase(name, pattern)
+    return pattern.lower() in name.lower()
+
+
+def ordered(rows: Sequence[Row], order: Order) -> list[Row]:
+    if order == "tokens":
+        return sorted(rows, key=lambda row: (-row.tokens, row.name))
+    if order == "calls":
+        return sorted(rows, key=lambda row: (-row.calls, -row.misses, row.name))
+    if order == "used":
+        return sorted(rows, key=lambda row: (-row.last_used, row.name))
+    return sorted(rows, key=lambda row: row.name)
+
+
+def _print_schema(known: Offline, name: str) -> int:
+    catalog = known.app.catalog
+    tool = catalog.find(name)
+    if tool is None:
+        near, _ = catalog.near(name)
+        meant = f"; did you mean {', '.join(near)}?" if near else "; `foretool tools` shows what there is"
+        return complain(f"--schema: no tool is called {name!r}{meant}", WRONG)
+    click.echo(msgspec.json.format(bytes(catalog.definition(tool)), indent=2).decode())
+    return 0
+
+
+def _print(inventory: Inventory, config: Config, unused: bool) -> None:
+    if inventory.tools:
+        rows = [
+            (
+                row.name + (" (pinned)" if row.pinned else ""), row.upstream,
+                f"{'' if row.counted else '~'}{row.tokens:,}",
+                ", ".join(name or "all" for name in row.listed), row.calls, row.misses, output.ago(row.last_used),
+            )
+            for row in inventory.tools
+        ]  # fmt: skip
+        output.table("", ("name…", "upstream", "tokens#", "in the list of", "calls#", "misses#", "last used"), rows)
+    else:
+        output.say("No such tool." if inventory.catalog_tools else "No tools are known yet.")
+    if unused:
+        _print_unused(inventory)
+    full = f"{output.plural(inventory.catalog_tools, 'tool')}, {inventory.catalog_tokens:,} tokens"
+    output.say(f"catalogue: {full}")
+    for listed in inventory.lists:
+        whose = f"profile {listed.profile}" if listed.profile else "list"
+        share = f", {listed.tokens / inventory.catalog_tokens:.0%} of it" if inventory.catalog_tokens else ""
+        shown = f"{output.plural(listed.tools, 'tool')}, {listed.tokens:,} of {listed.budget:,} tokens{share}"
+        output.say(f"{whose}: {shown}, policy {listed.policy}")
+    if inventory.unlisted_servers:
+        names = ", ".join(inventory.unlisted_servers)
+        output.say(
+            f"not known yet: {names}; they are listed when a client first connects, `foretool doctor` tries them"
+        )
+
+
+def _print_unused(inventory: Inventory) -> None:
+    """What the tools cost that nobody calls, by server, with the way to be rid of them."""
+    if not inventory.tools:
+        return
+    tokens = sum(row.tokens for row in inventory.tools)
+    output.say(f"never called: {output.plural(len(inventory.tools), 'tool')}, {tokens:,} tokens in a full list")
+    for upstream in dict.fromkeys(row.upstream for row in inventory.tools):
+        of_it = [row for row in inventory.tools if row.upstream == upstream]
+        output.say(f"  {upstream}: {len(of_it)}, {sum(row.tokens for row in of_it):,} tokens")
+    output.say('leave tools out with "exclude" of their server, or the server with "disabled"')
