@@ -7,20 +7,26 @@ was named stands before all others (`rankers.names`). A tool without a matching 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from heapq import nlargest
 from math import exp, log
 
 from foretool.retrieval.document import document
-from foretool.retrieval.fusion import fuse_lines, head
-from foretool.retrieval.rankers.lexical import Lexical, idf, weighted
+from foretool.retrieval.fusion import fuse_lines
+from foretool.retrieval.rankers.lexical import SAID, Lexical, idf, weighted
 from foretool.retrieval.rankers.names import EXACT, Names
 from foretool.retrieval.rankers.usage import Habit
-from foretool.retrieval.ranking import MAX_LINES, Evidence, Query, Ranked, Ranking, Scores
-from foretool.retrieval.words import spelled
+from foretool.retrieval.ranking import MAX_LINES, Evidence, Query, Ranked, Ranking
+from foretool.retrieval.words import KINDRED_WORDS, spelled
 from foretool.storage.records import Tool, ToolId, Usage
 
 NAMED = 1000.0
 """More than any sum of words: a named tool comes first."""
-MAX_REASON_TERMS = 12
+LEAST_WORDS = 0.01
+"""What usage is a share of where a tool was named and shares no word."""
+MAX_NEED_WORDS = 30
+"""A longer line tells a story; then no line's best tool is put before better ones."""
+MAX_REASON_TERMS = 8
 MAX_REASON_WORDS = 5
 ENTROPY_DEPTH = 50
 _FEW_GAPS = 256
@@ -109,7 +115,7 @@ class Pipeline:
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """The best `limit` tools for a query; tools asked for by name first; empty when nothing fits."""
-        return _Ranked(self.corpus, query, usage or {}).ranking(limit)
+        return _Request(self.corpus, query, usage or {}).ranking(limit)
 
 
 class _Line:
@@ -118,25 +124,29 @@ class _Line:
     def __init__(self, corpus: Corpus, text: str) -> None:
         self.text = text
         self.wanted = weighted(text)
-        self.scores = corpus.lexical.score_terms(self.wanted)
+        self.hits = corpus.lexical.hits(self.wanted)
         self.named = corpus.names.in_line(text)
 
+    @cached_property
+    def best(self) -> list[float]:
+        """The highest scores, best first."""
+        return nlargest(ENTROPY_DEPTH, self.hits.values())
+
     def evidence(self, lexical: Lexical) -> Evidence:
-        _, best = head(self.scores, ENTROPY_DEPTH)
-        if not best:
+        if not self.best:
             return Evidence(named=bool(self.named))
         return Evidence(
             named=bool(self.named),
-            strength=best[0] / idf(lexical.live, 1),
-            entropy=_entropy(best),
-            coverage=self._coverage(lexical, self.scores.index(best[0])),
+            strength=self.best[0] / idf(lexical.live, 1),
+            entropy=_entropy(self.best),
+            coverage=self._coverage(lexical),
         )
 
-    def _coverage(self, lexical: Lexical, slot: int) -> float:
+    def _coverage(self, lexical: Lexical) -> float:
+        slot = next(slot for slot, score in self.hits.items() if score == self.best[0])
         mass = met = 0.0
         for term, weight in self.wanted.items():
-            # Lighter terms are verbs that were not said.
-            if weight >= 1.0:
+            if weight >= SAID:
                 impacts = lexical.impacts(term)
                 worth = weight * (impacts.idf if impacts else idf(lexical.live, 0))
                 mass += worth
@@ -144,89 +154,113 @@ class _Line:
         return met / mass if mass else 0.0
 
 
-class _Ranked:
+class _Request:
     """One query against one corpus: the parts of every score, before they are cut to a ranking."""
 
     def __init__(self, corpus: Corpus, query: Query, usage: Mapping[ToolId, Usage]) -> None:
         self.corpus = corpus
         self.query = query
+        self.usage = usage
         self.lines = [_Line(corpus, text) for text in needs(query.lines)]
-        self.words: Scores = fuse_lines([line.scores for line in self.lines], max(corpus.lexical.live, 1))
-        self.asked = corpus.names.asked(query.names)
-        self.named = dict(self.asked)
+        self.story: _Line | None = None
+        """All lines as one text, where they are not a list of needs."""
+        self.words = self._words()
+        self.named = corpus.names.asked(query.names)
         for line in self.lines:
             for slot, strength in line.named.items():
                 self.named[slot] = max(strength, self.named.get(slot, 0.0))
         self.shares = Habit(len(corpus.ids), corpus.slot_of, corpus.slots_of, usage).shares(query)
-        self.habits = usage
+
+    def _words(self) -> dict[int, float]:
+        if len(self.lines) < 2:
+            return self.lines[0].hits if self.lines else {}
+        texts = [line.text for line in self.lines]
+        short = all(len(text.split()) <= MAX_NEED_WORDS for text in texts)
+        whole = _Line(self.corpus, "\n".join(texts))
+        if not short:
+            self.story = whole
+        size = max(self.corpus.lexical.live, 1)
+        hits = [line.hits for line in self.lines]
+        return fuse_lines(hits, whole.hits, size, in_turn=self._id_of if short else None)
+
+    def _id_of(self, slot: int) -> str:
+        return str(self.corpus.ids[slot])
 
     def ranking(self, limit: int) -> Ranking:
         total = self._total()
-        slots, _ = head(total, max(limit, 1))
+        if total is self.words and len(self.lines) == 1 and limit <= ENTROPY_DEPTH:
+            best = self.lines[0].best[:limit]
+        else:
+            best = nlargest(limit, total.values())
+        least = best[-1] if best else 0.0
         ids = self.corpus.ids
         # Equal scores come in the order of their names, not in the order in which servers happened to answer.
-        order = sorted((-total[slot], str(ids[slot]), slot) for slot in slots)[:limit]
-        terms = self._reason_terms()
+        order = sorted((-score, str(ids[slot]), slot) for slot, score in total.items() if score >= least)[:limit]
+        terms = self._telling_terms()
         return Ranking(
             ranked=tuple(self._ranked(slot, -score, terms) for score, _, slot in order),
-            total=len(total) - total.count(0.0),
+            total=len(total),
             evidence=self._evidence(),
         )
 
-    def _total(self) -> list[float]:
+    def _total(self) -> dict[int, float]:
         if not self.lines and not self.query.names:
-            total = [0.0] * len(self.corpus.ids)
-            for slot, share in self.shares.items():
-                total[slot] = share
-            return total
-        total = list(self.words) or [0.0] * len(self.corpus.ids)
-        for slot, share in self.shares.items():
-            total[slot] *= 1.0 + share
+            return dict(self.shares)
+        if not self.named and not self.shares:
+            return self.words
+        total = dict(self.words)
         for slot, strength in self.named.items():
-            total[slot] += NAMED * strength
+            total[slot] = total.get(slot, 0.0) + NAMED * strength
+        for slot in total.keys() & self.shares.keys():
+            # Also among tools of the same name, whatever their words: the share is small against any other difference.
+            total[slot] += self.shares[slot] * max(self.words.get(slot, 0.0), LEAST_WORDS)
         return total
 
     def _evidence(self) -> tuple[Evidence, ...]:
-        found = tuple(line.evidence(self.corpus.lexical) for line in self.lines)
-        if not self.query.names:
-            return found
-        return (*found, Evidence(named=all(self.corpus.names.asked((name,)) for name in self.query.names)))
+        asked = (Evidence(named=bool(self.corpus.names.asked((name,)))) for name in self.query.names)
+        lines = [self.story] if self.story else self.lines
+        return (*(line.evidence(self.corpus.lexical) for line in lines), *asked)
 
-    def _ranked(self, slot: int, score: float, terms: list[tuple[str, str]]) -> Ranked:
+    def _ranked(self, slot: int, score: float, terms: Sequence[str]) -> Ranked:
         tool = self.corpus.ids[slot]
         assert tool is not None, f"slot {slot} is ranked and has no tool"
-        words = self.words[slot] if self.lines else 0.0
+        words = self.words.get(slot, 0.0)
         named = NAMED * self.named.get(slot, 0.0)
         parts = {"name": named, "lexical": words, "usage": score - named - words}
         return Ranked(
             tool=tool,
             score=score,
-            parts={name: part for name, part in parts.items() if abs(part) > 1e-9},
+            parts={name: part for name, part in parts.items() if part > 1e-9},
             reasons=tuple(self._reasons(slot, tool, terms)),
         )
 
-    def _reasons(self, slot: int, tool: ToolId, terms: list[tuple[str, str]]) -> Iterator[str]:
+    def _reasons(self, slot: int, tool: ToolId, terms: Sequence[str]) -> Iterator[str]:
         if slot in self.named:
             yield "name" if self.named[slot] > EXACT - 1.0 else "similar name"
         impacts = self.corpus.lexical.impacts
-        if said := [word for term, word in terms if (found := impacts(term)) and found.of(slot)][:MAX_REASON_WORDS]:
+        has = [term for term in terms if (found := impacts(term)) and found.of(slot)]
+        if said := [self._written[term] for term in has if term in self._written][:MAX_REASON_WORDS]:
             yield "words: " + ", ".join(dict.fromkeys(said))
-        if tool in self.habits:
+        elif has:
+            yield "words alike: " + ", ".join(KINDRED_WORDS[term] for term in has[:MAX_REASON_WORDS])
+        if tool in self.usage:
             yield "used before"
         if any(slot in self.corpus.slots_of.get(server, ()) for server in self.query.servers_in_use):
             yield "server in use"
 
-    def _reason_terms(self) -> list[tuple[str, str]]:
-        """The terms that tell most, with the words they were written as."""
+    def _telling_terms(self) -> list[str]:
+        """The terms that tell most, best first."""
         impacts = self.corpus.lexical.impacts
-        found: dict[str, tuple[float, str]] = {}
+        worth: dict[str, float] = {}
         for line in self.lines:
-            written = spelled(line.text)
             for term, weight in line.wanted.items():
                 if known := impacts(term):
-                    found[term] = (weight * known.idf, written.get(term, term))
-        best = sorted(found, key=lambda term: -found[term][0])[:MAX_REASON_TERMS]
-        return [(term, found[term][1]) for term in best]
+                    worth[term] = max(weight * known.idf, worth.get(term, 0.0))
+        return nlargest(MAX_REASON_TERMS, worth, key=worth.__getitem__)
+
+    @cached_property
+    def _written(self) -> dict[str, str]:
+        return spelled("\n".join(line.text for line in self.lines))
 
 
 def needs(lines: Sequence[str]) -> list[str]:

@@ -39,7 +39,7 @@ def sufficiency(evidence: Evidence) -> float:
 
 
 def level(ranking: Ranking, query: Query) -> Level:
-    """How likely the needed tools are among the first five; a task is as sure as its least sure line."""
+    """How likely a needed tool is among the first five; over several needs the mean, the share that is likely met."""
     if not ranking.ranked:
         return "none"
     if not ranking.evidence:
@@ -47,7 +47,7 @@ def level(ranking: Ranking, query: Query) -> Level:
         return "low"
     if all(not each.named and each.strength < FAINTEST for each in ranking.evidence):
         return "none"
-    probability = min(sufficiency(each) for each in ranking.evidence)
+    probability = sum(map(sufficiency, ranking.evidence)) / len(ranking.evidence)
     return "high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"
 
 

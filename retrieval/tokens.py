@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import islice
+from typing import Any
 
 ENCODING = "o200k_base"
 MISSING_STATUS = 3
@@ -38,15 +40,23 @@ def available() -> bool:
 
 def count(texts: Sequence[str]) -> list[int]:
     """Tokens of each text; loads the tokenizer, which is big: call it in a process that ends soon."""
-    try:
-        from bpe_openai import get_encoding  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise TokenizerMissing(
-            "token counts: the package bpe-openai is not installed, sizes are estimated; pip install bpe-openai"
-        ) from error
+    encoding = _encoding()
     # Half a surrogate pair is legal in JSON and no text; it costs as much as the mark that replaces it.
     clean = [text.encode("utf-8", "replace").decode() for text in texts]
-    return [len(tokens) for tokens in get_encoding(ENCODING).encode_ordinary_batch(clean)]
+    return [len(tokens) for tokens in encoding.encode_ordinary_batch(clean)]
+
+
+def _encoding() -> Any:
+    with warnings.catch_warnings():
+        # bpe-openai 0.1.4 opens its vocabulary with a function that Python 3.11 and 3.12 call deprecated.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            from bpe_openai import get_encoding  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise TokenizerMissing(
+                "token counts: the package bpe-openai is not installed, sizes are estimated; pip install bpe-openai"
+            ) from error
+        return get_encoding(ENCODING)
 
 
 def estimate(text: str) -> int:

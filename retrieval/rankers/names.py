@@ -41,14 +41,14 @@ class Names:
     def __init__(self) -> None:
         self.size = 0
         self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
-        self._by_length: dict[int, set[str]] = {}  # the same keys by length, for near names
+        self._by_length: dict[int, dict[str, int]] = {}  # the same keys and their letters by length, for near names
 
     def add(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Know this tool by its name, with and without its server, and by its exposed name."""
         self.size = max(self.size, slot + 1)
         for key in _keys(server, name, exposed):
             self._slots.setdefault(key, []).append(slot)
-            self._by_length.setdefault(len(key), set()).add(key)
+            self._by_length.setdefault(len(key), {})[key] = _letters(key)
 
     def drop(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Forget the tool in this slot, given what it was called."""
@@ -58,7 +58,7 @@ class Names:
                 slots.remove(slot)
             if not slots:
                 self._slots.pop(key, None)
-                self._by_length.get(len(key), set()).discard(key)
+                self._by_length.get(len(key), {}).pop(key, None)
 
     def score(self, query: Query) -> list[float]:
         """How surely each tool was named, 0 for most; (slots,)."""
@@ -100,21 +100,33 @@ class Names:
             for slot in self._slots[name]:
                 found[slot] = max(value, found.get(slot, 0.0))
 
-    def _near(self, key: str, edits: int) -> Iterator[tuple[str, float]]:
-        """Names a few typing errors away, or that begin with the key, with their strength."""
+    def _near(self, key: str, edits: int) -> list[tuple[str, float]]:
+        """Names that begin with the key, and the nearest of those a few typing errors away, with their strength."""
         size = len(key)
-        edits = min(edits, 0 if size < 5 else 1 if size < 8 else 2)
-        parts = _parts(key, 2 * edits + 1)
-        for length in range(size - edits, size + edits + 1):
-            for name in self._by_length.get(length, ()):
-                # An edit spoils at most two neighbouring parts, so one part of a near name is whole.
-                if any(part in name for part in parts) and (off := distance(key, name, edits)) <= edits:
-                    yield name, NEAR + 1.0 - off / size
-        if edits == 2:
-            for length in range(size + 1, 2 * size + 1):
-                for name in self._by_length.get(length, ()):
-                    if name.startswith(key):
-                        yield name, NEAR + size / length
+        begun = self._begun(key) if edits == 2 and size >= 6 else []
+        letters, pairs = _letters(key), _pairs(key)
+        for off in range(1, 1 + min(edits, 0 if size < 5 else 1 if size < 8 else 2)):
+            found = [
+                name
+                for length in range(size - off, size + off + 1)
+                for name, others in self._by_length.get(length, {}).items()
+                # An edit changes at most two letters of the alphabet in use and three neighbouring pairs.
+                if (letters ^ others).bit_count() <= 2 * off
+                and len(pairs - _pairs(name)) <= 3 * off
+                and distance(key, name, off) <= off
+            ]
+            if found:
+                return begun + [(name, NEAR + 1.0 - off / size) for name in found]
+        return begun
+
+    def _begun(self, key: str) -> list[tuple[str, float]]:
+        size = len(key)
+        return [
+            (name, NEAR + size / length)
+            for length in range(size + 1, 2 * size + 1)
+            for name in self._by_length.get(length, ())
+            if name.startswith(key)
+        ]
 
 
 def distance(a: str, b: str, limit: int) -> int:
@@ -162,6 +174,13 @@ def _trimmed(words: list[str]) -> list[str]:
     return words[start:end] or words
 
 
-def _parts(key: str, count: int) -> list[str]:
-    size = len(key)
-    return [key[size * i // count : size * (i + 1) // count] for i in range(count)]
+def _letters(key: str) -> int:
+    """The letters that occur, as bits."""
+    bits = 0
+    for letter in key:
+        bits |= 1 << (ord(letter) & 63)
+    return bits
+
+
+def _pairs(key: str) -> set[str]:
+    return {key[at : at + 2] for at in range(len(key) - 1)}

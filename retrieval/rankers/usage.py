@@ -1,7 +1,7 @@
 """A small prior: tools used often and lately, and servers in use, come first among equals.
 
-It multiplies what the words say by at most 1 + `HABIT` + `IN_USE`, so it never brings in a tool without a matching word,
-and never lifts one over a tool whose words are clearly better. Without any words it is all there is to rank by.
+It multiplies what the words say by at most 1 + `HABIT` + `IN_USE`, so it never brings in a tool that shares no word and
+never lifts one over a tool whose words are clearly better. Without any words it is all there is to rank by.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Benchmarks, run by hand: what they need is given as an argument."""

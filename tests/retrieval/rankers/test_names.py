@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretool.retrieval.rankers.names import ASKED, EXACT, Names, distance
+from foretool.retrieval.ranking import Query
+from tests.retrieval.tools import catalog
+
+
+def names() -> Names:
+    found = Names()
+    for slot, tool in enumerate(catalog()):
+        found.add(slot, tool.upstream, tool.name, tool.id)
+    return found
+
+
+def named(text: str) -> set[str]:
+    tools = catalog()
+    return {tools[slot].name for slot in names().in_line(text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("whois_domain", "whois_domain"),
+        ("WHOIS DOMAIN", "whois_domain"),
+        ("domains__whois_domain", "whois_domain"),
+        ("please call whois-domain for example.com", "whois_domain"),
+        ("use the create issue tool", "create_issue"),
+        ("getUser", "getUser"),
+        ("get_user of 5", "getUser"),
+        ("search", "search"),
+        ("what does `fetch` do to a page?", "fetch"),
+        ("github.create_issue now", "create_issue"),
+        ("whois_domian for example.com", "whois_domain"),
+        ("crate_isue", "create_issue"),
+        ("create issues", "create_issue"),
+        ("serch", "search"),
+        ("merge_pull_r", "merge_pull_request"),
+    ],
+)
+def test_a_named_tool_is_found_however_its_name_is_written(text: str, name: str) -> None:
+    assert named(text) == {name}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "search the web for pages",
+        "I want to fetch a page",
+        "a state-of-the-art e-mail",
+        "https://example.com/a_b",
+        "xy_zw",
+    ],
+)
+def test_words_of_a_sentence_are_no_names(text: str) -> None:
+    assert named(text) == set()
+
+
+def test_names_asked_for_come_in_the_order_asked() -> None:
+    found = names().match(Query(names=("getUser", "create_issue"), lines=("whois_domain",)))
+    assert sorted(found, key=lambda slot: -found[slot]) == [6, 0, 3]
+    assert found[6] == ASKED and found[3] == EXACT
+
+
+def test_of_several_near_names_only_the_nearest_are_meant() -> None:
+    found = Names()
+    for slot, name in enumerate(["git_commit", "get_commit"]):
+        found.add(slot, "", name, name)
+    assert set(found.in_line("git_comit")) == {0}
+
+
+def test_a_dropped_name_is_forgotten() -> None:
+    found = names()
+    found.drop(3, "domains", "whois_domain", "domains__whois_domain")
+    assert found.match(Query(("whois_domain", "whois_domian"), names=("whois_domain",))) == {}
+    assert found.score(Query(("search",))) == [0, 0, 0, 0, 0, 0, 0, EXACT, 0]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "edits"), [("same", "same", 0), ("abc", "acb", 1), ("abc", "abcd", 1), ("abc", "xbz", 2), ("", "ab", 2)]
+)
+def test_edits_between_words(a: str, b: str, edits: int) -> None:
+    assert distance(a, b, 2) == distance(b, a, 2) == edits
+
+
+@given(st.text("abc", max_size=8), st.text("abc", max_size=8), st.integers(0, 3))
+def test_a_limited_distance_is_the_distance_up_to_the_limit(a: str, b: str, limit: int) -> None:
+    assert distance(a, b, limit) == min(distance(a, b, 99), limit + 1)
+
+
+@given(st.integers(0, 11), st.characters(categories=["Ll"]))
+def test_a_name_with_any_one_letter_replaced_is_still_near(at: int, letter: str) -> None:
+    name = "whois_domain"
+    wrong = name[:at] + letter + name[at + 1 :]
+    assert set(names().match(Query(names=(wrong,)))) == {3}
+
+
+@given(st.text())
+def test_any_line_can_be_searched_for_names(text: str) -> None:
+    assert all(0.0 < strength <= ASKED for strength in names().match(Query((text,), names=(text,))).values())

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretool.retrieval.document import MAX_DESCRIPTION, MAX_PARAMETERS, MAX_SUMMARY, Document, document, summary_line
+from foretool.storage.records import ToolId
+from tests.retrieval.tools import raw_tool
+
+KEYS = st.text() | st.sampled_from(["properties", "$ref", "anyOf", "items", "enum"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+)
+
+
+def read(definition: object, server_text: str = "") -> Document:
+    return document(raw_tool("s", "n", json.dumps(definition).encode()), server_text)
+
+
+def test_a_tool_is_read_field_by_field() -> None:
+    properties = {"path": {"description": "Where to look", "enum": ["a", "b", 3]}, "deep": {"type": "boolean"}}
+    definition = {"title": "Find", "description": "Finds files.", "inputSchema": {"properties": properties}}
+    assert read(definition, "A file server") == Document(
+        id=ToolId("s__n"),
+        server="s",
+        name="n",
+        title="Find",
+        description="Finds files.",
+        parameters=("path", "deep"),
+        parameter_texts=("Where to look a b",),
+        server_text="A file server",
+    )
+
+
+def test_references_and_alternatives_are_followed_one_level() -> None:
+    schema = {
+        "$defs": {"Color": {"description": "A colour", "enum": ["red"]}, "Loop": {"$ref": "#/$defs/Loop"}},
+        "properties": {
+            "ink": {"$ref": "#/$defs/Color"},
+            "paper": {"anyOf": [{"$ref": "#/$defs/Color"}, {"type": "null"}]},
+            "inks": {"type": "array", "items": {"$ref": "#/$defs/Color"}},
+            "loop": {"$ref": "#/$defs/Loop"},
+            "lost": {"$ref": "#/$defs/Missing"},
+            "far": {"$ref": "https://example.com/schema.json"},
+        },
+    }
+    found = read({"inputSchema": schema})
+    assert found.parameters == ("ink", "paper", "inks", "loop", "lost", "far")
+    assert found.parameter_texts == ("A colour red",) * 3
+
+
+def test_parameters_of_a_combined_schema_are_found() -> None:
+    schema = {"oneOf": [{"properties": {"id": {}}}, {"properties": {"name": {}}}]}
+    assert read({"inputSchema": schema}).parameters == ("id", "name")
+
+
+def test_giant_texts_are_capped() -> None:
+    properties = {f"p{i}": {"description": "x" * 5000} for i in range(1000)}
+    found = read({"description": "y" * 10**6, "inputSchema": {"properties": properties}})
+    assert len(found.description) == MAX_DESCRIPTION
+    assert len(found.parameters) == MAX_PARAMETERS
+    assert max(map(len, found.parameter_texts)) == 1000
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"null", b"[1]", b"\xff\xfe", b'"text"', b"[" * 100_000])
+def test_a_broken_definition_leaves_the_name(raw: bytes) -> None:
+    assert document(raw_tool("s", "n", raw)) == Document(ToolId("s__n"), "s", "n")
+
+
+@given(JSON)
+def test_any_schema_is_read(schema: object) -> None:
+    found = read({"name": schema, "description": schema, "inputSchema": schema})
+    assert len(summary_line(found)) <= MAX_SUMMARY
+
+
+def described(text: str) -> Document:
+    return Document(ToolId("s__readFile"), "s", "readFile", description=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Reads a file.  Give its path.", "Reads a file."),
+        ("\n  Reads\n  a file\n\n  Args: path", "Reads a file"),
+        ("Uses v1.2 of e.g.this", "Uses v1.2 of e.g.this"),
+        ("周边搜。根据坐标", "周边搜。"),
+        ("", "read file"),
+    ],
+)
+def test_a_summary_is_the_first_sentence_in_one_line(text: str, line: str) -> None:
+    assert summary_line(described(text)) == line
+
+
+def test_a_long_sentence_is_cut_between_words() -> None:
+    line = summary_line(described("word " * 100))
+    assert line.endswith("word…")
+    assert len(line) <= MAX_SUMMARY
+
+
+def test_a_long_text_without_spaces_is_cut_anywhere() -> None:
+    assert summary_line(described("搜" * 500)) == "搜" * (MAX_SUMMARY - 1) + "…"

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretool.retrieval import tokens
+from tests.retrieval.tools import catalog
+
+needs_tokenizer = pytest.mark.skipif(not tokens.available(), reason="bpe-openai is not installed")
+COMMAND = [sys.executable, "-m", "foretool.retrieval.tokens"]
+
+
+@needs_tokenizer
+def test_tokens_are_those_of_o200k_base() -> None:
+    assert tokens.count(["hello world", "", "antidisestablishmentarianism", "\ud800"]) == [2, 0, 6, 1]
+
+
+@needs_tokenizer
+def test_what_looks_like_a_special_token_is_plain_text() -> None:
+    assert tokens.count(["<|endoftext|>"])[0] > 1
+
+
+@needs_tokenizer
+def test_the_child_process_answers_line_by_line() -> None:
+    texts = ["hello world", "zwei\nZeilen", "", "搜索"]
+    sent = "".join(json.dumps(text) + "\n" for text in texts)
+    answer = subprocess.run(COMMAND, input=sent, capture_output=True, text=True, check=True)
+    assert [int(line) for line in answer.stdout.splitlines()] == tokens.count(texts)
+
+
+def test_without_the_package_the_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bpe_openai", None)
+    with pytest.raises(tokens.TokenizerMissing, match="pip install bpe-openai"):
+        tokens.count(["text"])
+
+
+@needs_tokenizer
+def test_the_estimate_is_near_the_count() -> None:
+    texts = [tool.definition.decode() for tool in catalog()]
+    counted = tokens.count(texts)
+    assert sum(map(tokens.estimate, texts)) == pytest.approx(sum(counted), rel=0.1)
+
+
+@given(st.text())
+def test_any_text_has_an_estimate(text: str) -> None:
+    assert (tokens.estimate(text) > 0) == bool(text)
