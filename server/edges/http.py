@@ -268,7 +268,8 @@ class HttpEdge:
     def _bind(self) -> socket.socket:
         host = self.host.strip("[]")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family)
+        # asyncio switches Nagle's delay off only where the protocol is named, and it costs 40 ms a reply.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, self.port))

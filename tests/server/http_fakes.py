@@ -27,7 +27,7 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def serving(app: Any, port: int = 0, *, lifespan: bool = False) -> AsyncIterator[str]:
     """Serve an ASGI app on loopback; gives its base URL."""
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
     config = uvicorn.Config(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -458,6 +459,16 @@ async def test_beyond_loopback_a_token_is_a_must(host: str) -> None:
     with pytest.raises(EdgeError, match="set token, or bind 127"):
         HttpEdge(Echo(), host=host)
     HttpEdge(Echo(), host=host, token="t")
+
+
+async def test_small_writes_are_sent_at_once() -> None:
+    async with edge() as caller:
+        await caller.initialize()
+        server = caller.edge._server
+        assert server is not None
+        for connection in server.server_state.connections:
+            raw_socket = connection.transport.get_extra_info("socket")
+            assert raw_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 async def test_an_address_in_use_is_an_error_with_a_way_out() -> None:
