@@ -64,8 +64,8 @@ class App:
         entries = list(config.servers.values())
         kept = {key: tool for tool, key in store.exposed_names().items()}
         self.catalog = Catalog(entries, kept)
-        self.exposures = Exposures(self.catalog, store, config.settings.pin, config.settings.epoch_s, time.time)
-        self.proxy = Proxy(config, self.catalog, self.exposures, self.recorder, store, self)
+        self.exposures = Exposures(self.catalog, self.recorder, config.settings.pin, config.settings.epoch_s, time.time)
+        self.proxy = Proxy(config, self.catalog, self.exposures, self.recorder, self)
         self.started_at = time.time()
         self._watcher = Watcher()
         self._fingerprints: dict[str, str] = {}
@@ -123,7 +123,7 @@ class App:
     async def _stop(self) -> None:
         await asyncio.gather(*(upstream.stop() for upstream in self.proxy.upstreams.values()))
         self.proxy.outbox.flush()
-        self.recorder.commit()
+        self.recorder.retry()
         self._watcher.close()
         if self._saving is not None:
             self._saving.cancel()

@@ -7,7 +7,9 @@ through untouched; `fields` opens an object one level deep where the protocol ma
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -52,6 +54,12 @@ class Message(msgspec.Struct, omit_defaults=False):
         return self.method is UNSET and (self.result is not UNSET or self.error is not UNSET)
 
 
+class _Received(Message, kw_only=True):
+    """A message off the wire: there the version is not ours to assume."""
+
+    jsonrpc: str
+
+
 class BadMessage(Exception):
     """Bytes that are no JSON-RPC message; `code`: PARSE_ERROR or INVALID_REQUEST, `id`: the request's if it had one."""
 
@@ -71,7 +79,7 @@ class RpcError(Exception):
 
 
 _encoder = msgspec.json.Encoder()
-_messages = msgspec.json.Decoder(Message)
+_messages = msgspec.json.Decoder(_Received)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _any = msgspec.json.Decoder()
@@ -93,7 +101,8 @@ def plain(value: Raw | bytes) -> Any:
         return _any.decode(value)
     except (msgspec.DecodeError, RecursionError):
         # Escaped lone surrogates, which JavaScript writes, are JSON that only the fast decoder refuses.
-        return json.loads(bytes(value))
+        with _shallow():
+            return json.loads(bytes(value))
 
 
 def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
@@ -103,10 +112,7 @@ def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
     try:
         return _fields.decode(value)
     except (msgspec.DecodeError, RecursionError):
-        slow = json.loads(bytes(value))
-        if not isinstance(slow, dict):
-            raise ValueError(f"expected an object, found {type(slow).__name__}") from None
-        return {key: Raw(json.dumps(part).encode()) for key, part in slow.items()}
+        return _cut_object(bytes(value))
 
 
 def items(value: Raw | bytes) -> list[Raw]:
@@ -114,10 +120,65 @@ def items(value: Raw | bytes) -> list[Raw]:
     try:
         return _items.decode(value)
     except (msgspec.DecodeError, RecursionError):
-        slow = json.loads(bytes(value))
-        if not isinstance(slow, list):
-            raise ValueError(f"expected an array, found {type(slow).__name__}") from None
-        return [Raw(json.dumps(part).encode()) for part in slow]
+        return _cut_array(bytes(value))
+
+
+@contextmanager
+def _shallow() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_slow = json.JSONDecoder(parse_constant=_no_constant)
+_space = re.compile(r"[ \t\r\n]*")
+
+
+def _cut_object(data: bytes) -> dict[str, Raw]:
+    """`fields` for what the fast decoder refuses; each part is cut out as it was written."""
+    source = data.decode()
+    members: dict[str, Raw] = {}
+    with _shallow():
+        value, _ = _slow.raw_decode(source, _after(source, 0))  # the whole of it, so that the loop meets no surprise
+        if not isinstance(value, dict):
+            raise ValueError(f"expected an object, found {type(value).__name__}")
+        at = _after(source, source.index("{") + 1)
+        while source[at] != "}":
+            key, at = _slow.raw_decode(source, at)
+            members[key], at = _cut(source, _after(source, _after(source, at) + 1))
+    return members
+
+
+def _cut_array(data: bytes) -> list[Raw]:
+    source = data.decode()
+    parts: list[Raw] = []
+    with _shallow():
+        value, _ = _slow.raw_decode(source, _after(source, 0))
+        if not isinstance(value, list):
+            raise ValueError(f"expected an array, found {type(value).__name__}")
+        at = _after(source, source.index("[") + 1)
+        while source[at] != "]":
+            part, at = _cut(source, at)
+            parts.append(part)
+    return parts
+
+
+def _cut(source: str, start: int) -> tuple[Raw, int]:
+    """The value that starts here, and where the next member or the closing bracket stands."""
+    _, end = _slow.raw_decode(source, start)
+    at = _after(source, end)
+    return Raw(source[start:end].encode()), _after(source, at + 1) if source[at] == "," else at
+
+
+def _after(source: str, at: int) -> int:
+    """Past white space."""
+    found = _space.match(source, at)
+    return found.end() if found else at
 
 
 def text(value: Raw | None) -> str | None:
@@ -131,7 +192,7 @@ def text(value: Raw | None) -> str | None:
 def decode(data: bytes | bytearray) -> Message:
     """One message. Raises `BadMessage` for anything that is not exactly one JSON-RPC 2.0 message."""
     try:
-        message = _messages.decode(data)
+        message: Message = _messages.decode(data)
         if not data.isascii():
             # Raw parts are not looked into, so bytes that are no UTF-8 would travel on to the other side.
             data.decode("utf-8")
@@ -150,6 +211,7 @@ def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
         raise BadMessage(PARSE_ERROR, "nested too deeply") from None
     try:
         value = json.loads(data, parse_constant=_no_constant)
+        parts = _cut_object(bytes(data)) if isinstance(value, dict) else {}
     except (ValueError, RecursionError) as reason:
         raise BadMessage(PARSE_ERROR, f"not JSON: {reason}") from None
     if not isinstance(value, dict):
@@ -162,13 +224,9 @@ def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
         raise BadMessage(INVALID_REQUEST, "method must be a string", _usable(ident)) from None
     message = Message(value["jsonrpc"], value.get("id", UNSET), value.get("method", UNSET))
     for key in ("params", "result", "error"):
-        if key in value:
-            setattr(message, key, Raw(json.dumps(value[key]).encode()))
+        if key in parts:
+            setattr(message, key, parts[key])
     return message
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _usable(ident: object) -> Id | None:

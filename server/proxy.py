@@ -46,22 +46,6 @@ LIST_CHANGES: Final = {
 log = logging.getLogger("foretool.proxy")
 
 
-class Memory(Protocol):
-    """What the proxy asks the store beside the recorder."""
-
-    def begin_session(self, session: SessionRecord) -> None: ...
-
-    def end_session(self, key: str, at: float) -> None: ...
-
-    def client(self, client: str, version: str, era: Era) -> ClientRecord | None: ...
-
-    def add_client_relist(
-        self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
-    ) -> None: ...
-
-    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]: ...
-
-
 class Watcher(Protocol):
     """Who is told of an upstream's news, to keep and to show."""
 
@@ -79,7 +63,6 @@ class Proxy:
         catalog: Catalog,
         exposures: Exposures,
         recorder: Recorder,
-        memory: Memory,
         watcher: Watcher,
     ) -> None:
         self.config = config
@@ -95,7 +78,6 @@ class Proxy:
         self.questions = Questions(self)
         self.calls = Calls(self)
         self.aggregate = Aggregate(self)
-        self._memory = memory
         self._watcher = watcher
         self._listed: set[str] = set()
         """Upstreams whose tools are known, from the store or from themselves."""
@@ -126,7 +108,7 @@ class Proxy:
             self.clients.remove(client)
         self.aggregate.gone(client)
         for session in client.sessions():
-            self._memory.end_session(session.record.key, self.clock())
+            self.recorder.end_session(session.record.key, self.clock())
 
     def begin_session(self, client: Client, era: Era) -> Session:
         record = SessionRecord(
@@ -138,7 +120,7 @@ class Proxy:
             profile=client.profile.name,
             started_at=self.clock(),
         )
-        self._memory.begin_session(record)
+        self.recorder.begin_session(record)
         self._wake_unknown(era)
         return Session(record)
 
@@ -155,13 +137,13 @@ class Proxy:
     # -- client ledger
 
     def ledger(self, client: str, version: str, era: Era) -> ClientRecord | None:
-        return self._memory.client(client, version, era)
+        return self.recorder.client(client, version, era)
 
     def relisted(self, record: SessionRecord, delay_s: float | None) -> None:
         """A client listed again `delay_s` after it was told to, or (None) did not in time."""
         relisted = delay_s is not None
         ms = delay_s * 1000 if delay_s is not None else None
-        self._memory.add_client_relist(record.client, record.version, record.era, 1, int(relisted), ms)
+        self.recorder.add_client_relist(record.client, record.version, record.era, 1, int(relisted), ms)
 
     # -- lists that wait for cold upstreams
 
@@ -298,7 +280,7 @@ class Proxy:
         for upstream in self.upstreams.values():
             upstream.expire()
         self.questions.expire()
-        self.recorder.commit()
+        self.recorder.retry()
         before = {(view.profile, view.policy) for view in self.exposures.views()}
         self.exposures.advance()
         if len(self.exposures.views()) < len(before):
@@ -388,7 +370,7 @@ class Proxy:
     def _recent_usage(self) -> Mapping[ToolId, Usage]:
         # The usage prior moves slowly; reading it for each search would cost more than the search.
         if self.clock() >= self._usage_until:
-            self._usage = {each.tool: each for each in self._memory.usage()}
+            self._usage = {each.tool: each for each in self.recorder.usage()}
             self._usage_until = self.clock() + 60.0
         return self._usage
 

@@ -1,35 +1,67 @@
-"""What happened, into the store before the client hears of it.
+"""What happened, into the store before the client hears of it; and what is remembered, out of it.
 
 Records gather while answers are worked out and are committed in one transaction before those answers are sent. A store
-that cannot take them (locked, full) never makes a client wait or loses a record: they stay here and are tried again.
+that cannot take them (locked, full) never makes a client wait, fail or lose a record: they stay here, in order, and are
+tried again about once a second. A question it cannot answer gets the answer of an empty store.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from foretool.storage.records import Call, Discovery, Exposure, Miss
+from foretool.storage.records import (
+    Call,
+    ClientRecord,
+    Discovery,
+    Era,
+    Exposure,
+    Miss,
+    SessionRecord,
+    Usage,
+    WorkingSet,
+)
 from foretool.storage.store import StorageError
 
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""
 
+T = TypeVar("T")
+
 log = logging.getLogger("foretool.recorder")
 
 
 class Sink(Protocol):
-    """The part of the store the recorder writes to."""
+    """The part of the store that serving writes and reads."""
 
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None: ...
 
     def add_exposure(self, exposure: Exposure) -> int: ...
 
     def add_discovery(self, discovery: Discovery) -> int: ...
+
+    def begin_session(self, session: SessionRecord) -> None: ...
+
+    def end_session(self, key: str, at: float) -> None: ...
+
+    def client(self, name: str, version: str, era: Era) -> ClientRecord | None: ...
+
+    def add_client_relist(
+        self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
+    ) -> None: ...
+
+    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]: ...
+
+    def tasks(self, since: float = 0.0, limit: int = -1) -> list[str]: ...
+
+    def working_set(self, key: str) -> WorkingSet | None: ...
+
+    def save_working_set(self, working_set: WorkingSet) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +79,8 @@ class Recorder:
         self._store = store
         self._calls: list[Call] = []
         self._misses: list[Miss] = []
+        self._late: list[Callable[[], object]] = []
+        """Other writes that were refused, oldest first; they go before the calls, which may refer to them."""
         self._written = self._dropped = self._failures = 0
         self._failing = False
 
@@ -59,24 +93,58 @@ class Recorder:
         self._misses.append(miss)
 
     def exposure(self, exposure: Exposure) -> int:
-        """Its id, 0 when the store refuses it."""
-        try:
-            return self._store.add_exposure(exposure)
-        except StorageError as error:
-            self._refused(error)
-            return 0
+        """Its id, 0 when the store refuses it for now."""
+        return self._write(partial(self._store.add_exposure, exposure), 0)
 
     def discovery(self, discovery: Discovery) -> int:
-        """Its id, 0 when the store refuses it."""
-        try:
-            return self._store.add_discovery(discovery)
-        except StorageError as error:
-            self._refused(error)
-            return 0
+        """Its id, 0 when the store refuses it for now."""
+        return self._write(partial(self._store.add_discovery, discovery), 0)
+
+    def begin_session(self, session: SessionRecord) -> None:
+        self._write(partial(self._store.begin_session, session), None)
+
+    def end_session(self, key: str, at: float) -> None:
+        self._write(partial(self._store.end_session, key, at), None)
+
+    def add_client_relist(
+        self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
+    ) -> None:
+        self._write(partial(self._store.add_client_relist, client, version, era, announced, relisted, ms), None)
+
+    def save_working_set(self, working_set: WorkingSet) -> bool:
+        """False if another proxy was first. A refused one is not kept: the next epoch brings another."""
+        return self._asked(partial(self._store.save_working_set, working_set), True)
+
+    # -- what is remembered
+
+    def client(self, name: str, version: str, era: Era) -> ClientRecord | None:
+        return self._asked(partial(self._store.client, name, version, era), None)
+
+    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]:
+        return self._asked(partial(self._store.usage, profile, since), [])
+
+    def tasks(self, since: float = 0.0, limit: int = -1) -> list[str]:
+        return self._asked(partial(self._store.tasks, since, limit), [])
+
+    def working_set(self, key: str) -> WorkingSet | None:
+        return self._asked(partial(self._store.working_set, key), None)
+
+    # -- when the store takes it
 
     def commit(self) -> None:
-        """Write what has gathered; called before answers are sent. Never raises."""
-        if not self._calls and not self._misses:
+        """Write what has gathered; called before answers are sent. Never raises.
+
+        While the store refuses, only `retry` asks it again: each refusal may take as long as a lock is waited for.
+        """
+        if (self._calls or self._misses) and not self._failing:
+            self.retry()
+
+    def retry(self) -> None:
+        """Write what has gathered and what was refused; called about once a second, and at the end."""
+        if not (self._calls or self._misses or self._late):
+            return
+        if not self._write_late():
+            self._trim()
             return
         try:
             self._store.record(self._calls, self._misses)
@@ -91,10 +159,56 @@ class Recorder:
         self._calls, self._misses = [], []
         if self._failing:
             self._failing = False
-            log.warning("storage: records are written again; none of the waiting ones was lost")
+            log.warning("storage: records are written again; %d were lost", self._dropped)
 
     def statistics(self) -> Statistics:
-        return Statistics(self._written, len(self._calls) + len(self._misses), self._dropped, self._failures)
+        waiting = len(self._calls) + len(self._misses) + len(self._late)
+        return Statistics(self._written, waiting, self._dropped, self._failures)
+
+    def _write(self, write: Callable[[], T], instead: T) -> T:
+        """Now, or with the next `retry`; `instead` then stands for its outcome."""
+        if not self._failing:
+            try:
+                done = write()
+            except StorageError as error:
+                if not error.temporary:
+                    self._drop(error)
+                    return instead
+                self._refused(error)
+            else:
+                self._written += 1
+                return done
+        self._late.append(write)
+        return instead
+
+    def _write_late(self) -> bool:
+        """Whether nothing is left of the refused writes."""
+        while self._late:
+            try:
+                self._late[0]()
+                self._written += 1
+            except StorageError as error:
+                if error.temporary:
+                    self._refused(error)
+                    return False
+                self._drop(error)
+            del self._late[0]
+        return True
+
+    def _asked(self, question: Callable[[], T], instead: T) -> T:
+        try:
+            return question()
+        except StorageError as error:
+            self._failures += 1
+            if not self._failing:
+                log.warning("%s", error)
+            return instead
+
+    def _drop(self, error: StorageError) -> None:
+        """It can never be written."""
+        self._failures += 1
+        self._dropped += 1
+        log.error("%s; one record is lost", error)
 
     def _write_singly(self) -> None:
         """One of them can never be written: keep it from holding up the others."""
@@ -121,4 +235,8 @@ class Recorder:
         if over > 0:
             kept = [replace(miss, call=max(miss.call - over, 0)) for miss in self._misses]
             self._calls, self._misses = self._calls[over:], kept[-KEEP:]
+            self._dropped += over
+        over = len(self._late) - KEEP
+        if over > 0:
+            del self._late[:over]
             self._dropped += over
