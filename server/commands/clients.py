@@ -37,7 +37,10 @@ class Known:
 @config_option
 @json_option
 def command(path: Path | None, as_json: bool) -> int:
-    """Show the clients seen so far, whether they list again when told to, and the policy that suits them."""
+    """Show what was measured of each client.
+
+    Whether it lists its tools again when told to, how fast, and the policy that "auto" therefore picks.
+    """
     config = load(path)
     found: list[Known] = []
     if config.storage.exists():

@@ -25,8 +25,8 @@ _STEPS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def emit(value: Any) -> None:
-    """Print as JSON. Takes what msgspec takes, dataclasses among it."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    """Print as JSON. Takes what msgspec takes, dataclasses among it; anything else as its text."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -46,9 +46,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
         drawn.add_column(
             name.rstrip("#…"),
             justify="right" if name.endswith("#") else "left",
-            overflow="fold",
-            no_wrap=name.endswith("#"),
-            ratio=1 if name.endswith("…") and sys.stdout.isatty() else None,
+            overflow="fold" if name.endswith("…") else "ellipsis",
+            no_wrap=not name.endswith("…"),
         )
     for row in rows:
         drawn.add_row(*(cell if isinstance(cell, Text) else Text(clean(str(cell))) for cell in row))

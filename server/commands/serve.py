@@ -21,9 +21,9 @@ from foretool.server.commands.group import config_option
     help='Serve over HTTP instead of stdio; without an address on that of the setting "bind".',
 )
 def command(path: Path | None, profile: str, http: str | None) -> int:
-    """Serve MCP clients: the one that started us, on stdin and stdout, or any number over HTTP.
+    """Serve MCP clients, on stdio or over HTTP.
 
-    Clients start this themselves; `foretool connect` prints the lines that make them. Over HTTP the endpoint is /mcp,
+    On stdio it serves the one client that started it; clients do so themselves, and `foretool connect` prints the lines that make them. Over HTTP the endpoint is /mcp,
     and /mcp/NAME for a profile; an address that other machines can reach needs the setting "token".
     """
     return serve(ServeOptions(path, profile, http))

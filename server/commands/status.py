@@ -78,7 +78,7 @@ def command(path: Path | None, as_json: bool, verbose: bool) -> int:
     """
     status = gather(load(path))
     if as_json:
-        output.emit(status)
+        output.emit({"is_well": status.is_well, **{name: getattr(status, name) for name in Status.__slots__}})
     else:
         _print(status, verbose)
     return int(not status.is_well)

@@ -77,7 +77,7 @@ class Inventory:
 def command(
     path: Path | None, as_json: bool, pattern: str, upstream: str, unused: bool, sort: Order, schema: str
 ) -> int:
-    """Show every tool, what it costs, whose list it is in, and how much it is used.
+    """Show every tool, its cost, its lists and its use.
 
     PATTERN is a part of the name, or a shell pattern ("git__*").
     """
