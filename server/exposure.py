@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Protocol
 
 from foretool.retrieval.ranking import Query
@@ -170,8 +171,9 @@ class Exposures:
         tokens = sum(self._catalog.tokens(tool) for tool in stored.tools if tool not in names.OWN)
         own = sum(estimate(bytes(definition).decode()) for _, definition in self._own(profile))
 
+        @cache
         def order() -> tuple[ToolId, ...]:
-            # Only a miss asks for it, and it reads the whole log.
+            # Only a miss asks for it; a list that was restored need not be ranked again for anything else.
             return ranked if ranked is not None else () if policy == "full" else self._ranked(profile)
 
         return View(

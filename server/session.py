@@ -48,6 +48,8 @@ class Session:
         """Tools appended to the list since it began, in order."""
         self.history: deque[ToolId] = deque(maxlen=HISTORY)
         self._upstreams: deque[str] = deque(maxlen=HISTORY)
+        self._missed: set[tuple[int, ToolId]] = set()
+        """Hidden tools that were missed already, by the list they were missing from."""
         self._found: dict[ToolId, _Found] = {}
         self._task = ""
 
@@ -64,11 +66,13 @@ class Session:
         self.exposure = exposure
 
     def call(self, tool: Tool, via: Literal["name", "bridge"], at: float) -> list[Miss | Forward]:
-        """Decide what a call means. A hidden tool is a miss, and goes through all the same."""
+        """Decide what a call means. A hidden tool is a miss, once a list, and goes through all the same."""
         found = self._found.get(tool.id)
         hidden = not self.sees(tool.id)
         decisions: list[Miss | Forward] = []
-        if hidden:
+        if hidden and (self.exposure, tool.id) not in self._missed:
+            # Once it knows a name, a client calls it again and again: that cost it nothing more.
+            self._missed.add((self.exposure, tool.id))
             noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"
             decisions.append(self._miss(tool, noticed, at, found))
         self.history.append(tool.id)

@@ -257,6 +257,9 @@ def m002_log(db: Database) -> None:
         },
     )
 
+    _create(db, "usage", "tool", {"tool": str, "calls": int, "misses": int, "last_at": float})
+    _create(db, "usage_folded", "id", {"id": int, "call": int, "miss": int})
+
 
 @migration
 def m003_serving(db: Database) -> None:
