@@ -30,7 +30,7 @@ test: lint servers
 	$(BIN)/python -m pytest
 
 check: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not real"
 
 lint: .venv/tools links
 	$(BIN)/ruff format --check .

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 import subprocess
 import sys
@@ -29,7 +28,6 @@ FORETOOL = Path(sys.executable).with_name("foretool")
 LOG = servers.ROOT / "demo.log"
 """What the servers and the proxy write to stderr."""
 PATIENCE_S = 60.0
-WIDTH = 110
 
 TASK = "what time is it in Tokyo"
 CLOCK = "time__get_current_time"
@@ -161,15 +159,21 @@ async def call(terminal: Terminal, client: Client, name: str, arguments: Mapping
         raise StepFailed(f"{name} answered with an error")
 
 
-def run_foretool(terminal: Terminal, *arguments: str) -> None:
-    """Runs our own command and prints what it prints. Raises StepFailed if it fails."""
+def run_foretool(*arguments: str, capture: bool = False) -> str:
+    """Runs our own command, which prints for itself unless captured. Raises StepFailed if it fails."""
     command = [str(FORETOOL), *arguments, "--config", str(servers.CONFIG)]
-    environment = {**os.environ, "COLUMNS": str(WIDTH)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
-    for line in done.stdout.rstrip().splitlines():
-        terminal.line(f"   {line}".rstrip())
+    out = subprocess.PIPE if capture else None
+    done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
     if done.returncode:
         raise StepFailed(f"foretool {arguments[0]} exited with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout or ""
+
+
+def print_registrations(terminal: Terminal) -> None:
+    """One line to paste for each client: a command where it has one, else what stands in which file."""
+    for each in json.loads(run_foretool("connect", "--json", capture=True)):
+        terminal.line(f"   {each['title']}" + ("" if each["command"] else f", in {each['file']}"))
+        terminal.line(f"      {each['command'] or json.dumps(each['entry'])}")
 
 
 def definitions(tools: Sequence[Tool]) -> str:
@@ -218,10 +222,10 @@ def main() -> int:
             asyncio.run(converse(terminal, upstreams, log))
         terminal.line()
         terminal.line("5  The record of needed tools that were hidden: foretool misses")
-        run_foretool(terminal, "misses")
+        run_foretool("misses")
         terminal.line()
-        terminal.line("6  Paste one of these to register it: foretool connect")
-        run_foretool(terminal, "connect")
+        terminal.line("6  Registering it with a client; `foretool connect` says more")
+        print_registrations(terminal)
     except StepFailed as failure:
         terminal.line(f"   FAILED: {failure}")
         return 1

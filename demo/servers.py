@@ -95,6 +95,7 @@ NODE_SERVERS = (
     Server("everything", "@modelcontextprotocol/server-everything"),
     Server("files", "@modelcontextprotocol/server-filesystem", (str(REPOSITORY),)),
 )
+ALL_SERVERS = (*PYTHON_SERVERS, *NODE_SERVERS)
 
 
 def install_all() -> Iterator[Outcome]:
@@ -120,7 +121,7 @@ def write_config(servers: Sequence[Installed]) -> None:
     """`.demo/mcp.json`, as a user would write it, with the storage beside it."""
     entries = {
         each.server.name: {"command": each.command[0], "args": [*each.command[1:], *each.server.arguments]}
-        for each in servers
+        for each in sorted(servers, key=lambda one: ALL_SERVERS.index(one.server))
     }
     config = {"mcpServers": entries, "foretool": {"storage": STORAGE.name}}
     CONFIG.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,134 @@
+"""What an installation holds: the wheel, the source distribution, and the map from folders to packages."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+FOLDERS = ("server", "retrieval", "storage")
+MADE_HERE = (".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules")
+"""Names in a checkout that no clone has; a `build/` left over from before would end up in the next wheel."""
+
+pytestmark = pytest.mark.skipif(not (CHECKOUT / "pyproject.toml").is_file(), reason="needs the source tree")
+
+
+def modules(root: Path) -> set[str]:
+    """Every module of ours, by its path in the package."""
+    found = {path.relative_to(root).as_posix() for each in FOLDERS for path in (root / each).rglob("*.py")}
+    return {"foretool/__init__.py", "foretool/__main__.py", "foretool/py.typed", *(f"foretool/{one}" for one in found)}
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def run(command: Sequence[str | Path], cwd: Path) -> str:
+    """Its stdout; a failure shows what it wrote."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout as a clone would be."""
+    copy = tmp_path_factory.mktemp("source") / "foretool"
+    return Path(shutil.copytree(CHECKOUT, copy, ignore=shutil.ignore_patterns(*MADE_HERE)))
+
+
+@pytest.fixture(scope="module")
+def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source distribution, and the wheel made from it alone."""
+    out = tmp_path_factory.mktemp("dist")
+    run([sys.executable, "-m", "build", "--outdir", out, source], cwd=out)
+    (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.fixture(scope="module")
+def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of a fresh environment after `pip install .`"""
+    environment = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(environment, with_pip=False, symlinks=True)
+    python = environment / "bin" / "python"
+    quiet = ["--disable-pip-version-check", "--quiet"]
+    run([sys.executable, "-m", "pip", "--python", python, "install", *quiet, "."], cwd=source)
+    return python.parent
+
+
+def test_every_folder_with_an_init_file_is_a_package_in_pyproject() -> None:
+    folders = [path.parent for each in FOLDERS for path in (CHECKOUT / each).rglob("__init__.py")]
+    expected = {".".join(("foretool", *folder.relative_to(CHECKOUT).parts)) for folder in folders}
+    assert set(project()["tool"]["setuptools"]["packages"]) == {"foretool", *expected}
+
+
+def test_no_module_lies_in_a_folder_without_an_init_file() -> None:
+    stray = [path for each in FOLDERS for path in (CHECKOUT / each).rglob("*.py") if not _is_package(path.parent)]
+    assert stray == []
+
+
+def _is_package(folder: Path) -> bool:
+    return (folder / "__init__.py").is_file()
+
+
+def test_imports_run_one_way(tmp_path: Path) -> None:
+    package = tmp_path / "foretool"
+    package.mkdir()
+    for each in FOLDERS:
+        (package / each).symlink_to(CHECKOUT / each)
+    for name in ("__init__.py", "__main__.py"):
+        (package / name).symlink_to(CHECKOUT / "foretool" / name)
+    lint = Path(sys.executable).with_name("lint-imports")
+    run([lint, "--no-logo", "--no-cache", "--config", CHECKOUT / "pyproject.toml"], cwd=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_wheel_holds_every_module_the_licence_and_nothing_else(source: Path, built: tuple[Path, Path]) -> None:
+    _, wheel = built
+    names = zipfile.ZipFile(wheel).namelist()
+    metadata = {name for name in names if PurePosixPath(name).parts[0].endswith(".dist-info")}
+    assert set(names) - metadata == modules(source)
+    assert any(name.endswith("licenses/LICENSE") for name in metadata)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_source_distribution_holds_code_tests_and_docs_but_neither_demo_nor_benchmarks(
+    source: Path, built: tuple[Path, Path]
+) -> None:
+    sdist, _ = built
+    with tarfile.open(sdist) as archive:
+        names = {PurePosixPath(*PurePosixPath(name).parts[1:]).as_posix() for name in archive.getnames()}
+    ours = {name.removeprefix("foretool/") for name in modules(source) if name.count("/") > 1}
+    assert ours | {"foretool/__init__.py", "foretool/py.typed"} <= names
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "mcp.json.example"} <= names
+    assert {"tests/test_packaging.py", "tests/conftest.py", "docs/configuration.md"} <= names
+    tops = {name.partition("/")[0] for name in names}
+    assert tops.isdisjoint({"demo", "bench", ".demo", ".venv", ".dev", ".tools", "build"})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_pip_install_gives_the_command_and_the_package_and_no_other_top_level_name(
+    source: Path, installed: Path, tmp_path: Path
+) -> None:
+    version = run([installed / "foretool", "--version"], cwd=tmp_path)
+    assert version.split()[-1] == run([installed / "python", "-m", "foretool", "--version"], cwd=tmp_path).split()[-1]
+    where = run([installed / "python", "-c", "import foretool.server.app as app; print(app.__file__)"], cwd=tmp_path)
+    packages = Path(where.strip()).parent.parent.parent
+    assert packages.name == "site-packages"
+    ours = {path.relative_to(packages).as_posix() for path in packages.glob("foretool/**/*.*") if path.suffix != ".pyc"}
+    assert {name for name in ours if (packages / name).is_file()} == modules(source)
+    assert [name for name in (*FOLDERS, "tests", "bench", "demo", "docs") if (packages / name).exists()] == []
