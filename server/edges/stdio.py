@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 from foretool.server import jsonrpc
 from foretool.server.edges.base import Front, Fronts
 from foretool.server.jsonrpc import BadMessage, Lines, Message
+from foretool.server.pipes import PipeWriter
 
 HIGH_WATER: Final = 8 * 1024 * 1024
 """Bytes waiting for the client above which no more of its requests are read."""
@@ -116,7 +117,7 @@ class _Writer(asyncio.BaseProtocol):
 
     def __init__(self, pause: Callable[[bool], None]) -> None:
         self._pause = pause
-        self._transport: asyncio.WriteTransport | None = None
+        self._pipe: PipeWriter | None = None
         self._file: BinaryIO | None = None
 
     @classmethod
@@ -128,12 +129,12 @@ class _Writer(asyncio.BaseProtocol):
             return writer
         transport, _ = await loop.connect_write_pipe(lambda: writer, output)
         transport.set_write_buffer_limits(high=HIGH_WATER)
-        writer._transport = transport
+        writer._pipe = PipeWriter(transport, loop)
         return writer
 
     def write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
+        if self._pipe is not None:
+            self._pipe.write(data)
         elif self._file is not None:
             self._file.write(data)
 
@@ -144,5 +145,5 @@ class _Writer(asyncio.BaseProtocol):
         self._pause(False)
 
     async def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        if self._pipe is not None:
+            self._pipe.close()

@@ -20,6 +20,7 @@ from typing import Final
 from foretool.server import jsonrpc
 from foretool.server.jsonrpc import UNSET, BadMessage, Lines, Message
 from foretool.server.links.base import LinkError, Receiver
+from foretool.server.pipes import PipeWriter
 
 STDERR_LINES: Final = 20
 STDERR_WIDTH: Final = 400
@@ -96,13 +97,14 @@ class StdioLink:
         self._lines = Lines(limit)
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
         self._error_lines = Lines(64 * 1024)
-        self._stdin: asyncio.WriteTransport | None = None
+        self._stdin: PipeWriter | None = None
         self._outputs: list[asyncio.BaseTransport] = []
         self._closing = False
 
     async def connect(self) -> None:
         process = self._process
-        self._stdin, _ = await self._loop.connect_write_pipe(_Input, process.stdin)
+        stdin, _ = await self._loop.connect_write_pipe(_Input, process.stdin)
+        self._stdin = PipeWriter(stdin, self._loop)
         for output, protocol in (
             (process.stdout, _Output(self._on_output, self._on_end)),
             (process.stderr, _Output(self._on_errors, lambda: None)),
@@ -168,9 +170,8 @@ class StdioLink:
         self._signal(signal.SIGKILL)
         if self.pid is not None:
             self._watcher.forget(self.pid)
-        for transport in (self._stdin, *self._outputs):
-            if transport is not None:
-                transport.close()
+        for transport in self._outputs:
+            transport.close()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in the group
