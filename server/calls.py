@@ -66,8 +66,14 @@ class Calls:
     # -- discover_tools
 
     def _discover(self, exchange: Exchange, raw: Raw) -> None:
-        proxy, session = self._proxy, _session(exchange)
         arguments = discovery.read_arguments(raw)
+        # Before the first upstreams have said what they have, nothing would be found.
+        self._proxy.when_listed(
+            lambda: exchange.client.attempt(exchange, lambda _, exchange: self._search(exchange, arguments))
+        )
+
+    def _search(self, exchange: Exchange, arguments: discovery.Arguments) -> None:
+        proxy, session = self._proxy, _session(exchange)
         started = time.perf_counter()
         query = discovery.query(arguments, session.history, session.servers_in_use())
         profile, catalog = exchange.client.profile, proxy.catalog
@@ -146,15 +152,20 @@ class Calls:
     def _call(self, exchange: Exchange, name: str, via: Via) -> None:
         proxy = self._proxy
         tool = proxy.catalog.find(name)
-        if tool is None and (upstream := proxy.unlisted_upstream(name)) is not None:
-            # Its upstream has not listed yet: the name may be right, so wait for it rather than deny it.
-            proxy.when_upstream_listed(upstream, lambda: self._call_known(exchange, name, via))
+        if tool is not None:
+            self._call_known(exchange, name, via, tool)
             return
-        self._call_known(exchange, name, via, tool)
+
+        def once_listed() -> None:
+            exchange.client.attempt(exchange, lambda _, exchange: self._call_known(exchange, name, via))
+
+        # Its upstream has not listed yet, or one may that has it: the name may be right, so wait rather than deny it.
+        if (upstream := proxy.unlisted_upstream(name)) is not None:
+            proxy.when_upstream_listed(upstream, once_listed)
+        else:
+            proxy.when_listed(once_listed)
 
     def _call_known(self, exchange: Exchange, name: str, via: Via, tool: Tool | None = None) -> None:
-        if exchange.done:
-            return
         proxy, session = self._proxy, _session(exchange)
         tool = tool or proxy.catalog.find(name) or self._meant(name)
         if tool is None:
@@ -168,7 +179,7 @@ class Calls:
             exchange.own_result({"content": [{"type": "text", "text": refusal}], "isError": True})
             return
         if via == "bridge" and not session.sees(tool.id) and _is_destructive(tool):
-            self._confirm(exchange, tool, lambda: self._go(exchange, session, tool, via))
+            self._confirm(exchange, tool, lambda at: self._go(at, session, tool, via))
             return
         self._go(exchange, session, tool, via)
 
@@ -201,25 +212,25 @@ class Calls:
         else:
             exchange.own_result({"content": [{"type": "text", "text": text}], "isError": True})
 
-    def _confirm(self, exchange: Exchange, tool: Tool, go: Callable[[], None]) -> None:
+    def _confirm(self, exchange: Exchange, tool: Tool, go: Callable[[Exchange], None]) -> None:
         """A hidden destructive tool through the bridge: the user says, or the setting does."""
         allowed = self._proxy.settings.bridge_destructive
         if allowed == "allow":
-            go()
-        elif allowed == "ask" and exchange.era == "legacy" and exchange.client.can("elicitation"):
+            go(exchange)
+        elif allowed == "ask" and exchange.client.can("elicitation", exchange):
             params = {
                 "message": f"{tool.id} is marked as destructive. Run it?",
                 "requestedSchema": {"type": "object", "properties": {}},
             }
 
-            def answered(message: Message) -> None:
-                accepted = message.result is not UNSET and jsonrpc.text(jsonrpc.fields(message.result).get("action"))
-                if accepted == "accept":
-                    go()
+            def answered(at: Exchange, message: Message) -> None:
+                at.params = exchange.params  # a modern client's retry is wrapped once more
+                if _has_accepted(message):
+                    go(at)
                 else:
-                    self._refuse_destructive(exchange, tool, "the user did not agree")
+                    self._refuse_destructive(at, tool, "the user did not agree")
 
-            exchange.client.ask("elicitation/create", jsonrpc.raw(params), answered, exchange)
+            self._proxy.questions.ask(exchange, "elicitation/create", jsonrpc.raw(params), answered)
         else:
             self._refuse_destructive(exchange, tool, "call_tool does not pass tools marked destructive")
 
@@ -273,6 +284,13 @@ class Calls:
             ),
             attempt.misses,
         )
+
+
+def _has_accepted(answer: Message) -> bool:
+    try:
+        return answer.result is not UNSET and jsonrpc.text(jsonrpc.fields(answer.result).get("action")) == "accept"
+    except ValueError:
+        return False
 
 
 def _session(exchange: Exchange) -> Session:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -33,6 +34,8 @@ TTL_MS: Final = 3_600_000
 
 GRACE_S: Final = 0.05
 """After the client listed again, a held result waits this long, so that over HTTP it does not overtake the list."""
+
+log = logging.getLogger("foretool.client")
 
 Handler = Callable[["Client", Exchange], None]
 OnReply = Callable[[Exchange, Reply], None]
@@ -72,7 +75,7 @@ class Client:
     def receive(self, message: Message, channel: Channel) -> None:
         """A message of the client; never raises for anything it contains."""
         if message.method is UNSET:
-            self._on_answer(message)
+            self._answered(message)
         elif message.id is UNSET:
             self._on_notification(message)
         else:
@@ -121,19 +124,31 @@ class Client:
             self.proxy.outbox.finish(channel, jsonrpc.failure(ident, error), jsonrpc.INVALID_REQUEST)
             return
         self.exchanges[key] = exchange
+        self.attempt(exchange, Client._begin)
+
+    def _begin(self, exchange: Exchange) -> None:
+        if exchange.era == "modern":
+            self._read_envelope(exchange.meta)
+        elif self.session is None and exchange.method != "initialize":
+            self._introduce({}, "legacy")
+        exchange.session = self.session
+        handler = HANDLERS[exchange.era].get(exchange.method, Client.unknown_method)
+        if "requestState" not in exchange.params or not self.proxy.questions.resume(exchange):
+            handler(self, exchange)
+
+    def attempt(self, exchange: Exchange, step: Handler) -> None:
+        """Carry out one step of answering a request, unless it is answered; what goes wrong in it is its own error."""
+        if exchange.done:
+            return
         try:
-            if era == "modern":
-                self._read_envelope(meta)
-            elif self.session is None and method != "initialize":
-                self._introduce({}, "legacy")
-            exchange.session = self.session
-            handler = HANDLERS[era].get(method, Client.unknown_method)
-            if "requestState" not in params or not self.proxy.questions.resume(exchange):
-                handler(self, exchange)
+            step(self, exchange)
         except RpcError as error:
             exchange.error(error.code, str(error), error.data)
         except ValueError as error:
-            exchange.error(jsonrpc.INVALID_PARAMS, f"{method}: {error}")
+            exchange.error(jsonrpc.INVALID_PARAMS, f"{exchange.method}: {error}")
+        except Exception:  # the boundary of a request: a mistake of ours in one must not end the others
+            log.exception("Failed")
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"{exchange.method}: internal error; the log of foretool has more")
 
     def forget(self, exchange: Exchange) -> None:
         key = self._key(exchange.id, exchange.channel)
@@ -205,7 +220,7 @@ class Client:
         else:
             self.proxy.outbox.send(self.unasked, data)
 
-    def _on_answer(self, message: Message) -> None:
+    def _answered(self, message: Message) -> None:
         question = self._questions.pop(message.id, None) if isinstance(message.id, int | str) else None
         if question is not None:
             question(message)
@@ -280,11 +295,9 @@ class Client:
     def list_tools(self, exchange: Exchange) -> None:
         if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")
-        self.proxy.when_listed(lambda: self._answer_list(exchange))
+        self.proxy.when_listed(lambda: self.attempt(exchange, Client._answer_list))
 
     def _answer_list(self, exchange: Exchange) -> None:
-        if exchange.done:
-            return
         session = exchange.session
         assert session is not None
         exchange.result(list_result(self.array(session), exchange.era, TTL_MS))
@@ -312,11 +325,7 @@ class Client:
     def forward(self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], on_reply: OnReply) -> None:
         """Send a request of the client up. `on_reply` gets what comes back, untranslated, exactly once, with the
         exchange to answer: another one if the client had to be asked in between."""
-        up_era = upstream.era_for(exchange.era)
-        info, capabilities = jsonrpc.raw(self.info or protocol.IDENTITY), jsonrpc.raw(self.capabilities)
-        meta = translate.request_meta(exchange.meta, exchange.era, up_era, info, capabilities) if (
-            exchange.meta or up_era == "modern"
-        ) else None  # fmt: skip
+        meta = self._request_meta(exchange, upstream) if exchange.meta or not upstream.is_legacy(exchange.era) else None
         token = exchange.progress_token
         exchange.upstream = upstream
         request = Request(exchange.method, params, _unset, owner=self, exchange=exchange, meta=meta)
@@ -327,21 +336,36 @@ class Client:
         exchange.request = request
         upstream.request(exchange.era, request)
 
+    def _request_meta(self, exchange: Exchange, upstream: Upstream) -> dict[str, Raw] | None:
+        info, capabilities = jsonrpc.raw(self.info or protocol.IDENTITY), jsonrpc.raw(self.capabilities)
+        era = upstream.era_for(exchange.era)
+        return translate.request_meta(exchange.meta, exchange.era, era, info, capabilities)
+
     def _replied(self, request: Request, upstream: Upstream, reply: Reply, on_reply: OnReply) -> None:
         exchange = request.exchange
         assert isinstance(exchange, Exchange)
         if exchange.done:
-            self.proxy.questions.forget(request)
-        elif (
-            exchange.era == "legacy"
-            and isinstance(reply, Message)
-            and isinstance(reply.result, Raw)
-            and upstream.era_for("legacy") == "modern"
-            and translate.input_required(reply.result)
-        ):
-            self.proxy.questions.mirror(exchange, upstream, request.params, reply.result, on_reply)
-        else:
-            on_reply(exchange, reply)
+            self.proxy.questions.ended(request, lambda at: on_reply(at, reply))
+            return
+        try:
+            if (
+                exchange.era == "legacy"
+                and isinstance(reply, Message)
+                and isinstance(reply.result, Raw)
+                and upstream.era_for("legacy") == "modern"
+                and translate.input_required(reply.result)
+            ):
+                self.proxy.questions.mirror(exchange, upstream, request.params, reply.result, on_reply)
+            else:
+                on_reply(exchange, reply)
+        except ValueError as error:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} answered what cannot be read: {error}")
+        except Exception:  # as in `attempt`
+            log.exception("Failed")
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"{exchange.method}: internal error; the log of foretool has more")
+        finally:
+            if exchange.done:
+                self.proxy.questions.forget(request)
 
     def _notice(self, request: Request, message: Message) -> None:
         """Progress and logs in the course of a request."""

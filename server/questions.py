@@ -36,6 +36,9 @@ ROUNDS: Final = 10
 """How often one request may ask for input before it is given up."""
 
 Answer = Callable[[Message], None]
+Answered = Callable[[Exchange, Message], None]
+"""Takes the exchange to go on with, and the answer."""
+Ended = Callable[[Exchange], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +51,17 @@ class _Parked:
     until: float
     open: dict[str, tuple[Message, Answer]] = field(default_factory=dict)
     """Questions by the key under which the client answers them."""
+    ended: Ended | None = None
+    """Gives the client what the upstream has said without waiting for its answers."""
+
+
+@dataclass(slots=True, eq=False)
+class _Own:
+    """A question of ours, put to a modern client by ending its request."""
+
+    exchange: Exchange
+    answered: Answered
+    until: float
 
 
 class Questions:
@@ -56,7 +70,8 @@ class Questions:
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
         self._parked: dict[str, _Parked] = {}
-        self._by_request: dict[int, _Parked] = {}
+        self._by_request: dict[Request, _Parked] = {}
+        self._own: dict[str, _Own] = {}
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """A question of a legacy upstream."""
@@ -79,13 +94,13 @@ class Questions:
     # -- legacy upstream, modern client
 
     def _park(self, exchange: Exchange, request: Request, upstream: Upstream, message: Message, answer: Answer) -> None:
-        parked = self._by_request.get(request.id)
-        if parked is None or parked.request is not request:
+        parked = self._by_request.get(request)
+        if parked is None:
             if len(self._parked) >= MOST_PARKED:
                 answer(answer_error(_id(message), jsonrpc.INTERNAL_ERROR, "too many requests wait for input"))
                 return
             parked = _Parked(request, upstream, f"foretool-{secrets.token_hex(16)}", 0.0)
-            self._parked[parked.handle] = self._by_request[request.id] = parked
+            self._parked[parked.handle] = self._by_request[request] = parked
         parked.until = time.monotonic() + PARKED_S
         parked.open[f"q{len(parked.open) + 1}-{secrets.token_hex(4)}"] = (message, answer)
         self._ask_parked(exchange, parked)
@@ -103,18 +118,26 @@ class Questions:
 
     def resume(self, exchange: Exchange) -> bool:
         """A retry with answers: give them to the upstream that waits. False: the state is not one of ours."""
-        handle = jsonrpc.text(exchange.params.get("requestState"))
-        parked = self._parked.get(handle or "")
+        handle = jsonrpc.text(exchange.params.get("requestState")) or ""
+        if (own := self._own.get(handle)) is not None:
+            self._resume_own(handle, own, exchange)
+            return True
+        parked = self._parked.get(handle)
         if parked is None:
             return False
         before = parked.request.exchange
         if not isinstance(before, Exchange) or before.client is not exchange.client or before.method != exchange.method:
             exchange.error(jsonrpc.INVALID_PARAMS, "requestState does not belong to this request")
             return True
+        if parked.ended is not None:
+            self.forget(parked.request)
+            parked.ended(exchange)
+            return True
         exchange.request, exchange.upstream = parked.request, parked.upstream
         exchange.on_drop = before.on_drop
         parked.request.exchange = exchange
         parked.request.timeout = parked.upstream.timeout_s
+        parked.request.deadline = time.monotonic() + parked.request.timeout if parked.request.timeout else 0.0
         responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
         for key in [key for key in parked.open if key in responses]:
             message, answer = parked.open.pop(key)
@@ -123,18 +146,54 @@ class Questions:
             self._ask_parked(exchange, parked)
         return True
 
+    def ended(self, request: Request, ended: Ended) -> None:
+        """The upstream has answered a request whose client was told to come back with answers, or was lost: the client
+        hears of it when it comes."""
+        parked = self._by_request.get(request)
+        if parked is not None:
+            parked.ended = ended
+            parked.open.clear()
+
     def forget(self, request: Request) -> None:
-        """The upstream has ended a parked request, or its client is not coming back."""
-        parked = self._by_request.pop(request.id, None)
+        """A request is over, or its client is not coming back."""
+        parked = self._by_request.pop(request, None) if self._by_request else None
         if parked is not None:
             self._parked.pop(parked.handle, None)
 
     def expire(self) -> None:
         """Cancel parked requests nobody came back for; called about once a second."""
         now = time.monotonic()
-        for parked in [each for each in self._parked.values() if each.open and each.until < now]:
+        for parked in [each for each in self._parked.values() if each.until < now]:
+            exchange = parked.request.exchange
+            if isinstance(exchange, Exchange) and not exchange.done:
+                continue  # its client has come back, and waits for the upstream
             self.forget(parked.request)
-            parked.upstream.cancel(parked.request, "nobody answered its questions")
+            if parked.ended is not None and isinstance(exchange, Exchange):
+                parked.ended(exchange)  # for the record alone
+            else:
+                parked.upstream.cancel(parked.request, "nobody answered its questions")
+        for handle in [handle for handle, own in self._own.items() if own.until < now]:
+            del self._own[handle]
+
+    # -- our own questions
+
+    def ask(self, exchange: Exchange, method: str, params: Raw, answered: Answered) -> None:
+        """Ask the client of an exchange, in the manner of its era."""
+        if exchange.era == "legacy":
+            exchange.client.ask(method, params, lambda reply: answered(exchange, reply), exchange)
+            return
+        handle = f"foretool-{secrets.token_hex(16)}"
+        self._own[handle] = _Own(exchange, answered, time.monotonic() + PARKED_S)
+        requests = {"answer": {"method": method, "params": params}}
+        exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": handle})
+
+    def _resume_own(self, handle: str, own: _Own, exchange: Exchange) -> None:
+        if own.exchange.client is not exchange.client or own.exchange.method != exchange.method:
+            exchange.error(jsonrpc.INVALID_PARAMS, "requestState does not belong to this request")
+            return
+        del self._own[handle]  # an answer counts once
+        responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
+        own.answered(exchange, Message(id=0, result=responses.get("answer", jsonrpc.EMPTY)))
 
     # -- modern upstream, legacy client
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from foretool.server import config, jsonrpc, protocol
 from foretool.server.app import App
 from foretool.server.config import Config, Server
@@ -427,7 +429,7 @@ class FakeClient(StdioEdge):
         """By method: the result to answer questions with, or what makes one from the question's params."""
         self.envelope: Json | None = None
         """Goes into the `_meta` of each request, in the modern era."""
-        self._last = 0
+        self._last = 100
         self._replies: dict[Any, asyncio.Future[Json]] = {}
         self._raw: dict[Any, bytes] = {}
         self._news = asyncio.Event()
@@ -634,6 +636,11 @@ async def proxy_over(
     finally:
         if store is None:
             kept.close()
+
+
+def changed(record: Any, **fields: Any) -> Any:
+    """A record with some fields set."""
+    return msgspec.structs.replace(record, **fields)
 
 
 def names_of(listed: Json) -> list[str]:
