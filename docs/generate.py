@@ -1,6 +1,7 @@
-"""Writes the tables of `docs/configuration.md` from the settings themselves; the text around them is written by hand.
+"""Writes the tables of `docs/configuration.md` from the settings and the help in `docs/cli.md` from the commands.
 
-`python docs/generate.py` renews the file, `python docs/generate.py --check` exits 1 if it is stale.
+The text around them is written by hand. `python docs/generate.py` renews the files, `python docs/generate.py --check`
+exits 1 if one is stale.
 """
 
 import re
@@ -8,22 +9,46 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import click
 import msgspec
+
+from foretool.server.commands.group import root
 from foretool.server.settings import ProfileEntry, ServerEntry, Settings
 
-PAGE = Path(__file__).with_name("configuration.md")
+PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md"))
+HELP_WIDTH = 100
+HELP_NAMES = ["-h", "--help"]
 STRUCTS: dict[str, type[msgspec.Struct]] = {"server": ServerEntry, "foretool": Settings, "profile": ProfileEntry}
 _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false", type(None): "null"}
 
 
 def render(page: str) -> str:
-    """`page` with the table after each `<!-- table: NAME -->` renewed."""
+    """`page` renewed after each `<!-- table: STRUCT -->` and `<!-- help: foretool ... -->`."""
     return re.sub(
-        r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)",
-        lambda match: match[1] + table(STRUCTS[str(match[2])]) + match[3],
+        r"(<!-- (table|help): ([\w ]+) -->\n).*?(<!-- end -->)",
+        lambda match: match[1] + (table(STRUCTS[match[3]]) if match[2] == "table" else help_of(match[3])) + match[4],
         page,
         flags=re.DOTALL,
     )
+
+
+def help_of(words: str) -> str:
+    """What `--help` of a command prints, as a code block. `words`: the command line that leads to it."""
+    command: click.Command = root
+    context = click.Context(
+        root,
+        info_name="foretool",
+        terminal_width=HELP_WIDTH,
+        max_content_width=HELP_WIDTH,
+        help_option_names=HELP_NAMES,
+    )
+    for word in words.split()[1:]:
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, word)
+        assert found is not None, f"docs: there is no command {words!r}"
+        command = found
+        context = click.Context(command, parent=context, info_name=word)
+    return f"```text\n{command.get_help(context)}\n```\n"
 
 
 def table(struct: type[msgspec.Struct]) -> str:
@@ -67,14 +92,13 @@ def type_in_words(annotation: Any) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    page = PAGE.read_text(encoding="utf-8")
-    renewed = render(page)
-    if "--check" in arguments:
-        if renewed != page:
-            sys.stderr.write(f"{PAGE.name} is stale; run `python docs/generate.py`\n")
-        return int(renewed != page)
-    PAGE.write_text(renewed, encoding="utf-8")
-    return 0
+    stale = [page for page in PAGES if render(text := page.read_text(encoding="utf-8")) != text]
+    for page in stale:
+        if "--check" in arguments:
+            sys.stderr.write(f"{page.name} is stale; run `python docs/generate.py`\n")
+        else:
+            page.write_text(render(page.read_text(encoding="utf-8")), encoding="utf-8")
+    return int("--check" in arguments and bool(stale))
 
 
 if __name__ == "__main__":

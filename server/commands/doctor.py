@@ -41,8 +41,8 @@ _MARKS: dict[Severity, tuple[str, str]] = {
 def command(path: Path | None, as_json: bool, timeout_s: float) -> int:
     """Check everything, and say what to do.
 
-    Config, programs, storage, names, and every upstream. The upstreams are started all at once and ended again; proxies that run are not disturbed. Exit status 1 when
-    something is wrong.
+    Config, programs, storage, names, and every upstream: they are started all at once and ended again, while proxies
+    that run are not disturbed. Exit status 1 when something is wrong.
     """
     config = load(path)
     with _quiet(), _progress(config) as told:
@@ -92,11 +92,11 @@ def _print(diagnosis: Diagnosis) -> None:
             (
                 each.upstream, Text("ok", "green") if each.is_well else Text("failed", "red"),
                 each.version, each.server, each.tools, len(each.dropped), f"{each.tokens:,}",
-                f"{each.listed_ms:.0f}" if each.listed_ms else "-", each.address,
+                f"{each.listed_ms:.0f}" if each.listed_ms else "-",
             )
             for each in diagnosis.upstreams
         ]  # fmt: skip
-        columns = ("upstream", "", "protocol", "server", "tools#", "dropped#", "tokens#", "ms#", "reached by…")
+        columns = ("upstream", "", "protocol", "server", "tools#", "dropped#", "tokens#", "ms#")
         output.table("", columns, rows)
     for finding in diagnosis.findings:
         mark, style = _MARKS[finding.severity]

@@ -23,7 +23,8 @@ from foretool.server.commands.group import config_option
 def command(path: Path | None, profile: str, http: str | None) -> int:
     """Serve MCP clients, on stdio or over HTTP.
 
-    On stdio it serves the one client that started it; clients do so themselves, and `foretool connect` prints the lines that make them. Over HTTP the endpoint is /mcp,
-    and /mcp/NAME for a profile; an address that other machines can reach needs the setting "token".
+    On stdio it serves the one client that started it; clients do so themselves, and `foretool connect` prints the
+    lines that make them. Over HTTP the endpoint is /mcp, and /mcp/NAME for a profile; an address that other machines
+    can reach needs the setting "token".
     """
     return serve(ServeOptions(path, profile, http))
