@@ -148,7 +148,7 @@ class Client:
             exchange.error(jsonrpc.INVALID_PARAMS, f"{exchange.method}: {error}")
         except Exception:  # the boundary of a request: a mistake of ours in one must not end the others
             log.exception("Failed")
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"{exchange.method}: internal error; the log of foretool has more")
+            _failed(exchange)
 
     def forget(self, exchange: Exchange) -> None:
         key = self._key(exchange.id, exchange.channel)
@@ -325,7 +325,11 @@ class Client:
     def forward(self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], on_reply: OnReply) -> None:
         """Send a request of the client up. `on_reply` gets what comes back, untranslated, exactly once, with the
         exchange to answer: another one if the client had to be asked in between."""
-        meta = self._request_meta(exchange, upstream) if exchange.meta or not upstream.is_legacy(exchange.era) else None
+        legacy = upstream.is_legacy(exchange.era)
+        if legacy and "requestState" in params:
+            # It had been parked here and is no more; to send the request again could carry it out twice.
+            raise RpcError(jsonrpc.INVALID_PARAMS, "requestState has expired; send the request anew")
+        meta = self._request_meta(exchange, upstream) if exchange.meta or not legacy else None
         token = exchange.progress_token
         exchange.upstream = upstream
         request = Request(exchange.method, params, _unset, owner=self, exchange=exchange, meta=meta)
@@ -362,10 +366,9 @@ class Client:
             exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} answered what cannot be read: {error}")
         except Exception:  # as in `attempt`
             log.exception("Failed")
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"{exchange.method}: internal error; the log of foretool has more")
+            _failed(exchange)
         finally:
-            if exchange.done:
-                self.proxy.questions.forget(request)
+            self.proxy.questions.forget(request)
 
     def _notice(self, request: Request, message: Message) -> None:
         """Progress and logs in the course of a request."""
@@ -468,6 +471,10 @@ def lost_text(upstream: str, lost: Lost, what: str) -> str:
         else "it had not been sent: call again"
     )
     return f"upstream {upstream!r} did not answer {what}: {lost.reason}; {sent} (the next call reconnects)"
+
+
+def _failed(exchange: Exchange) -> None:
+    exchange.error(jsonrpc.INTERNAL_ERROR, f"{exchange.method}: a mistake of foretool itself; its log has more")
 
 
 def _unset(reply: Reply) -> None:

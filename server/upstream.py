@@ -139,6 +139,10 @@ class Upstream:
             return era
         return "modern" if era == "legacy" else "legacy"
 
+    def is_legacy(self, era: Era) -> bool:
+        """Whether a client of `era` is served in the legacy era."""
+        return self.era_for(era) == "legacy"
+
     def greeting_for(self, era: Era) -> Greeting:
         connection = self._lines[self.era_for(era)].connection
         return connection.greeting if connection and connection.ready else self.greeting
