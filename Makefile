@@ -4,7 +4,8 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Errors only: setuptools warns at length about every editable installation.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # Tools that `make node` has put there come first; without them this changes nothing.
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 

@@ -20,8 +20,9 @@ from typing import Any, TextIO
 import servers
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.types import CallToolResult, TextContent, Tool
+from mcp.types import CallToolResult, Implementation, TextContent, Tool
 
+from foretool import __version__
 from foretool.retrieval.tokens import count
 
 FORETOOL = Path(sys.executable).with_name("foretool")
@@ -97,7 +98,8 @@ async def _definitions(upstream: servers.Installed, log: TextIO) -> list[Tool]:
 def connected(program: str, arguments: Sequence[str], log: TextIO) -> Client:
     """The official SDK's client over stdio, without its cache, so that every answer comes from the server."""
     process = StdioServerParameters(command=program, args=list(arguments))
-    return Client(stdio_client(process, errlog=log), read_timeout_seconds=PATIENCE_S, cache=None)
+    us = Implementation(name="demo", version=__version__)
+    return Client(stdio_client(process, errlog=log), read_timeout_seconds=PATIENCE_S, client_info=us, cache=None)
 
 
 async def list_when_complete(client: Client, total: int) -> list[Tool]:
