@@ -70,7 +70,13 @@ class Inventory:
 @click.argument("pattern", default="")
 @click.option("--upstream", "-u", default="", metavar="NAME", help="Only tools of this server.")
 @click.option("--unused", is_flag=True, help="Only tools that were never called, the dearest first.")
-@click.option("--sort", type=click.Choice(["name", "tokens", "calls", "used"]), default="name", show_default=True)
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "tokens", "calls", "used"]),
+    default="name",
+    show_default=True,
+    help="Largest and latest first.",
+)
 @click.option("--schema", default="", metavar="NAME", help="Print one tool's definition as clients see it.")
 @config_option
 @json_option

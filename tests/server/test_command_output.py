@@ -1,0 +1,48 @@
+"""What commands print: times and sizes in words, tables that are never cut, texts that cannot steer a terminal."""
+
+import time
+
+import pytest
+from foretool.server.commands import output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-1, "0 s"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (86_400, "1 d"), (2_000_000, "3 w")],
+)
+def test_a_span_is_said_in_its_largest_unit(seconds: float, words: str) -> None:
+    assert output.span(seconds) == words
+
+
+def test_a_moment_is_said_as_how_long_ago_it_was() -> None:
+    now = time.time()
+    assert [output.ago(0), output.ago(now), output.ago(now - 180)] == ["never", "just now", "3 min ago"]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (3 << 30, "3.0 GiB")]
+)
+def test_a_size_is_said_in_its_largest_unit(count: int, words: str) -> None:
+    assert output.size(count) == words
+
+
+def test_nouns_have_their_plural() -> None:
+    said = [
+        output.plural(1, "miss"),
+        output.plural(0, "miss"),
+        output.plural(2, "discovery"),
+        output.plural(1234, "call"),
+    ]
+    assert said == ["1 miss", "0 misses", "2 discoveries", "1,234 calls"]
+
+
+def test_a_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    output.table("", ("name", "text…"), [("a" * 300, "b" * 300)])
+    assert f"{'a' * 300}   {'b' * 300}" in capsys.readouterr().out
+
+
+def test_texts_cannot_steer_the_terminal_or_be_taken_for_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    output.say("[red]\x1b[31mhere\x07[/red]")
+    output.table("", ("name",), [("\x1b]0;title\x07x",)])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\x07" not in out and "[red]" in out

@@ -1,0 +1,65 @@
+"""Looking at a storage file: what it finds, and that it changes nothing."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from foretool.storage.health import Health, examine
+from foretool.storage.migrations import MIGRATIONS
+from foretool.storage.store import StorageError, Store
+
+
+def made(path: Path) -> Path:
+    Store.open(path).close()
+    return path
+
+
+def test_a_sound_file(tmp_path: Path) -> None:
+    path = made(tmp_path / "a b?.sqlite3")
+    assert examine(path, 5.0) == Health(len(MIGRATIONS), len(MIGRATIONS), False, True, (), True)
+
+
+def test_an_old_file_is_not_migrated(tmp_path: Path) -> None:
+    path = made(tmp_path / "old.sqlite3")
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    assert [examine(path, 5.0).version, examine(path, 5.0).version] == [1, 1]
+
+
+def test_a_file_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite3"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE theirs (id)")
+    database.close()
+    assert examine(path, 5.0).is_foreign
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    path = made(tmp_path / "bad.sqlite3")
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+    database.close()
+    data = bytearray(path.read_bytes())
+    data[4096 * 3 : 4096 * 4] = b"\xff" * 4096
+    path.write_bytes(data)
+    assert examine(path, 5.0).problems
+
+
+def test_a_check_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    path = made(tmp_path / "large.sqlite3")
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE filler (a)")
+        database.executemany("INSERT INTO filler VALUES (?)", ((number,) for number in range(20_000)))
+    database.close()
+    health = examine(path, 0.0)
+    assert (health.is_complete, health.problems) == (False, ())
+
+
+@pytest.mark.parametrize("content", [b"this is no database, " * 100, None])
+def test_what_cannot_be_read_is_an_error_with_a_way_out(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "none.sqlite3"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StorageError, match="cannot be read .*; check its permissions, or move it away"):
+        examine(path, 5.0)
