@@ -36,11 +36,11 @@ def fuse_lines(
     lines: Sequence[Mapping[int, float]],
     whole: Mapping[int, float],
     size: int,
-    in_turn: Callable[[int], str] | None = None,
+    name: Callable[[int], str],
 ) -> dict[int, float]:
-    """One list for several lines: what a tool has in its best line, and in all of them read as one text.
+    """One list for several lines: the best tool of every line first (of equals the first by name), then the others.
 
-    `in_turn` puts the best tool of every line before all others; it names a slot, to choose among equals.
+    A score is what a tool has in its best line plus what it has in all lines read as one text.
     """
     fused: dict[int, float] = {}
     levels = [levelled(hits, size) for hits in lines if hits]
@@ -50,10 +50,9 @@ def fuse_lines(
                 fused[slot] = score
     for slot, score in levelled(whole, size).items():
         fused[slot] = fused.get(slot, 0.0) + WHOLE * score
-    if in_turn and fused:
-        first = max(fused.values())
-        for leader in {_leader(hits, fused, in_turn) for hits in levels}:
-            fused[leader] += first
+    first = max(fused.values(), default=0.0)
+    for leader in {_leader(hits, fused, name) for hits in levels}:
+        fused[leader] += first
     return fused
 
 

@@ -24,8 +24,8 @@ NAMED = 1000.0
 """More than any sum of words: a named tool comes first."""
 LEAST_WORDS = 0.01
 """What usage is a share of where a tool was named and shares no word."""
-MAX_NEED_WORDS = 30
-"""A longer line tells a story; then no line's best tool is put before better ones."""
+MAX_NEED_WORDS = 40
+"""A longer line is a paragraph, and the lines are one story."""
 MAX_REASON_TERMS = 8
 MAX_REASON_WORDS = 5
 ENTROPY_DEPTH = 50
@@ -124,7 +124,7 @@ class _Line:
     def __init__(self, corpus: Corpus, text: str) -> None:
         self.text = text
         self.wanted = weighted(text)
-        self.hits = corpus.lexical.hits(self.wanted)
+        self.hits = corpus.lexical.hits(corpus.lexical.telling(self.wanted))
         self.named = corpus.names.in_line(text)
 
     @cached_property
@@ -162,8 +162,6 @@ class _Request:
         self.query = query
         self.usage = usage
         self.lines = [_Line(corpus, text) for text in needs(query.lines)]
-        self.story: _Line | None = None
-        """All lines as one text, where they are not a list of needs."""
         self.words = self._words()
         self.named = corpus.names.asked(query.names)
         for line in self.lines:
@@ -174,14 +172,9 @@ class _Request:
     def _words(self) -> dict[int, float]:
         if len(self.lines) < 2:
             return self.lines[0].hits if self.lines else {}
-        texts = [line.text for line in self.lines]
-        short = all(len(text.split()) <= MAX_NEED_WORDS for text in texts)
-        whole = _Line(self.corpus, "\n".join(texts))
-        if not short:
-            self.story = whole
-        size = max(self.corpus.lexical.live, 1)
+        whole = _Line(self.corpus, "\n".join(line.text for line in self.lines))
         hits = [line.hits for line in self.lines]
-        return fuse_lines(hits, whole.hits, size, in_turn=self._id_of if short else None)
+        return fuse_lines(hits, whole.hits, max(self.corpus.lexical.live, 1), self._id_of)
 
     def _id_of(self, slot: int) -> str:
         return str(self.corpus.ids[slot])
@@ -218,8 +211,7 @@ class _Request:
 
     def _evidence(self) -> tuple[Evidence, ...]:
         asked = (Evidence(named=bool(self.corpus.names.asked((name,)))) for name in self.query.names)
-        lines = [self.story] if self.story else self.lines
-        return (*(line.evidence(self.corpus.lexical) for line in lines), *asked)
+        return (*(line.evidence(self.corpus.lexical) for line in self.lines), *asked)
 
     def _ranked(self, slot: int, score: float, terms: Sequence[str]) -> Ranked:
         tool = self.corpus.ids[slot]
@@ -264,8 +256,10 @@ class _Request:
 
 
 def needs(lines: Sequence[str]) -> list[str]:
-    """The lines that say something; those beyond the most we rank are joined to the last."""
+    """The lines that say something, at most `MAX_LINES`; all as one where one of them is a paragraph."""
     said = [line for line in lines if line.strip()]
+    if any(len(line.split()) > MAX_NEED_WORDS for line in said):
+        return ["\n".join(said)]
     return [*said[: MAX_LINES - 1], "\n".join(said[MAX_LINES - 1 :])] if len(said) > MAX_LINES else said
 
 

@@ -75,7 +75,7 @@ class Ranking:
     total: int = 0
     """How many tools fit, also those beyond the limit of `ranked`."""
     evidence: tuple[Evidence, ...] = ()
-    """One for each line that is a need of its own, or one for all where they tell one story; one for each name."""
+    """One for each line that is a need of its own (one for all where they tell a story), then one for each name."""
 
     def rank_of(self, tool: ToolId) -> int:
         """1 for the best tool, 0 for one that is not in the ranking."""

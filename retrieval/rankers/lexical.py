@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import repeat
 from math import log
 
@@ -26,6 +27,11 @@ from foretool.retrieval.words import KINDRED, terms
 K1 = 1.2
 KINDRED_WEIGHT = 0.3
 """What a verb counts that was not said but means the same; .2 to .4 do equally well on seven train sets."""
+MAX_TERMS = 40
+LEAST_TELLING = 0.1
+"""Terms that tell less than this share of the best one are left out.
+
+Measured on twenty sets: no loss at .1 (some at .2), none at 48 terms, and among 4,400 tools a gain for long queries."""
 SAID = 1.0
 """Least weight of a term that the query does have."""
 
@@ -161,9 +167,17 @@ class Lexical:
     def score(self, query: Query) -> list[float]:
         """Score the whole task as one text; (slots,)."""
         scores = [0.0] * len(self._alive)
-        for slot, score in self.hits(weighted("\n".join(query.lines))).items():
+        for slot, score in self.hits(self.telling(weighted("\n".join(query.lines)))).items():
             scores[slot] = score
         return scores
+
+    def telling(self, wanted: Mapping[str, float]) -> dict[str, float]:
+        """The terms worth their time: a long query has many that half of all tools have and that settle nothing."""
+        worth = {term: weight * found.idf for term, weight in wanted.items() if (found := self.impacts(term))}
+        least = LEAST_TELLING * max(worth.values(), default=0.0)
+        return {
+            term: wanted[term] for term in nlargest(MAX_TERMS, worth, key=worth.__getitem__) if worth[term] >= least
+        }
 
     def hits(self, wanted: Mapping[str, float]) -> dict[int, float]:
         """Score terms that were cut and weighted before: only the slots that have one of them."""

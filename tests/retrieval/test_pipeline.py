@@ -63,6 +63,11 @@ def test_lines_beyond_the_most_are_joined_to_the_last() -> None:
     assert needs(["", *lines]) == [*lines[: MAX_LINES - 1], "\n".join(lines[MAX_LINES - 1 :])]
 
 
+def test_a_paragraph_makes_all_lines_one_story() -> None:
+    story = "word " * 41
+    assert needs(["a line", "", story]) == [f"a line\n{story}"]
+
+
 @pytest.mark.parametrize("text", ["zxqv blorp", "the of and", "", "\n \n", "!?", "12345"])
 def test_nothing_in_common_finds_nothing(text: str) -> None:
     query = Query((text,)) if text.strip() else Query((text,), names=("no_such_tool_anywhere",))

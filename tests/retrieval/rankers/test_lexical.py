@@ -107,6 +107,13 @@ def test_scores_are_dense_and_nothing_in_common_is_zero() -> None:
     assert lexical.score(Query()) == [0.0, 0.0]
 
 
+def test_terms_that_settle_nothing_are_not_looked_up() -> None:
+    lexical = index([[["common", "rare"]]] + [[["common"]]] * 99, [Field(1, 0.75)])
+    assert lexical.telling({"common": 1.0, "rare": 1.0, "unknown": 1.0}) == {"rare": 1.0}
+    many = index([[[str(number)]] for number in range(99)], [Field(1, 0.75)])
+    assert len(many.telling({str(number): 1.0 for number in range(99)})) == 40
+
+
 def test_the_name_counts_more_than_the_description_and_that_more_than_a_parameter_text() -> None:
     lexical = Lexical()
     filler = "alpha beta gamma"
