@@ -163,6 +163,7 @@ class Patient:
             answered = "its tools" if self.ready_s else "the greeting"
             self.error = f"no answer to {answered} within {timeout_s:g} s"
         finally:
+            self.settled.set()  # what it says while it is ended is no finding
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_S):
                     await self.upstream.stop()

@@ -124,9 +124,9 @@ def _print(ledger: Ledger, *, narrowed: bool) -> None:
     columns = ("id#", "when", "tool…", "noticed", "cause", "rank#", "task…", "recovered", "cost")
     output.table("", columns, rows)
     counts = ", ".join(f"{count} {cause}" for cause, count in ledger.causes.items())
-    output.say(
-        f"{output.plural(sum(ledger.causes.values()), 'miss')}: {counts}; `foretool misses show ID` tells all of one"
-    )
+    total = sum(ledger.causes.values())
+    shown = f" ({len(ledger.misses)} of them shown)" if len(ledger.misses) < total else ""
+    output.say(f"{output.plural(total, 'miss')}{shown}: {counts}; `foretool misses show ID` tells all of one")
 
 
 def _rank(miss: Miss) -> str:

@@ -53,13 +53,9 @@ def fill(path: Path) -> Store:
     matches = (Match(WEATHER, 1, 2.5, {"lexical": 2.5}),)
     discovery = store.add_discovery(Discovery("s1", 102.0, "weather in Paris", (), None, "high", matches, 80, 1.5))
     call = Call("s1", 103.0, WEATHER, "sky", "name", True, "ok", 12.0, True, "", discovery)
-    store.record(
-        [call],
-        [
-            Miss(
-                "s1", 103.0, WEATHER, "discovery", "budget", 1, 3, "weather in Paris", (CALC,), exposure, discovery,
-                "pin sky__forecast", "discovered", 1, 80, call=1,
-            )  # fmt: skip
-        ],
-    )
+    miss = Miss(
+        "s1", 103.0, WEATHER, "discovery", "budget", 1, 3, "weather in Paris", (CALC,), exposure, discovery,
+        "pin sky__forecast", "discovered", 1, 80, call=1,
+    )  # fmt: skip
+    store.record([call], [miss])
     return store

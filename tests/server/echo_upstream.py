@@ -1,6 +1,6 @@
 """A small MCP server on stdio, of the legacy era, for tests that start real processes.
 
-    python echo_upstream.py [--tools N] [--noise] [--silent] [--die WORDS] [--broken-tool] [--long-name]
+python echo_upstream.py [--tools N] [--noise] [--silent] [--die WORDS] [--broken-tool] [--long-name]
 """
 
 import argparse

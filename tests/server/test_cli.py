@@ -14,6 +14,7 @@ from typing import Any
 import click
 import pytest
 from command_fakes import echo, write_config
+
 from foretool.server import cli
 from foretool.server.cli import ServeOptions, plain_serve
 from foretool.server.commands.serve import command as serve_command

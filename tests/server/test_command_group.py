@@ -9,6 +9,7 @@ from types import ModuleType
 import click
 import pytest
 from command_fakes import write_config
+
 from foretool import __version__
 from foretool.server.commands.group import COMMANDS, root, run
 

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from foretool.server.commands import output
 
 

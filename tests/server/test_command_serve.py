@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from command_fakes import write_config
+
 from foretool.server.commands.group import run
 
 

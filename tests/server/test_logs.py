@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from foretool.server import logs
 from foretool.server.config import Config, parse
 
@@ -30,7 +31,7 @@ def test_a_secret_is_scrubbed_from_messages_and_tracebacks() -> None:
     said = io.StringIO()
     logs.begin(config("hush-hush"), said)
     try:
-        raise ValueError("it was hush-hush")
+        int("hush-hush")
     except ValueError:
         logging.getLogger("foretool.app").exception("upstream said %s", "hush-hush")
     assert said.getvalue().startswith("foretool: ERROR: upstream said [TOKEN]\nTraceback")

@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+
 from foretool.storage.health import Health, examine
 from foretool.storage.migrations import MIGRATIONS
 from foretool.storage.store import StorageError, Store
@@ -61,5 +62,5 @@ def test_what_cannot_be_read_is_an_error_with_a_way_out(content: bytes | None, t
     path = tmp_path / "none.sqlite3"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(StorageError, match="cannot be read .*; check its permissions, or move it away"):
+    with pytest.raises(StorageError, match=r"cannot be read .*; check its permissions, or move it away"):
         examine(path, 5.0)

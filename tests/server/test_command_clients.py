@@ -1,0 +1,45 @@
+"""`foretool clients`: the ledger and what `auto` makes of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_fakes import fill, write_config
+
+from foretool.server.commands.clients import known
+from foretool.server.commands.group import run
+from foretool.storage.records import ClientRecord, Era, Policy
+
+
+@pytest.mark.parametrize(
+    ("client", "era", "announced", "relisted", "policy", "why"),
+    [
+        ("claude-code", "modern", 4, 4, "frozen", "its protocol forbids"),
+        ("cursor", "legacy", 0, 0, "frozen", "not known to list again"),
+        ("claude-code", "legacy", 0, 0, "growing", "are known to list again"),
+        ("claude-code", "legacy", 4, 1, "frozen", "it listed again after 25%"),
+        ("cursor", "legacy", 4, 3, "growing", "it listed again after 75%"),
+    ],
+)
+def test_the_policy_of_auto_comes_with_its_reason(
+    client: str, era: Era, announced: int, relisted: int, policy: Policy, why: str
+) -> None:
+    found = known(ClientRecord(client, "1", era, announced, relisted, 20.0, 1.0))
+    assert found.auto == policy and why in found.why
+
+
+def test_every_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path, policy="full")
+    with fill(path) as store:
+        store.add_client_relist("cursor", "1.2", "legacy", 2, 1, 35.0, at=200.0)
+    assert run(["clients", "--json", "--config", str(path)]) == 0
+    row = json.loads(capsys.readouterr().out)[0]
+    assert (row["client"], row["announced"], row["relisted"], row["relist_ms"]) == ("cursor", 2, 1, 35.0)
+    assert run(["clients", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "cursor" in out and "growing" in out and 'The setting "policy" is full' in out
+
+
+def test_before_the_first_client_it_says_how_to_register(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["clients", "--config", str(write_config(tmp_path))]) == 0
+    assert "`foretool connect`" in capsys.readouterr().out

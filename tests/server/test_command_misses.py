@@ -1,0 +1,86 @@
+"""`foretool misses`: the ledger, and one miss in full."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from command_fakes import fill, write_config
+
+from foretool.server.commands.group import run
+from foretool.server.commands.misses import CAUSES, NOTICED
+from foretool.storage.records import Cause, Noticed
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = write_config(tmp_path)
+    fill(path).close()
+    return path
+
+
+def test_the_ledger_shows_each_miss_and_sums_up_the_causes(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    row = next(line for line in out.splitlines() if "sky__forecast" in line)
+    assert all(cell in row for cell in ("discovery", "budget", "1/3", "weather in Paris", "discovered", "80 tokens"))
+    assert "1 miss: 1 budget" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"), [([], 1), (["--cause", "budget"], 1), (["--cause", "rank"], 0), (["--since", "7d"], 0)]
+)
+def test_the_ledger_is_narrowed(
+    arguments: list[str], count: int, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["misses", *arguments, "--json", "--config", str(path)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["misses"]) == count
+
+
+def test_an_empty_ledger_says_so_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    assert run(["misses", "--config", str(path)]) == 0
+    assert capsys.readouterr().out == "No miss on record: every tool that was called was in its client's list.\n"
+    assert run(["misses", "--since", "7d", "--config", str(path)]) == 0
+    assert capsys.readouterr().out.endswith("Ask for a longer time, or another cause.\n")
+
+
+def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "client cursor 1.2, legacy, stdio",
+        "task weather in Paris",
+        "called before calc__add",
+        "cause budget: it was a candidate for the list",
+        "rank 1/3",
+        "would have helped pin sky__forecast",
+        "cost 1 turn, 80 tokens",
+        "call ok after 12 ms, by name",
+        "Its list: 1 tool, 300 tokens, frozen, epoch 1",
+        "Its discovery: confidence high, 1 match, 80 tokens",
+        "sky__forecast (this one) 2.50 lexical +2.50",
+    ):
+        assert said in out, said
+
+
+def test_one_miss_as_json_carries_the_records_themselves(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["miss"]["tool"] == told["call"]["tool"] == told["discovery"]["matches"][0]["tool"] == "sky__forecast"
+    assert (told["exposure"]["tools"], told["session"]["client"]) == (["calc__add"], "cursor")
+
+
+def test_an_unknown_miss_is_status_1(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "9", "--config", str(path)]) == 1
+    assert capsys.readouterr().err.startswith("foretool: misses show: there is no miss 9; ")
+
+
+def test_a_time_that_is_none_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "--since", "soon", "--config", str(path)]) == 2
+    assert "expected a time like 7d, 12h or 30min, found 'soon'" in capsys.readouterr().err
+
+
+def test_every_cause_and_every_way_of_noticing_is_put_in_words() -> None:
+    assert set(CAUSES) == set(get_args(Cause))
+    assert set(NOTICED) == set(get_args(Noticed))

@@ -1,0 +1,59 @@
+"""`foretool search`: the answer of `discover_tools`, explained."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_fakes import fill, write_config
+
+from foretool.server.commands.group import run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = write_config(tmp_path, profiles={"sums": {"servers": ["calc"]}})
+    fill(path).close()
+    return path
+
+
+def test_the_best_match_comes_first_with_its_parts_and_reasons(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "weather", "forecast", "for", "a", "city", "--json", "--config", str(path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    best = found["matches"][0]
+    assert (best["tool"], best["rank"], best["schema"]) == ("sky__forecast", 1, "whole")
+    assert best["score"] == pytest.approx(sum(best["parts"].values()))
+    assert "weather" in best["why"]
+    assert found["task"] == "weather forecast for a city"
+    assert found["answer"].startswith(f"confidence: {found['confidence']}\n1. sky__forecast")
+
+
+def test_it_prints_a_table_or_the_answer_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "weather", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "sky__forecast" in out and "lexical +" in out and "\nconfidence " in out
+    assert run(["search", "weather", "--text", "--config", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("confidence: ")
+
+
+def test_a_profile_narrows_the_search(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "weather", "--profile", "sums", "--json", "--config", str(path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["confidence"], found["matches"]) == ("none", [])
+    assert run(["search", "weather", "--profile", "none", "--config", str(path)]) == 2
+    assert "has no profile 'none'; it has: sums" in capsys.readouterr().err
+
+
+def test_the_limit_is_heeded(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "numbers or weather or moon", "--limit", "1", "--json", "--config", str(path)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["matches"]) == 1
+
+
+def test_nothing_that_fits_is_said_with_the_servers_there_are(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "zzyzx", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "Nothing fits" in out and "sky: 2 tools" in out
+
+
+def test_an_empty_catalogue_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "weather", "--config", str(write_config(tmp_path))]) == 1
+    assert capsys.readouterr().err.startswith("foretool: no tools are known yet; ")

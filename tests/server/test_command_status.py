@@ -1,0 +1,88 @@
+"""`foretool status`: live and dead proxies, what is stored, what is wrong with the config."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_fakes import fill, write_config
+
+from foretool.server.commands.group import run
+from foretool.server.commands.status import is_running
+from foretool.storage.records import UpstreamState
+from foretool.storage.store import Store
+
+
+def dead_pid() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        return process.pid
+
+
+def state(upstream: str, pid: int, **more: object) -> UpstreamState:
+    given = {
+        "pid": pid, "started_at": time.time(), "upstream": upstream, "state": "ready", "since": time.time() - 90,
+        "era": "legacy", "tools": 3, "restarts": 1, "skipped_lines": 7, "last_error": "", "stderr": (),
+    }  # fmt: skip
+    return UpstreamState(**{**given, **more})  # type: ignore[arg-type]
+
+
+def test_before_the_first_run_it_says_that_nothing_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--config", str(write_config(tmp_path))]) == 0
+    out = capsys.readouterr().out
+    assert "No proxy is running." in out
+    assert f"{tmp_path / 'foretool.sqlite3'}: not there yet" in out
+
+
+def test_a_running_proxy_shows_each_upstream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        store.save_state(state("calc", os.getpid(), stderr=("calc is listening",)))
+    assert run(["status", "--verbose", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert f"proxy {os.getpid()}, up " in out
+    assert [line.split() for line in out.splitlines() if line.startswith("  calc ")] == [
+        ["calc", "ready", "2", "min", "legacy", "3", "1", "7"],
+        ["calc", "stderr:", "calc", "is", "listening"],
+    ]
+    assert "3 tools, 1 session, 1 call, 1 discovery, 1 miss, 1 client" in out
+    assert "record: shape; last call " in out
+
+
+def test_an_upstream_that_is_down_makes_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    with Store.open(tmp_path / "foretool.sqlite3") as store:
+        error = "exited with code 1; last stderr line: 'no token'"
+        store.save_state(state("sky", os.getpid(), state="retrying", last_error=error, stderr=("one", "no token")))
+    assert run(["status", "--config", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert error in out and "sky stderr: no token" in out
+
+
+def test_a_killed_proxy_is_marked_as_dead_and_is_nothing_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, pid = write_config(tmp_path), dead_pid()
+    with Store.open(tmp_path / "foretool.sqlite3") as store:
+        store.save_state(state("sky", pid, state="retrying"))
+    assert run(["status", "--config", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(proxy["pid"], proxy["is_running"]) for proxy in told["proxies"]] == [(pid, False)]
+    assert told["is_well"] is True
+    assert run(["status", "--config", str(path)]) == 0
+    assert f"proxy {pid}, dead" in capsys.readouterr().out
+
+
+def test_broken_and_disabled_servers_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path, {"good": {"command": "x"}, "bad": {"command": 3}, "off": {"disabled": True}})
+    assert run(["status", "--config", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert f"broken    bad: {path}:1:" in out and "disabled  off" in out
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process started")
+def test_another_process_under_the_same_number_is_not_the_proxy() -> None:
+    assert is_running(os.getpid(), time.time())
+    assert not is_running(os.getpid(), 1000.0)

@@ -1,0 +1,104 @@
+"""`foretool tools`: the catalogue with its cost, its lists and its use."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_fakes import fill, write_config
+
+from foretool.server.commands.group import run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    servers = {"calc": {"command": "calc", "pin": ["add"]}, "sky": {"command": "sky"}, "new": {"command": "new"}}
+    path = write_config(tmp_path, servers, profiles={"night": {"servers": ["sky"], "policy": "full"}})
+    fill(path).close()
+    return path
+
+
+def told(path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert run(["tools", "--config", str(path), "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def names(path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    return [row["name"] for row in told(path, capsys, *arguments)["tools"]]
+
+
+def test_every_tool_with_its_cost_its_lists_and_its_use(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(path, capsys)
+    assert found["tools"][:2] == [
+        {
+            "name": "calc__add", "upstream": "calc", "tokens": 40, "counted": True, "pinned": True,
+            "listed": [""], "calls": 0, "misses": 0, "last_used": 0.0,
+        },
+        {
+            "name": "sky__forecast", "upstream": "sky", "tokens": 40, "counted": True, "pinned": False,
+            "listed": ["", "night"], "calls": 1, "misses": 1, "last_used": 103.0,
+        },
+    ]  # fmt: skip
+    assert (found["catalog_tools"], found["catalog_tokens"]) == (3, 120)
+    assert found["unlisted_servers"] == ["new"]
+    lists = [(each["profile"], each["policy"], each["tools"]) for each in found["lists"]]
+    assert lists == [("", "auto", 4), ("night", "full", 4)]
+
+
+def test_it_prints_a_table_and_the_totals(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tools", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "calc__add (pinned)" in out and "catalogue: 3 tools, 120 tokens" in out
+    assert "profile night: 4 tools" in out and "not known yet: new" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["FORE"], ["sky__forecast"]),
+        (["sky__*"], ["sky__forecast", "sky__moon"]),
+        (["--upstream", "calc"], ["calc__add"]),
+        (["--unused"], ["calc__add", "sky__moon"]),
+        (["--sort", "calls"], ["sky__forecast", "calc__add", "sky__moon"]),
+        (["--sort", "used"], ["sky__forecast", "calc__add", "sky__moon"]),
+        (["nothing"], []),
+    ],
+)
+def test_tools_are_chosen_and_ordered(
+    arguments: list[str], expected: list[str], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert names(path, capsys, *arguments) == expected
+
+
+def test_unused_tools_are_summed_up_with_the_way_to_be_rid_of_them(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tools", "--unused", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "never called: 2 tools, 80 tokens" in out and "  sky: 1, 40 tokens" in out and '"exclude"' in out
+
+
+def test_a_schema_is_the_definition_as_clients_see_it(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tools", "--schema", "forecast", "--config", str(path)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["name"], shown["description"]) == ("sky__forecast", "Forecast of the weather for a city.")
+
+
+def test_an_unknown_name_is_status_1_with_those_that_may_be_meant(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tools", "--schema", "sky__forcast", "--config", str(path)]) == 1
+    assert capsys.readouterr().err.startswith(
+        "foretool: --schema: no tool is called 'sky__forcast'; did you mean sky__"
+    )
+
+
+def test_an_unknown_server_is_status_2_with_those_there_are(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tools", "--upstream", "sea", "--config", str(path)]) == 2
+    assert capsys.readouterr().err.strip().endswith("has no server 'sea'; it has: calc, sky, new")
+
+
+def test_before_the_first_run_it_says_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tools", "--config", str(write_config(tmp_path))]) == 0
+    out = capsys.readouterr().out
+    assert "No tools are known yet." in out and "not known yet: calc, sky" in out

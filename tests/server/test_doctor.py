@@ -1,0 +1,185 @@
+"""The examination: each upstream really started, every finding with its way out, nothing left behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_fakes import echo, fill, write_config
+
+from foretool.server import config as configs
+from foretool.server import doctor
+from foretool.server.doctor import Diagnosis, Finding
+from foretool.storage.records import ToolId
+from foretool.storage.store import Store
+
+
+def diagnosis(folder: Path, servers: dict[str, Any], timeout_s: float = 20.0, **settings: Any) -> Diagnosis:
+    return doctor.diagnose(configs.load(write_config(folder, servers, **settings)), timeout_s)
+
+
+def wrong(found: Diagnosis) -> list[Finding]:
+    return [finding for finding in found.findings if finding.severity in ("warning", "error")]
+
+
+def test_a_sound_upstream_is_started_greeted_and_listed(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"one": echo(), "two": echo("--tools", "5")})
+    assert [(each.upstream, each.is_well, each.tools, each.era) for each in found.upstreams] == [
+        ("one", True, 2, "legacy"),
+        ("two", True, 5, "legacy"),
+    ]
+    one = found.upstreams[0]
+    assert (one.server, one.version, one.error, one.dropped) == ("echo 1.2", "2025-11-25", "", ())
+    assert 0 < one.ready_ms <= one.listed_ms and one.tokens > 0
+    assert found.is_well and wrong(found) == []
+
+
+def test_an_upstream_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"good": echo(), "bad": echo("--die", "TOKEN is not set")})
+    assert not found.is_well
+    (error,) = wrong(found)
+    assert error.area == "upstream" and error.what.startswith("bad: ") and "TOKEN is not set" in error.what
+    assert error.do.startswith(f"start {sys.executable!r} with its args by hand")
+    assert [each.is_well for each in found.upstreams] == [True, False]
+
+
+def test_a_silent_upstream_is_given_up_at_its_deadline_and_ended(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    script = f"import os, sys; open({str(marker)!r}, 'w').write(str(os.getpid())); sys.stdin.read()"
+    started = time.monotonic()
+    found = diagnosis(tmp_path, {"mute": {"command": sys.executable, "args": ["-c", script]}}, timeout_s=1.0)
+    assert time.monotonic() - started < 10
+    (error,) = wrong(found)
+    assert error.what == "mute: no answer to the greeting within 1 s"
+    assert "--timeout 120" in error.do
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(marker.read_text()), 0)
+
+
+def test_a_program_that_is_not_there_is_told_once_with_how_to_get_it(tmp_path: Path) -> None:
+    servers = {"one": {"command": "uvx", "env": {}}, "two": {"command": "no-such-program"}}
+    path = os.environ["PATH"]
+    os.environ["PATH"] = str(tmp_path)
+    try:
+        found = diagnosis(tmp_path, servers)
+    finally:
+        os.environ["PATH"] = path
+    assert [(each.area, each.what, each.do) for each in wrong(found)] == [
+        ("environment", "uvx is not on PATH; needed by one", "install uv (pip install uv)"),
+        ("environment", "no-such-program is not on PATH; needed by two", "install it, or write its full path"),
+    ]
+    assert [each.is_well for each in found.upstreams] == [False, False]
+
+
+def test_dropped_tools_and_noise_are_told_and_are_no_error(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"one": echo("--broken-tool", "--noise")})
+    assert found.is_well and found.upstreams[0].skipped_lines >= 1
+    (warning,) = wrong(found)
+    assert warning.what == "one: tool 3 was dropped: 'broken' has no inputSchema"
+    assert any("were no protocol" in each.what for each in found.findings)
+
+
+def test_secrets_of_the_config_stay_out_of_every_finding(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"one": echo("--die", "bad token hush-hush-hush", env={"TOKEN": "hush-hush-hush"})})
+    assert "hush-hush-hush" not in repr(found) and "[TOKEN]" in repr(found)
+
+
+def test_a_server_that_is_foretool_itself_is_an_error_and_not_started(tmp_path: Path) -> None:
+    servers = {
+        "me": {"command": "/opt/foretool", "args": ["serve"]},
+        "uvx": {"command": "uvx", "args": ["foretool", "serve"]},
+    }
+    found = diagnosis(tmp_path, servers)
+    assert found.upstreams == ()
+    said = [each.what for each in wrong(found) if each.area == "config"]
+    assert said == [f"{name}: starts foretool, which would start itself again" for name in servers]
+
+
+def test_broken_servers_warnings_and_empty_patterns_of_the_config_are_told(tmp_path: Path) -> None:
+    servers = {"one": echo(autoStart=True, inclued=["x"]), "bad": {"command": 3}, "off": {"disabled": True}}
+    found = diagnosis(tmp_path, servers, profiles={"work": {"servers": ["jira*"]}}, pin=["nope__*"])
+    said = [(each.area, each.severity, each.what) for each in found.findings if each.severity != "ok"]
+    assert ("config", "note", "disabled: off") in said
+    assert ("config", "warning", "profile work: servers: 'jira*' matches no server") in said
+    assert ("names", "warning", "foretool.pin: 'nope__*' matches no tool") in said
+    assert any(area == "config" and severity == "error" and what.startswith("bad: ") for area, severity, what in said)
+    assert any("inclued" in what for _, _, what in said)
+
+
+def test_pins_over_the_budget_are_told(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"one": echo(pin=["*"])}, list_tokens=10)
+    (warning,) = wrong(found)
+    assert warning.what.endswith("more than list_tokens (10)")
+
+
+def test_shortened_and_colliding_names_are_told(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"one": echo("--long-name", prefix="x"), "two": echo(prefix="x")})
+    said = [(each.severity, each.what) for each in found.findings if each.area == "names"]
+    assert ("warning", "two: echo is shown as two__echo: the echo of one has the name x__echo") in said
+    assert any(severity == "note" and what.endswith("over 49 characters") for severity, what in said)
+
+
+def test_names_handed_out_before_stay(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"one": echo()})
+    with Store.open(tmp_path / "foretool.sqlite3") as store:
+        store.save_exposed_names({ToolId("old__echo"): ("one", "echo")})
+    found = doctor.diagnose(configs.load(path), 20.0)
+    said = [each.what for each in found.findings if each.area == "names"]
+    assert said == ["one: echo is shown as old__echo, the name it had before"]
+
+
+# Storage
+
+
+def storage(path: Path) -> list[tuple[str, str]]:
+    return [(each.severity, each.what.removeprefix(f"{path}: ")) for each in doctor.check_storage(path)]
+
+
+def test_a_file_not_there_yet_is_fine_where_it_can_be_made(tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / "foretool.sqlite3"
+    assert storage(path) == [("ok", "not there yet; the first proxy makes it")]
+    assert storage(Path(sys.executable) / "foretool.sqlite3")[0][0] == "error"
+
+
+def test_a_sound_file_is_checked(tmp_path: Path) -> None:
+    fill(write_config(tmp_path)).close()
+    ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
+    assert severity == "ok" and what.endswith(", checked")
+
+
+def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "foretool.sqlite3"
+    path.write_text("this is no database, " * 100)
+    ((severity, what),) = storage(path)
+    assert severity == "error" and "cannot be read" in what
+
+
+@pytest.mark.parametrize(("version", "severity"), [(1, "note"), (999, "error")])
+def test_a_file_of_another_version_is_told(version: int, severity: str, tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "foretool.sqlite3"
+    Store.open(path).close()
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA user_version = {version}")
+    database.close()
+    assert storage(path)[0][0] == severity
+
+
+# The command
+
+
+def test_the_command_ends_with_status_1_when_something_is_wrong(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"good": echo(), "bad": echo("--die", "no\nreason")})
+    command = [sys.executable, "-m", "foretool", "doctor", "--config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "error   upstream: bad: " in done.stdout and "\n1 problem, 0 warnings\n" in done.stdout
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["is_well"]) == (1, False)
+    assert [each["upstream"] for each in told["upstreams"]] == ["good", "bad"]

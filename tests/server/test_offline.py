@@ -1,0 +1,44 @@
+"""Reading the store as a proxy would, without leaving a trace."""
+
+from pathlib import Path
+
+from command_fakes import fill, write_config
+
+from foretool.server import config as configs
+from foretool.server import offline
+from foretool.storage.records import WorkingSet
+from foretool.storage.store import Store
+
+
+def test_the_catalogue_and_the_lists_are_those_of_the_proxy(tmp_path: Path) -> None:
+    path = write_config(tmp_path, pin=["calc__*"])
+    fill(path).close()
+    config = configs.load(path)
+    with offline.read(config) as known:
+        assert [tool.id for tool in known.app.catalog.tools()] == ["calc__add", "sky__forecast", "sky__moon"]
+        assert {"calc__add", "sky__forecast", "discover_tools"} <= known.view(config.profiles[""]).shown
+        assert known.unlisted == []
+
+
+def test_a_list_worked_out_to_be_looked_at_is_not_kept(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    config = configs.load(path)
+    with offline.read(config) as known:
+        known.view(config.profiles[""])
+    with Store.open(config.storage) as store:
+        assert store.working_set("/frozen") is None
+
+
+def test_a_list_that_is_served_is_shown_as_it_is(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    config = configs.load(path)
+    with offline.read(config) as known:
+        inputs = known.exposures._inputs(config.profiles[""], "frozen")
+        now = known.exposures._clock()
+    with Store.open(config.storage) as store:
+        store.save_working_set(WorkingSet("/frozen", 7, ("sky__moon",), b"[]", now, inputs))  # type: ignore[arg-type]
+    with offline.read(config) as known:
+        view = known.view(config.profiles[""])
+    assert (view.epoch, view.shown) == (7, {"sky__moon"})
