@@ -316,7 +316,7 @@ def link_opener(server: Server, limit: int, watcher: Watcher) -> OpenLink:
             return await open_sse(server.url, server.headers, receiver, limit)
         from foretool.server.links.http import open_http
 
-        return await open_http(server.url, server.headers, era, receiver, limit)
+        return await open_http(server.url, server.headers, era, receiver, limit, fall_back=server.entry.type is None)
 
     return opened
 

@@ -15,6 +15,7 @@ from foretool.server import discovery, jsonrpc, translate
 from foretool.server.client import lost_text
 from foretool.server.connection import Lost, Reply
 from foretool.server.exchange import Exchange
+from foretool.server.headers import call_headers
 from foretool.server.jsonrpc import UNSET, Message, Raw, RpcError
 from foretool.server.names import CALL, DISCOVER, OWN
 from foretool.server.session import Forward, Session
@@ -127,7 +128,8 @@ class Calls:
         wrapped = jsonrpc.fields(exchange.params.get("arguments", UNSET))
         name = jsonrpc.text(wrapped.get("name"))
         if not name:
-            raise RpcError(jsonrpc.INVALID_PARAMS, 'call_tool: "name" is missing; say which tool to call')
+            self._fail(exchange, "bridge", 'call_tool: "name" is missing; say which tool to call')
+            return
         if name == DISCOVER:
             self._discover(exchange, wrapped.get("arguments", jsonrpc.EMPTY))
             return
@@ -167,7 +169,7 @@ class Calls:
 
     def _call_known(self, exchange: Exchange, name: str, via: Via, tool: Tool | None = None) -> None:
         proxy, session = self._proxy, _session(exchange)
-        tool = tool or proxy.catalog.find(name) or self._meant(name)
+        tool = tool or proxy.catalog.find(name) or self._meant(name) or self._unlisted(name, exchange, via)
         if tool is None:
             self._unknown(exchange, session, name, via)
             return
@@ -188,6 +190,14 @@ class Calls:
         candidates, sure = self._proxy.catalog.near(name)
         tool = self._proxy.catalog.get(candidates[0]) if sure else None
         return tool if tool is not None and _annotation(tool, "readOnlyHint") is True else None
+
+    def _unlisted(self, name: str, exchange: Exchange, via: Via) -> Tool | None:
+        """A name that nobody lists, where one upstream stands under its own names: a server may have tools that it
+        does not list, and knows best what to say of others."""
+        bare = [name for name, server in self._proxy.config.servers.items() if not server.prefix]
+        if via == "bridge" or len(bare) != 1 or not self._proxy.exposures.allowed(exchange.client.profile, bare[0]):
+            return None
+        return Tool(ToolId(name), bare[0], name, b"{}", "")
 
     def _unknown(self, exchange: Exchange, session: Session, name: str, via: Via) -> None:
         if (upstream := self._proxy.unlisted_upstream(name)) is not None:
@@ -250,8 +260,9 @@ class Calls:
         upstream = proxy.upstreams[tool.upstream]
         attempt = _Attempt(session, tool, upstream, via, forward, misses, shape, at, time.perf_counter())
         params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
+        headers = call_headers(tool.definition, arguments)
         exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
-        exchange.client.forward(exchange, upstream, params, lambda at, reply: self._settle(attempt, at, reply))
+        exchange.client.forward(exchange, upstream, params, lambda at, reply: self._settle(attempt, at, reply), headers)
 
     def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
         if isinstance(reply, Lost):

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.tokens import estimate
 from foretool.server import jsonrpc, names
+from foretool.server.headers import definition_problem
 from foretool.server.jsonrpc import Raw
 from foretool.server.names import Key, Resolver
 from foretool.storage.records import Tool, ToolId
@@ -152,10 +153,11 @@ class Catalog:
         """Name everything that was loaded."""
         self._rename()
 
-    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "") -> Changes:
-        """Take in what an upstream lists now. Bad definitions are dropped one by one and said in `problems`."""
+    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "", over_http: bool = False) -> Changes:
+        """Take in what an upstream lists now. Bad definitions are dropped one by one and said in `problems`; over HTTP
+        those with wrong `x-mcp-header` annotations are, too (specification: tools)."""
         old = {tool.name: tool for tool in self._by_upstream.get(upstream, ())}
-        new, problems = self._read(upstream, definitions)
+        new, problems = self._read(upstream, definitions, over_http)
         self.problems[upstream] = tuple(problems)
         for problem in problems:
             log.warning("upstream %r: %s", upstream, problem)
@@ -215,12 +217,12 @@ class Catalog:
         included = not entry.include or any(fnmatchcase(tool, pattern) for pattern in entry.include)
         return included and not any(fnmatchcase(tool, pattern) for pattern in entry.exclude)
 
-    def _read(self, upstream: str, definitions: Sequence[Raw]) -> tuple[dict[str, Tool], list[str]]:
+    def _read(self, upstream: str, definitions: Sequence[Raw], over_http: bool) -> tuple[dict[str, Tool], list[str]]:
         tools: dict[str, Tool] = {}
         problems: list[str] = []
         for position, definition in enumerate(definitions):
             try:
-                name, data = _checked(definition)
+                name, data = _checked(definition, over_http)
             except ValueError as error:
                 problems.append(f"tool {position + 1} was dropped: {error}")
                 continue
@@ -254,7 +256,7 @@ def _digest(definition: bytes) -> str:
     return hashlib.sha256(msgspec.json.encode(jsonrpc.plain(definition), order="sorted")).hexdigest()
 
 
-def _checked(definition: Raw) -> tuple[str, bytes]:
+def _checked(definition: Raw, over_http: bool) -> tuple[str, bytes]:
     """Name and compact bytes of a usable definition. Raises ValueError saying what is wrong with another."""
     members = jsonrpc.fields(definition)
     name = jsonrpc.text(members.get("name"))
@@ -274,6 +276,8 @@ def _checked(definition: Raw) -> tuple[str, bytes]:
     elif kind != "object":
         raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')
     data = jsonrpc.encode(members)
+    if over_http and (problem := definition_problem(data)):
+        raise ValueError(f"{name!r}: {problem}")
     if len(data) > MAX_DEFINITION:
         raise ValueError(f"{name!r} is {len(data)} bytes long, over the limit of {MAX_DEFINITION}")
     return name, jsonrpc.one_line(data)

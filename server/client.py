@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from foretool.server import jsonrpc, protocol, translate
@@ -322,9 +322,16 @@ class Client:
 
     # -- forwarding to one upstream
 
-    def forward(self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], on_reply: OnReply) -> None:
+    def forward(
+        self,
+        exchange: Exchange,
+        upstream: Upstream,
+        params: dict[str, Raw],
+        on_reply: OnReply,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         """Send a request of the client up. `on_reply` gets what comes back, untranslated, exactly once, with the
-        exchange to answer: another one if the client had to be asked in between."""
+        exchange to answer: another one if the client had to be asked in between. `headers`: for an HTTP upstream."""
         legacy = upstream.is_legacy(exchange.era)
         if legacy and "requestState" in params:
             # It had been parked here and is no more; to send the request again could carry it out twice.
@@ -335,6 +342,8 @@ class Client:
         request = Request(exchange.method, params, _unset, owner=self, exchange=exchange, meta=meta)
         request.reply = lambda reply: self._replied(request, upstream, reply, on_reply)
         request.notice = lambda message: self._notice(request, message)
+        request.poll = lambda: self._polled(request)
+        request.headers = headers
         request.progress = token is not None
         request.timeout = upstream.timeout_s
         exchange.request = request
@@ -369,6 +378,10 @@ class Client:
             _failed(exchange)
         finally:
             self.proxy.questions.forget(request)
+
+    def _polled(self, request: Request) -> None:
+        if isinstance(exchange := request.exchange, Exchange) and not exchange.done:
+            self.proxy.outbox.poll(exchange.channel)
 
     def _notice(self, request: Request, message: Message) -> None:
         """Progress and logs in the course of a request."""

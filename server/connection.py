@@ -45,6 +45,8 @@ class Request:
     reply: Callable[[Reply], None]
     notice: Callable[[Message], None] | None = None
     """Takes notifications that belong to it: progress (token already ours to replace) and logs."""
+    poll: Callable[[], None] | None = None
+    """Called when the upstream closes the request's stream to be polled for the rest."""
     owner: object = None
     """Whose request it is; questions of the upstream are only passed on when it is clear to whom."""
     exchange: object = None
@@ -70,6 +72,9 @@ class Events(Protocol):
         """The upstream asks the client. `request`: in whose course, None when that cannot be told."""
 
     def on_noise(self, line: bytes) -> None: ...
+
+    def on_unhandled(self, request: Request) -> None:
+        """A request that the upstream refused unread; it is sent again on the next connection."""
 
     def on_lost(self, connection: Connection, reason: str) -> None: ...
 
@@ -278,8 +283,13 @@ class Connection:
         # The upstream has not handled it, so it may be sent again once the next connection stands.
         if (waiting := self._pending.pop(request, None)) is not None:
             waiting.sent = False
-            waiting.reply(Lost("its session had expired", sent=False))
+            self._events.on_unhandled(waiting)
         self.on_closed("its session had expired")
+
+    def on_poll(self, request: int, retry_ms: int) -> None:
+        """The upstream ended the stream of a request and wants to be asked again for the rest; so may our client."""
+        if (waiting := self._pending.get(request)) is not None and waiting.poll is not None:
+            waiting.poll()
 
     def on_closed(self, reason: str) -> None:
         if not self._gone:

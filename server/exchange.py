@@ -46,6 +46,10 @@ class Exchange:
     def progress_token(self) -> Raw | None:
         return self.meta.get(translate.PROGRESS)
 
+    def is_done(self) -> bool:
+        """`done`, asked anew."""
+        return self.done
+
     def result(self, value: Raw) -> None:
         if self._settle():
             self.client.proxy.outbox.finish(self.channel, jsonrpc.result(self.id, value), None)
@@ -102,6 +106,10 @@ class Outbox:
     def end(self, channel: Channel) -> None:
         self._put(channel, None, True, None)
 
+    def poll(self, channel: Channel) -> None:
+        """After what was said before: the client may come back for the rest."""
+        self._put(channel, b"", False, None)
+
     def _put(self, channel: Channel, data: bytes | None, last: bool, code: int | None) -> None:
         if not self._waiting:
             self._soon(self.flush)
@@ -113,6 +121,8 @@ class Outbox:
         for channel, data, last, code in waiting:
             if data is None:
                 channel.end()
+            elif not data:
+                channel.poll()
             elif last:
                 channel.finish(data, code)
             else:

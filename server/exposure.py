@@ -128,7 +128,7 @@ class Exposures:
             del self._views[key]
 
     def allowed(self, profile: Profile, upstream: str) -> bool:
-        return profile.admits(upstream)
+        return profile.servers == ("*",) or profile.admits(upstream)
 
     def grown(self, view: View, tools: Sequence[ToolId]) -> bytes:
         """The array of a list that grew: what stood there stays, byte for byte, the new tools follow."""

@@ -214,7 +214,9 @@ class Proxy:
         if self.upstreams.get(upstream.name) is not upstream:
             return  # removed by a reload in the meantime
         self.capabilities_known[upstream.name] = upstream.greeting.capabilities
-        changes = self.catalog.replace(upstream.name, tools, upstream.greeting.instructions)
+        server = self.config.servers.get(upstream.name)
+        over_http = server is not None and server.type == "http"
+        changes = self.catalog.replace(upstream.name, tools, upstream.greeting.instructions, over_http)
         self._listed.add(upstream.name)
         self._watcher.tools_changed(upstream)
         self._wake(upstream)

@@ -436,6 +436,13 @@ class _Events:
     def on_noise(self, line: bytes) -> None:
         self.upstream.noise += 1
 
+    def on_unhandled(self, request: Request) -> None:
+        if request.method in ("initialize", "server/discover"):
+            request.reply(Lost("its session had expired", sent=False))
+        else:
+            self.line.waiting.append(request)
+            self.upstream._want(self.line)
+
     def on_lost(self, connection: Connection, reason: str) -> None:
         self.upstream.error = reason
         self.upstream._set(State.RETRYING)

@@ -20,6 +20,9 @@ class Channel(Protocol):
     def finish(self, data: bytes, code: int | None) -> None:
         """The reply, the last thing sent here. `code`: the JSON-RPC error code when it is an error, else None."""
 
+    def poll(self) -> None:
+        """The upstream ended the request's stream to be polled for the rest; a transport that can does likewise."""
+
     def end(self) -> None:
         """There will be no reply: the client cancelled the request."""
 

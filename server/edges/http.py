@@ -549,6 +549,9 @@ class _Nowhere:
     def finish(self, data: bytes, code: int | None) -> None:
         pass
 
+    def poll(self) -> None:
+        pass
+
     def end(self) -> None:
         pass
 

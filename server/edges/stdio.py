@@ -60,6 +60,9 @@ class StdioEdge:
     def finish(self, data: bytes, code: int | None) -> None:
         self.send(data)
 
+    def poll(self) -> None:
+        pass  # a pipe stays open
+
     def end(self) -> None:
         pass  # the spec wants silence for a cancelled request
 

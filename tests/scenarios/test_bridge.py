@@ -52,10 +52,13 @@ async def test_arguments_that_fit_are_passed_on_and_so_is_what_no_schema_can_che
 async def test_it_refuses_its_own_name_and_a_missing_one() -> None:
     async with proxy_over(disk()) as stage:
         await stage.client.initialize()
-        for arguments in (through("call_tool", through("disk__add", {"a": 1})), {}, {"name": 5}, {"name": ""}):
-            with pytest.raises(Failed) as refused:
-                await stage.client.call_tool("call_tool", arguments)
-            assert refused.value.code == jsonrpc.INVALID_PARAMS
+        with pytest.raises(Failed) as refused:
+            await stage.client.call_tool("call_tool", through("call_tool", through("disk__add", {"a": 1})))
+        assert refused.value.code == jsonrpc.INVALID_PARAMS
+        for arguments in ({}, {"name": 5}, {"name": ""}):
+            result = await stage.client.call_tool("call_tool", arguments)
+            assert result["isError"] is True
+            assert "say which tool to call" in result["content"][0]["text"]
 
 
 @requirement("bridge:discover")
