@@ -17,6 +17,7 @@ from command_fakes import echo, write_config
 
 from foretool.server import cli
 from foretool.server.cli import ServeOptions, plain_serve
+from foretool.server.commands.group import root
 from foretool.server.commands.serve import command as serve_command
 
 PLAIN: list[list[str]] = [
@@ -35,7 +36,8 @@ PLAIN: list[list[str]] = [
 
 @pytest.mark.parametrize("arguments", PLAIN, ids=" ".join)
 def test_serve_is_read_as_click_reads_it(arguments: list[str]) -> None:
-    read = serve_command.make_context("serve", list(arguments)).params
+    parent = click.Context(root, **root.context_settings)
+    read = serve_command.make_context("serve", list(arguments), parent).params
     assert plain_serve(["serve", *arguments]) == ServeOptions(read["path"], read["profile"], read["http"])
 
 
