@@ -46,7 +46,7 @@ class Found:
     """Of the answer."""
     took_ms: float
     fitting: int
-    """Tools that fit at all."""
+    """Tools that fit at all, those of other profiles among them."""
     matches: tuple[Hit, ...]
     answer: str
     """Its text, as the model reads it."""
