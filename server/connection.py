@@ -59,6 +59,8 @@ class Request:
     """Seconds without reply or progress after which it is given up; 0 waits for ever."""
     id: int = 0
     sent: bool = False
+    resent: bool = False
+    """It was sent on an earlier connection, which refused it unread."""
     deadline: float = 0.0
     """Monotonic seconds, set when it is sent."""
 
@@ -283,7 +285,11 @@ class Connection:
         # The upstream has not handled it, so it may be sent again once the next connection stands.
         if (waiting := self._pending.pop(request, None)) is not None:
             waiting.sent = False
-            self._events.on_unhandled(waiting)
+            if waiting.resent:
+                waiting.reply(Lost("its session expired twice", sent=False))
+            else:
+                waiting.resent = True
+                self._events.on_unhandled(waiting)
         self.on_closed("its session had expired")
 
     def on_poll(self, request: int, retry_ms: int) -> None:
