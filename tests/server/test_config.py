@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretool.server import config
-from foretool.server.config import Changes, Config, ConfigError, Profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from foretool.server import config
+from foretool.server.config import Changes, Config, ConfigError, Profile
 
 ROOT = Path(__file__).parents[2]
 GOOD = {"command": "uvx", "args": ["mcp-server-git"]}

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from foretool.server.invalid import Invalid, convert, dotted, one_line, refuse_unknown
 from foretool.server.settings import ServerEntry, Settings
 

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from foretool.server import jsonc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from foretool.server import jsonc
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),

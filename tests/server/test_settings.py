@@ -7,6 +7,7 @@ from types import ModuleType
 
 import msgspec
 import pytest
+
 from foretool.server.settings import ProfileEntry, ServerEntry, Settings
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -1,6 +1,7 @@
 """`${VAR}` in the config, and the secrets it brings."""
 
 import pytest
+
 from foretool.server.invalid import Invalid
 from foretool.server.variables import Expansion, Secrets, collect, secrets_in_url
 
