@@ -27,6 +27,7 @@ STDERR_WIDTH: Final = 400
 GRACE_S: Final = 2.0
 """How long a child has to leave after its stdin is closed, and again after SIGTERM (spec: stdio, shutdown)."""
 
+# dash, which is /bin/sh in many places, takes a group only after `kill -s NAME --`.
 _WATCHER: Final = """
 trap '' INT TERM HUP
 groups=
@@ -36,9 +37,9 @@ while read -r sign group; do
     -) kept=; for g in $groups; do [ "$g" = "$group" ] || kept="$kept $g"; done; groups=$kept ;;
   esac
 done
-for g in $groups; do kill -TERM -- "-$g" 2>/dev/null; done
+for g in $groups; do kill -s TERM -- "-$g" 2>/dev/null; done
 [ -z "$groups" ] || sleep 1
-for g in $groups; do kill -KILL -- "-$g" 2>/dev/null; done
+for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 """
 
 
