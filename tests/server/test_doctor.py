@@ -60,6 +60,19 @@ def test_a_silent_upstream_is_given_up_at_its_deadline_and_ended(tmp_path: Path)
         os.kill(int(marker.read_text()), 0)
 
 
+def test_a_stubborn_upstream_is_ended_once_and_not_started_again(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
+    )
+    found = diagnosis(tmp_path, {"mule": {"command": sys.executable, "args": ["-c", script]}}, timeout_s=1.0)
+    assert [each.what for each in wrong(found)] == ["mule: no answer to the greeting within 1 s"]
+    (pid,) = pids.read_text().split()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
 def test_a_program_that_is_not_there_is_told_once_with_how_to_get_it(tmp_path: Path) -> None:
     servers = {"one": {"command": "uvx", "env": {}}, "two": {"command": "no-such-program"}}
     path = os.environ["PATH"]
