@@ -217,32 +217,39 @@ def main() -> int:
     for old in (*servers.ROOT.glob(f"{servers.STORAGE.name}*"), *servers.ROOT.glob(LOG.name)):
         old.unlink()
     try:
-        upstreams = install(terminal)
-        # The SDK's warnings as well: it cannot validate results of tools that were not listed, which is our point.
-        logging.basicConfig(filename=LOG)
-        with LOG.open("a", encoding="utf-8") as log:
-            asyncio.run(converse(terminal, upstreams, log))
-        terminal.line()
-        terminal.line("5  The record of needed tools that were hidden: foretool misses")
-        run_foretool("misses")
-        terminal.line()
-        terminal.line("6  Registering it with a client; `foretool connect` says more")
-        print_registrations(terminal)
-    except StepFailed as failure:
-        terminal.line(f"   FAILED: {failure}")
-        return 1
+        show(terminal)
     except Exception as error:  # noqa: BLE001  (the boundary: whatever a server or the SDK raised, in words and in the log)
-        with LOG.open("a", encoding="utf-8") as log:
-            traceback.print_exception(error, file=log)
-        terminal.line(f"   FAILED: {_innermost(error)}; more in {LOG.relative_to(servers.ROOT.parent)}")
-        return 1
+        return fail(terminal, error)
     return 0
 
 
-def _innermost(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
+def show(terminal: Terminal) -> None:
+    """All steps. Raises StepFailed, alone or in groups, or what a server or the SDK raised."""
+    upstreams = install(terminal)
+    # The SDK's warnings as well: it cannot validate results of tools that were not listed, which is our point.
+    logging.basicConfig(filename=LOG)
+    with LOG.open("a", encoding="utf-8") as log:
+        asyncio.run(converse(terminal, upstreams, log))
+    terminal.line()
+    terminal.line("5  The record of needed tools that were hidden: foretool misses")
+    run_foretool("misses")
+    terminal.line()
+    terminal.line("6  Registering it with a client; `foretool connect` says more")
+    print_registrations(terminal)
+
+
+def fail(terminal: Terminal, error: BaseException) -> int:
+    """Says what went wrong; the exit status."""
+    innermost = error
+    while isinstance(innermost, BaseExceptionGroup):
+        innermost = innermost.exceptions[0]
+    if isinstance(innermost, StepFailed):
+        terminal.line(f"   FAILED: {innermost}")
+        return 1
+    with LOG.open("a", encoding="utf-8") as log:
+        traceback.print_exception(error, file=log)
+    terminal.line(f"   FAILED: {type(innermost).__name__}: {innermost}; more in {LOG.relative_to(servers.ROOT.parent)}")
+    return 1
 
 
 if __name__ == "__main__":
