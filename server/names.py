@@ -48,22 +48,24 @@ def assign(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict
     names: dict[Key, ToolId] = {}
     taken: set[str] = set(OWN)
     wanted = list(tools)
+    choices = {key: _choices(key, prefix) for key, prefix in wanted}
     for key, _ in wanted:
-        if key in kept and kept[key] not in taken:
-            names[key] = kept[key]
-            taken.add(kept[key])
-    for key, prefix in wanted:
-        if key in names:
-            continue
-        upstream, tool = key
-        digest = _digest(upstream, tool)
-        choices = (plain_name(prefix, tool), plain_name(upstream, tool), f"{plain_name(upstream, tool)[:42]}_{digest}")
-        name = next((choice for choice in choices if choice not in taken), None)
-        # Only two tools of one upstream whose names differ in forbidden characters alone, and whose digests meet.
-        name = name or f"{digest}_{_digest(digest, tool, str(len(taken)))}"
-        names[key] = ToolId(name)
-        taken.add(name)
+        # A name it could not get today is from before its prefix was changed.
+        if (name := kept.get(key)) is not None and name in choices[key] and name not in taken:
+            names[key] = name
+            taken.add(name)
+    for key, _ in wanted:
+        if key not in names:
+            names[key] = ToolId(next((choice for choice in choices[key] if choice not in taken), choices[key][-1]))
+            taken.add(names[key])
     return names
+
+
+def _choices(key: Key, prefix: str) -> tuple[str, ...]:
+    """The names a tool may get, the one it would like best first; the last is no other tool's."""
+    upstream, tool = key
+    full = plain_name(upstream, tool)
+    return plain_name(prefix, tool), full, f"{full[: LIMIT - _DIGEST - 1]}_{_digest(upstream, tool)}"
 
 
 class Resolver:
