@@ -653,8 +653,8 @@ class Store:
 
     def _save_tokens(self, tokens: Mapping[str, int]) -> None:
         self._run_all(
-            "UPDATE definitions SET tokens = ?1 WHERE schema_hash = ?2 AND tokens IS NOT ?1",
-            ((count, schema_hash) for schema_hash, count in tokens.items()),
+            "UPDATE definitions SET tokens = ? WHERE schema_hash = ? AND tokens IS NOT ?",
+            ((count, schema_hash, count) for schema_hash, count in tokens.items()),
         )
 
     def exposed_names(self) -> dict[ToolId, tuple[str, str]]:
