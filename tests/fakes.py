@@ -371,6 +371,10 @@ class FailingConnection(sqlite3.Connection):
     """Number of the write that fails, counted from 1 since `arm`; 0 for none."""
     writes: int = 0
 
+    def __del__(self) -> None:
+        # Tests let go of their databases in memory; Python 3.13 warns of those not closed.
+        self.close()
+
     def arm(self, fail_at: int, code: int = sqlite3.SQLITE_FULL) -> None:
         self.writes, self.fail_at, self._code = 0, fail_at, code
 
