@@ -292,6 +292,10 @@ class Client:
         given = [session for session in self._sessions.values() if session.view is not None]
         return any(session.view and self.view(session).array != session.view.array for session in given)
 
+    def sees_all(self) -> bool:
+        """Whether a list it was given is that of the policy `full`."""
+        return any(session.view is not None and session.view.policy == "full" for session in self._sessions.values())
+
     def list_tools(self, exchange: Exchange) -> None:
         if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")

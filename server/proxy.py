@@ -85,6 +85,8 @@ class Proxy:
         self._waiting_upstream: dict[str, list[Callable[[], None]]] = {}
         self._cold_until = 0.0
         self._announcing: asyncio.TimerHandle | None = None
+        self._said: set[str] = set()
+        """Upstreams that have announced a change of their tools since clients were last told."""
         self._usage: Mapping[ToolId, Usage] = {}
         self._usage_until = 0.0
 
@@ -220,7 +222,10 @@ class Proxy:
         self._listed.add(upstream.name)
         self._watcher.tools_changed(upstream)
         self._wake(upstream)
-        if changes:
+        if upstream.announced:
+            upstream.announced = False
+            self._said.add(upstream.name)
+        if changes or self._said:
             self.announce_soon()
 
     def on_state(self, upstream: Upstream) -> None:
@@ -271,10 +276,13 @@ class Proxy:
             self._announcing = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
 
     def _announce(self) -> None:
-        """Tell the clients whose list is no longer the one they were given."""
+        """Tell the clients whose list is no longer the one they were given, and those that see everything whenever an
+        upstream has said so: theirs is a plain aggregate's list."""
         self._announcing = None
+        said, self._said = self._said, set()
         for client in list(self.clients):
-            if client.is_stale():
+            relayed = any(self.exposures.allowed(client.profile, name) for name in said)
+            if client.is_stale() or (relayed and client.sees_all()):
                 client.announce()
 
     def tick(self) -> None:

@@ -98,6 +98,8 @@ class Upstream:
         self.starts = 0
         self.noise = 0
         """Lines on its output that were no protocol."""
+        self.announced = False
+        """It has said that its tools changed, and has not been listed since."""
         self.greeting = Greeting()
         self.speaks: dict[Era, bool] = {}
         """What is known of the eras it speaks."""
@@ -426,6 +428,7 @@ class _Events:
     def on_notification(self, message: Message) -> None:
         connection = self.line.connection
         if message.method == "notifications/tools/list_changed" and connection is not None:
+            self.upstream.announced = True
             self.upstream.relist(connection)
         else:
             self.upstream._host.on_notification(self.upstream, message)

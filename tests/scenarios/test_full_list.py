@@ -59,3 +59,28 @@ async def test_a_definition_keeps_every_member_its_upstream_wrote() -> None:
     assert listed["calc__plot"] == {**written, "name": "calc__plot"}
     assert b'"default": 1.0' in line or b'"default":1.0' in line
     assert b"12345678901234567890123" in line
+
+
+@requirement("list:fan-in")
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize(("policy", "told"), [("full", 1), ("frozen", 0)])
+async def test_an_announcement_without_a_difference_reaches_those_who_see_everything_alone(
+    policy: str, told: int, modern: bool
+) -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream, policy=policy) as stage:
+        client = stage.client.modern() if modern else stage.client
+        if modern:
+            client.post("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        else:
+            await client.initialize()
+        await client.list_tools()
+        await client.call_tool("calc__add")
+        upstream.change("add")
+        if told:
+            await client.heard(LIST_CHANGED)
+        else:
+            await upstream.asked("tools/list", 2)
+            stage.app.proxy._announce()
+        await client.call_tool("calc__add")
+    assert client.count(LIST_CHANGED) == told
