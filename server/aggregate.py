@@ -6,16 +6,19 @@ the prefix of their server, as tools do.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from foretool.server import jsonrpc, names
 from foretool.server.client import Client
-from foretool.server.connection import Lost, Reply
+from foretool.server.connection import Lost, Reply, Request
 from foretool.server.exchange import Exchange
 from foretool.server.jsonrpc import UNSET, Raw, RpcError
+from foretool.server.upstream import State
 
 if TYPE_CHECKING:
     from foretool.server.proxy import Proxy
@@ -23,15 +26,26 @@ if TYPE_CHECKING:
 
 PAGES: Final = 100
 
+Keep = Callable[[dict[str, list[Raw]]], list[Raw]]
+"""Notes whose the members of a list are, by upstream, and gives the merged list."""
 
-@dataclass(slots=True)
-class _Merge:
+CHANGES: Final = {
+    "resources": ("resourcesListChanged", "notifications/resources/list_changed"),
+    "resourceTemplates": ("resourcesListChanged", "notifications/resources/list_changed"),
+    "prompts": ("promptsListChanged", "notifications/prompts/list_changed"),
+}
+
+
+class _Merge(Struct):
     """A list while its parts come in."""
 
     exchange: Exchange
     key: str
-    waiting: int
+    keep: Keep
+    waiting: dict[str, Upstream]
+    """Upstreams whose parts are still to come."""
     parts: dict[str, list[Raw]] = field(default_factory=dict)
+    requests: list[tuple[Upstream, Request]] = field(default_factory=list)
 
 
 class Aggregate:
@@ -41,6 +55,8 @@ class Aggregate:
         self._proxy = proxy
         self._resources: dict[str, str] = {}
         """URI to upstream, as last listed."""
+        self._absent: dict[str, set[str]] = {}
+        """Upstreams that were not up when lists were merged, with the keys of those lists."""
         self._templates: list[tuple[re.Pattern[str], str, str]] = []
         """Pattern, template and upstream."""
         self._prompts: dict[str, tuple[str, str]] = {}
@@ -59,26 +75,47 @@ class Aggregate:
     def list_prompts(self, exchange: Exchange) -> None:
         self._list(exchange, "prompts", "prompts", self._keep_prompts)
 
-    def _list(
-        self, exchange: Exchange, capability: str, key: str, keep: Callable[[dict[str, list[Raw]]], list[Raw]]
-    ) -> None:
+    def _list(self, exchange: Exchange, capability: str, key: str, keep: Keep) -> None:
         if jsonrpc.text(exchange.params.get("cursor")) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: unknown cursor; the whole list is one page")
         upstreams = self._proxy.with_capability(capability, exchange.client.profile)
-        merge = _Merge(exchange, key, len(upstreams))
+        merge = _Merge(exchange, key, keep, {upstream.name: upstream for upstream in upstreams})
         if not upstreams:
-            self._finish(merge, keep)
+            self._finish(merge)
         for upstream in upstreams:
-            self._page(merge, upstream, {}, keep, PAGES)
+            self._page(merge, upstream, {}, PAGES)
+        if merge.waiting:
+            asyncio.get_running_loop().call_later(self._proxy.settings.cold_list_s, self._go_without_cold, merge)
+            exchange.on_drop = lambda: self._drop(merge)
 
-    def _page(
-        self,
-        merge: _Merge,
-        upstream: Upstream,
-        params: dict[str, Raw],
-        keep: Callable[[dict[str, list[Raw]]], list[Raw]],
-        left: int,
-    ) -> None:
+    def _go_without_cold(self, merge: _Merge) -> None:
+        """The list waits for slow answers, but no longer for upstreams that do not come up."""
+        if merge.exchange.done:
+            return
+        for name, upstream in list(merge.waiting.items()):
+            if upstream.state is not State.READY:
+                del merge.waiting[name]
+                self._absent.setdefault(name, set()).add(merge.key)
+                self._take_back(merge, upstream)
+        if not merge.waiting:
+            self._finish(merge)
+
+    def _drop(self, merge: _Merge) -> None:
+        for upstream in list(merge.waiting.values()):
+            self._take_back(merge, upstream)
+
+    def _take_back(self, merge: _Merge, upstream: Upstream) -> None:
+        for asked, request in merge.requests:
+            if asked is upstream:
+                upstream.cancel(request, "no longer wanted")
+
+    def came(self, upstream: Upstream) -> None:
+        """An upstream is up that lists had to go without: they have changed."""
+        for key in self._absent.pop(upstream.name, ()):
+            for client in list(self._proxy.clients):
+                client.notify(*CHANGES[key])
+
+    def _page(self, merge: _Merge, upstream: Upstream, params: dict[str, Raw], left: int) -> None:
         def arrived(exchange: Exchange, reply: Reply) -> None:
             cursor = None
             if not isinstance(reply, Lost) and isinstance(reply.result, Raw):
@@ -89,26 +126,29 @@ class Aggregate:
                 except ValueError:
                     cursor = None
             if cursor is not None and jsonrpc.text(cursor) and left > 1:
-                self._page(merge, upstream, {"cursor": cursor}, keep, left - 1)
+                self._page(merge, upstream, {"cursor": cursor}, left - 1)
                 return
-            merge.waiting -= 1
-            if merge.waiting == 0:
-                self._finish(merge, keep)
+            merge.waiting.pop(upstream.name, None)
+            if not merge.waiting:
+                self._finish(merge)
 
         self._proxy.ask_for(merge.exchange, upstream, params, arrived)
+        if merge.exchange.request is not None:
+            merge.requests.append((upstream, merge.exchange.request))
 
-    def _finish(self, merge: _Merge, keep: Callable[[dict[str, list[Raw]]], list[Raw]]) -> None:
+    def _finish(self, merge: _Merge) -> None:
         ordered = {name: merge.parts[name] for name in self._proxy.upstreams if name in merge.parts}
-        merge.exchange.own_result({merge.key: keep(ordered)})
+        merge.exchange.own_result({merge.key: merge.keep(ordered)})
 
     def _keep_resources(self, parts: dict[str, list[Raw]]) -> list[Raw]:
-        kept: list[Raw] = []
+        found: dict[str, Raw] = {}
         for upstream, items in parts.items():
             for item in items:
                 uri = _member(item, "uri")
-                if uri is not None and self._resources.setdefault(uri, upstream) == upstream:
-                    kept.append(item)
-        return kept
+                if uri is not None and uri not in found:
+                    found[uri] = item
+                    self._resources[uri] = upstream
+        return list(found.values())
 
     def _keep_templates(self, parts: dict[str, list[Raw]]) -> list[Raw]:
         self._templates = []
@@ -119,15 +159,16 @@ class Aggregate:
         return [item for items in parts.values() for item in items]
 
     def _keep_prompts(self, parts: dict[str, list[Raw]]) -> list[Raw]:
-        kept: list[Raw] = []
+        found: dict[str, Raw] = {}
         for upstream, items in parts.items():
             for item in items:
                 if (name := _member(item, "name")) is None:
                     continue
                 exposed = names.plain_name(self._proxy.prefix(upstream), name)
-                if self._prompts.setdefault(exposed, (upstream, name)) == (upstream, name):
-                    kept.append(jsonrpc.merge(item, {"name": exposed}))
-        return kept
+                if exposed not in found:
+                    found[exposed] = jsonrpc.merge(item, {"name": exposed})
+                    self._prompts[exposed] = (upstream, name)
+        return list(found.values())
 
     # -- one of them
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from foretool.retrieval.selection import level
+from msgspec import Struct
+
 from foretool.server import discovery, jsonrpc, translate
 from foretool.server.client import lost_text
 from foretool.server.connection import Lost, Reply
@@ -31,8 +31,7 @@ RANKED: Final = 50
 """How deep a ranking is kept for the record."""
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(Struct):
     """One call of one tool, from the decision to the record."""
 
     session: Session
@@ -74,6 +73,9 @@ class Calls:
         )
 
     def _search(self, exchange: Exchange, arguments: discovery.Arguments) -> None:
+        # Not at the top: no list waits for what only searches need.
+        from foretool.retrieval.selection import level
+
         proxy, session = self._proxy, _session(exchange)
         started = time.perf_counter()
         query = discovery.query(arguments, session.history, session.servers_in_use())
@@ -163,7 +165,7 @@ class Calls:
 
         # Its upstream has not listed yet, or one may that has it: the name may be right, so wait rather than deny it.
         if (upstream := proxy.unlisted_upstream(name)) is not None:
-            proxy.when_upstream_listed(upstream, once_listed)
+            proxy.when_upstream_listed(upstream, exchange.era, once_listed)
         else:
             proxy.when_listed(once_listed)
 
@@ -267,7 +269,7 @@ class Calls:
     def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
         if isinstance(reply, Lost):
             self._record(attempt, "lost", reply.sent)
-            text = lost_text(attempt.tool.upstream, reply, f"{attempt.tool.name!r}")
+            text = self._proxy.config.redact(lost_text(attempt.tool.upstream, reply, f"{attempt.tool.name!r}"))
             exchange.own_result({"content": [{"type": "text", "text": text}], "isError": True})
             return
         if reply.error is not UNSET:

@@ -6,22 +6,25 @@ Filled from the store before any upstream is started, then corrected by what eac
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.tokens import estimate
 from foretool.server import jsonrpc, names
 from foretool.server.headers import definition_problem
 from foretool.server.jsonrpc import Raw
 from foretool.server.names import Key, Resolver
 from foretool.storage.records import Tool, ToolId
+
+if TYPE_CHECKING:
+    from foretool.retrieval.pipeline import Corpus, Pipeline
 
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes; a larger tool definition is dropped: no client could use it."""
@@ -46,8 +49,7 @@ class Entry(Protocol):
     def description(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What a new list of an upstream changed; by the tools' names there."""
 
     added: tuple[str, ...] = ()
@@ -71,8 +73,7 @@ class Catalog:
         self._kept = dict(kept_names or {})
         self._tools: dict[ToolId, Tool] = {}
         self._by_upstream: dict[str, list[Tool]] = {}
-        self._corpus = Corpus()
-        self._pipeline = Pipeline(self._corpus)
+        self._ranking: tuple[Corpus, Pipeline] | None = None
         self._unindexed: dict[str, None] = {}
         """Upstreams whose tools the ranking does not know yet, in order."""
         self._ever_named: set[str] = set()
@@ -84,9 +85,18 @@ class Catalog:
     @property
     def pipeline(self) -> Pipeline:
         """The ranking over every tool; what is not indexed yet is indexed first."""
-        while self._unindexed:
-            self.index_one()
-        return self._pipeline
+        while self.index_one():
+            pass
+        return self._index()[1]
+
+    def _index(self) -> tuple[Corpus, Pipeline]:
+        if self._ranking is None:
+            # Not at the top: no list waits for what only searches need.
+            from foretool.retrieval.pipeline import Corpus, Pipeline
+
+            corpus = Corpus()
+            self._ranking = corpus, Pipeline(corpus)
+        return self._ranking
 
     def index_one(self) -> bool:
         """Index the tools of one more upstream; False when there is none left. Lists do not need it, searches do, so
@@ -96,9 +106,9 @@ class Catalog:
         upstream = next(iter(self._unindexed))
         del self._unindexed[upstream]
         if upstream in self._by_upstream:
-            self._corpus.replace(upstream, self._by_upstream[upstream], self.server_text(upstream))
+            self._index()[0].replace(upstream, self._by_upstream[upstream], self.server_text(upstream))
         else:
-            self._corpus.remove(upstream)
+            self._index()[0].remove(upstream)
         return True
 
     @property
@@ -253,7 +263,12 @@ class Catalog:
 
 def _digest(definition: bytes) -> str:
     """Of the value, not its spelling: one server orders keys differently in each era."""
-    return hashlib.sha256(msgspec.json.encode(jsonrpc.plain(definition), order="sorted")).hexdigest()
+    value = jsonrpc.plain(definition)
+    try:
+        canonical = msgspec.json.encode(value, order="sorted")
+    except UnicodeEncodeError:  # half a surrogate pair, which only the slow encoder writes
+        canonical = json.dumps(value, sort_keys=True).encode()
+    return hashlib.sha256(canonical).hexdigest()
 
 
 def _checked(definition: Raw, over_http: bool) -> tuple[str, bytes]:
@@ -275,6 +290,8 @@ def _checked(definition: Raw, over_http: bool) -> tuple[str, bytes]:
         members["inputSchema"] = jsonrpc.raw({"type": "object", **parts})
     elif kind != "object":
         raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')
+    if "_meta" in members and bytes(members["_meta"])[:1] != b"{":
+        del members["_meta"]
     data = jsonrpc.encode(members)
     if over_http and (problem := definition_problem(data)):
         raise ValueError(f"{name!r}: {problem}")

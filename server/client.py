@@ -409,7 +409,8 @@ class Client:
 
     def settle(self, exchange: Exchange, upstream: Upstream, reply: Reply) -> None:
         if isinstance(reply, Lost):
-            exchange.error(jsonrpc.INTERNAL_ERROR, lost_text(upstream.name, reply, exchange.method))
+            text = self.proxy.config.redact(lost_text(upstream.name, reply, exchange.method))
+            exchange.error(jsonrpc.INTERNAL_ERROR, text)
         elif reply.error is not UNSET:
             exchange.raw_error(translate.error(reply.error, exchange.era))
         else:

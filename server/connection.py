@@ -7,10 +7,12 @@ A connection is used once: when its link is gone, so is it, and the upstream mak
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+
+from msgspec import Struct, field
 
 from foretool.server import jsonrpc, protocol
 from foretool.server.jsonrpc import UNSET, Id, Message, Raw
@@ -24,8 +26,10 @@ PROBE_S: Final = 20.0
 """Longest wait for `server/discover`; legacy servers may stay silent (specification: stdio, compatibility)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+log = logging.getLogger("foretool.connection")
+
+
+class Lost(Struct, frozen=True):
     """A request that will get no reply."""
 
     reason: str
@@ -36,8 +40,7 @@ class Lost:
 Reply = Message | Lost
 
 
-@dataclass(slots=True, eq=False)
-class Request:
+class Request(Struct, eq=False):
     """One request on its way to an upstream, and who waits for what comes of it."""
 
     method: str
@@ -89,8 +92,7 @@ class HandshakeError(Exception):
         self.code = code
 
 
-@dataclass(slots=True)
-class Greeting:
+class Greeting(Struct):
     """What the upstream said of itself in the handshake."""
 
     version: str = ""
@@ -140,6 +142,7 @@ class Connection:
         self.ready = True
 
     async def _initialize(self) -> None:
+        self._own_meta = jsonrpc.EMPTY  # of a modern probe before
         params = {
             "protocolVersion": protocol.LATEST_LEGACY,
             "capabilities": self._capabilities,
@@ -234,8 +237,10 @@ class Connection:
 
     def cancel(self, request: Request, reason: str) -> None:
         """Drop a request; its reply is no longer wanted."""
-        if self._pending.pop(request.id, None) is None or self._link is None:
+        # Each connection counts its own ids: another one's request may have the same.
+        if self._pending.get(request.id) is not request or self._link is None:
             return
+        del self._pending[request.id]
         if not self._link.abandon(request.id) and request.method not in ("initialize", "server/discover"):
             params = {"requestId": request.id, "reason": reason}
             self.notify("notifications/cancelled", params)
@@ -267,6 +272,12 @@ class Connection:
     # -- Receiver: what the link brings
 
     def on_message(self, message: Message, request: int | None) -> None:
+        try:
+            self._on_message(message, request)
+        except Exception:  # the boundary of a message: one that we cannot deal with must not end the connection
+            log.exception("Failed")
+
+    def _on_message(self, message: Message, request: int | None) -> None:
         if message.method is UNSET:
             self._on_reply(message)
         elif message.id is UNSET:
@@ -306,7 +317,9 @@ class Connection:
         request = self._pending.pop(message.id, None) if isinstance(message.id, int) else None
         if request is None:
             return  # cancelled before, or never asked
-        request.reply(message)
+        reply, request.reply, request.notice, request.poll = request.reply, _ignored, None, None
+        # What the callbacks hold on to points back at the request: let go, so that no garbage is left to collect.
+        reply(message)
 
     def _on_notification(self, message: Message, request: int | None) -> None:
         if message.method == "notifications/progress":

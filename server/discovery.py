@@ -6,12 +6,11 @@ Everything here is a function of its arguments: the ranking, the catalog and the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
-from foretool.retrieval.document import Document, document, summary_line
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server import jsonrpc, protocol
@@ -148,8 +147,7 @@ def read_arguments(value: Raw | bytes) -> Arguments:
         return Arguments(task=str(plain.get("task", "")).encode(errors="replace").decode())
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What `discover_tools` says."""
 
     level: Level
@@ -219,7 +217,10 @@ def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
 
 
 def _card(tool: Tool, ranked: Ranked, catalog: Catalog, listed: bool) -> dict[str, Any]:
-    described: Document = document(tool, catalog.server_text(tool.upstream))
+    # Not at the top: no list waits for what only searches need.
+    from foretool.retrieval.document import document, summary_line
+
+    described = document(tool, catalog.server_text(tool.upstream))
     card = {"name": tool.id, "description": summary_line(described), "why": "; ".join(ranked.reasons)}
     return {**card, "listed": True} if listed else card
 

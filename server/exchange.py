@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from foretool.server import jsonrpc, translate
 from foretool.server.connection import Request
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from foretool.server.upstream import Upstream
 
 
-@dataclass(slots=True, eq=False)
-class Exchange:
+class Exchange(Struct, eq=False):
     """See the module. Answered exactly once: by `result`, `error` or `drop`."""
 
     client: Client
@@ -52,6 +52,7 @@ class Exchange:
 
     def result(self, value: Raw) -> None:
         if self._settle():
+            self.request = None  # it points back at us
             self.client.proxy.outbox.finish(self.channel, jsonrpc.result(self.id, value), None)
 
     def own_result(self, value: Mapping[str, Any]) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.selection import working_set
 from foretool.retrieval.tokens import estimate
 from foretool.server import discovery, names, protocol
 from foretool.server.catalog import Catalog
@@ -45,8 +45,7 @@ class Memory(Protocol):
     def save_working_set(self, working_set: WorkingSet) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(Struct, frozen=True):
     """Why a tool is hidden, and what would have shown it."""
 
     cause: Cause
@@ -55,8 +54,7 @@ class Why:
     change: str
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """The list of one profile under one policy in one epoch."""
 
     profile: str
@@ -203,6 +201,9 @@ class Exposures:
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Tools in the order in which they compete for the budget: by usage, then by the profile's words and the
         tasks on record."""
+        # Not at the top: a list that is restored is served before any of this is wanted.
+        from foretool.retrieval.selection import working_set
+
         pinned = self._pinned(profile)
         usages = [each for each in self._memory.usage() if self._is_candidate(profile, each.tool, pinned)]
         ranked = dict.fromkeys(working_set(usages, lambda _: 0, 1, self._clock(), HALF_LIFE_S))

@@ -199,10 +199,10 @@ class Proxy:
                 return upstream
         return None
 
-    def when_upstream_listed(self, upstream: Upstream, go: Callable[[], None]) -> None:
-        """As soon as it has listed, or failed to."""
+    def when_upstream_listed(self, upstream: Upstream, era: Era, go: Callable[[], None]) -> None:
+        """As soon as it has listed, or failed to; it is started in the era of whoever waits."""
         self._waiting_upstream.setdefault(upstream.name, []).append(go)
-        upstream.start("legacy")
+        upstream.start(era)
 
     def _wake(self, upstream: Upstream) -> None:
         for go in self._waiting_upstream.pop(upstream.name, []):
@@ -220,6 +220,7 @@ class Proxy:
         over_http = server is not None and server.type == "http"
         changes = self.catalog.replace(upstream.name, tools, upstream.greeting.instructions, over_http)
         self._listed.add(upstream.name)
+        self.aggregate.came(upstream)
         self._watcher.tools_changed(upstream)
         self._wake(upstream)
         if upstream.announced:
@@ -241,6 +242,8 @@ class Proxy:
         try:
             params = jsonrpc.plain(message.params) if message.params is not UNSET else {}
         except ValueError:
+            return
+        if not isinstance(params, dict):
             return
         if method == "notifications/resources/updated":
             self.aggregate.updated(params)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from foretool.server import jsonrpc
 from foretool.server.connection import Request, answer_error
@@ -41,8 +42,7 @@ Answered = Callable[[Exchange, Message], None]
 Ended = Callable[[Exchange], None]
 
 
-@dataclass(slots=True, eq=False)
-class _Parked:
+class _Parked(Struct, eq=False):
     """A request of an upstream that waits for the client to come back with answers."""
 
     request: Request
@@ -55,8 +55,7 @@ class _Parked:
     """Gives the client what the upstream has said without waiting for its answers."""
 
 
-@dataclass(slots=True, eq=False)
-class _Own:
+class _Own(Struct, eq=False):
     """A question of ours, put to a modern client by ending its request."""
 
     exchange: Exchange

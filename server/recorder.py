@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.storage.records import (
@@ -64,8 +64,7 @@ class Sink(Protocol):
     def save_working_set(self, working_set: WorkingSet) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     written: int
     waiting: int
     dropped: int

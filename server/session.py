@@ -6,8 +6,9 @@ A method takes what happened and returns decisions as values; the proxy carries 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from foretool.server.exposure import View
 from foretool.storage.records import Discovery, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
@@ -15,8 +16,7 @@ from foretool.storage.records import Discovery, Miss, Noticed, Policy, SessionRe
 HISTORY: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(Struct, frozen=True):
     """The call goes to the tool's upstream."""
 
     tool: Tool
@@ -25,8 +25,7 @@ class Forward:
     """Id of the discovery that found it, 0 if none did."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     discovery: int
     rank: int
     of: int

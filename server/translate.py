@@ -68,7 +68,12 @@ def error(value: Raw, front: Era) -> Raw:
 def is_tool_error(value: Raw) -> bool:
     """Whether a call's result says `isError`."""
     # Most results are short; the search spares decoding the long ones.
-    return b'"isError"' in bytes(value) and bytes(jsonrpc.fields(value).get("isError", b"")) == b"true"
+    if b'"isError"' not in bytes(value):
+        return False
+    try:
+        return bytes(jsonrpc.fields(value).get("isError", b"")) == b"true"
+    except ValueError:
+        return False
 
 
 def input_required(value: Raw) -> bool:

@@ -12,9 +12,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
+
+from msgspec import Struct, field
 
 from foretool.server import jsonrpc
 from foretool.server.connection import Connection, Greeting, HandshakeError, Lost, Request
@@ -24,6 +25,9 @@ from foretool.storage.records import Era
 
 BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
 """Pauses between attempts to bring back an upstream nobody is calling; a call is tried at once."""
+
+STABLE_S: Final = 10.0
+"""An upstream that dies within this time of its start counts as one that failed to start."""
 
 LIST_S: Final = 60.0
 DEBOUNCE_S: Final = 0.1
@@ -68,8 +72,7 @@ class Host(Protocol):
 OpenLink = Callable[[Receiver, Era], Awaitable[Link]]
 
 
-@dataclass(slots=True, eq=False)
-class _Line:
+class _Line(Struct, eq=False):
     """The connection of one era, from first demand to stop, across restarts."""
 
     era: Era
@@ -250,7 +253,9 @@ class Upstream:
     async def _keep(self, line: _Line) -> None:
         """Connect when wanted, serve until lost, pause, again."""
         failures = 0
+        now = asyncio.get_running_loop().time
         while self.state is not State.STOPPED:
+            began = now()
             line.wanted.clear()
             try:
                 await self._connect(line)
@@ -260,9 +265,13 @@ class Upstream:
                     return
                 failures += 1
                 self._failed(line, str(error))
+            except Exception as error:  # the boundary: whoever waits must hear of our mistake, and the next try may do
+                log.exception("Failed")
+                failures += 1
+                self._failed(line, f"foretool itself made a mistake ({type(error).__name__}); its log has more")
             else:
-                failures = 0
                 await line.lost.wait()
+                failures = 0 if now() - began > STABLE_S else failures + 1
             self._end(line)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]):
@@ -365,7 +374,8 @@ class Upstream:
             self._spawn(connection.close())
 
     def _set(self, state: State) -> None:
-        if state is not self.state:
+        # Stopped is for ever: what fails because it was stopped must not start it again.
+        if state is not self.state and self.state is not State.STOPPED:
             self.state, self.since = state, time.time()
             self._host.on_state(self)
 
@@ -418,8 +428,7 @@ def _items(value: Raw | None) -> list[Raw]:
     return jsonrpc.items(value)
 
 
-@dataclass(slots=True, eq=False)
-class _Events:
+class _Events(Struct, eq=False):
     """What one connection tells, on its way to the host."""
 
     upstream: Upstream
@@ -447,6 +456,6 @@ class _Events:
             self.upstream._want(self.line)
 
     def on_lost(self, connection: Connection, reason: str) -> None:
-        self.upstream.error = reason
+        self.upstream.error = self.upstream._redact(reason)
         self.upstream._set(State.RETRYING)
         self.line.lost.set()
