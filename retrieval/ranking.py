@@ -6,8 +6,9 @@ Values only. Everything here is frozen, imports nothing heavy and knows no ranke
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct
 
 from foretool.storage.records import ToolId
 
@@ -28,8 +29,7 @@ class Scores(Protocol):
     def __iter__(self) -> Iterator[float]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """What is known when tools are wanted; every part may be empty, the words too."""
 
     lines: tuple[str, ...] = ()
@@ -41,20 +41,18 @@ class Query:
     servers_in_use: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A tool in a ranking, with what put it there."""
 
     tool: ToolId
     score: float
-    parts: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = {}
     """What each ranker added to `score`."""
     reasons: tuple[str, ...] = ()
     """For people: "name", "words: issue, create", "used often", "server in use"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """How well one line of a query was met; the gate reads it, for the scores of a ranking have no scale."""
 
     named: bool = False
@@ -67,8 +65,7 @@ class Evidence:
     """Share of the line's idf mass that the best tool has, 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """Tools that fit a query at all, best first; empty when none does."""
 
     ranked: tuple[Ranked, ...] = ()
