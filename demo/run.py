@@ -34,10 +34,11 @@ TASK = "what time is it in Tokyo"
 CLOCK = "time__get_current_time"
 CLOCK_ARGUMENTS = {"timezone": "Asia/Tokyo"}
 """What a model would fill in; the demo has none, so the task above is the only thing that is searched with."""
-HIDDEN = "calculator__calculate"
-HIDDEN_ARGUMENTS = {"expression": "2**10 / 3"}
-BRIDGED = "git__git_log"
-BRIDGED_ARGUMENTS = {"repo_path": str(servers.REPOSITORY), "max_count": 1}
+HIDDEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "calculator": ("calculator__calculate", {"expression": "2**10 / 3"}),
+    "git": ("call_tool", {"name": "git__git_log", "arguments": {"repo_path": str(servers.REPOSITORY), "max_count": 1}}),
+}
+"""By server: what is called without having been looked for."""
 
 
 class StepFailed(Exception):
@@ -207,8 +208,9 @@ async def converse(terminal: Terminal, upstreams: Sequence[servers.Installed], l
         await call(terminal, client, CLOCK, CLOCK_ARGUMENTS)
         terminal.line()
         terminal.line("4  Tools that were not listed, called by name and through the bridge")
-        await call(terminal, client, HIDDEN, HIDDEN_ARGUMENTS)
-        await call(terminal, client, "call_tool", {"name": BRIDGED, "arguments": BRIDGED_ARGUMENTS})
+        names = {each.server.name for each in upstreams}
+        for tool, arguments in (called for name, called in HIDDEN.items() if name in names):
+            await call(terminal, client, tool, arguments)
 
 
 def main() -> int:
