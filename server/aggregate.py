@@ -21,6 +21,7 @@ from foretool.server.jsonrpc import UNSET, Raw, RpcError
 from foretool.server.upstream import State
 
 if TYPE_CHECKING:
+    from foretool.server.config import Profile
     from foretool.server.proxy import Proxy
     from foretool.server.upstream import Upstream
 
@@ -181,7 +182,9 @@ class Aggregate:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: uri is missing")
         owner = self.owner(uri)
         candidates = self._proxy.with_capability("resources", exchange.client.profile)
-        if owner is not None or len(candidates) == 1:
+        if owner is not None and not self._proxy.exposures.allowed(exchange.client.profile, owner.name):
+            self._no_resource(exchange, uri)
+        elif owner is not None or len(candidates) == 1:
             go(owner or candidates[0])
         elif not candidates:
             self._no_resource(exchange, uri)
@@ -218,19 +221,24 @@ class Aggregate:
         name = jsonrpc.text(exchange.params.get("name"))
         if name is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "prompts/get: name is missing")
-        upstream, own = self._prompt(name)
+        upstream, own = self._prompt(name, exchange.client.profile)
         exchange.client.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})
 
-    def _prompt(self, name: str) -> tuple[Upstream, str]:
+    def _prompt(self, name: str, profile: Profile) -> tuple[Upstream, str]:
         """Whose prompt a name is, and what it is called there."""
+        upstreams = {
+            each.name: each
+            for each in self._proxy.upstreams.values()
+            if self._proxy.exposures.allowed(profile, each.name)
+        }
         known = self._prompts.get(name)
-        if known is not None and known[0] in self._proxy.upstreams:
-            return self._proxy.upstreams[known[0]], known[1]
-        for upstream in self._proxy.upstreams.values():
+        if known is not None and known[0] in upstreams:
+            return upstreams[known[0]], known[1]
+        for upstream in upstreams.values():
             prefix = self._proxy.prefix(upstream.name)
             if prefix and name.startswith(prefix + names.SEPARATOR):
                 return upstream, name.removeprefix(prefix + names.SEPARATOR)
-        bare = [upstream for upstream in self._proxy.upstreams.values() if not self._proxy.prefix(upstream.name)]
+        bare = [upstream for upstream in upstreams.values() if not self._proxy.prefix(upstream.name)]
         if len(bare) == 1:
             return bare[0], name
         raise RpcError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
@@ -238,13 +246,15 @@ class Aggregate:
     def complete(self, exchange: Exchange) -> None:
         reference = jsonrpc.fields(exchange.params.get("ref", UNSET))
         if jsonrpc.text(reference.get("type")) == "ref/prompt":
-            upstream, own = self._prompt(jsonrpc.text(reference.get("name")) or "")
+            upstream, own = self._prompt(jsonrpc.text(reference.get("name")) or "", exchange.client.profile)
             reference["name"] = jsonrpc.raw(own)
         else:
             uri = jsonrpc.text(reference.get("uri")) or ""
             owner = next((name for _, template, name in self._templates if template == uri), None)
             found = self._proxy.upstreams.get(owner) if owner else self.owner(uri)
             candidates = self._proxy.with_capability("completions", exchange.client.profile)
+            if found is not None and not self._proxy.exposures.allowed(exchange.client.profile, found.name):
+                found = None
             if found is None and not candidates:
                 raise RpcError(jsonrpc.INVALID_PARAMS, f"completion/complete: nothing is known of {uri!r}")
             upstream = found or candidates[0]

@@ -484,11 +484,11 @@ class FakeClient(StdioEdge):
         self.write(message | ({"params": members} if members or params is not None else {}))
         return id
 
-    async def reply(self, id: Any) -> Json:
+    async def reply(self, id: Any, patience: float = PATIENCE_S) -> Json:
         """The whole reply to a posted request."""
         if id in self._raw:
             return json.loads(self._raw[id])
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience):
             return await asyncio.shield(self._replies[id])
 
     async def result(self, id: Any) -> Any:

@@ -1,0 +1,155 @@
+"""One scripted conversation, and every k-th thing in it made to go wrong (SQLite's anomaly tests)."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import Any
+
+import pytest
+from fakes import FakeLink, FakeUpstream, Stage, failing_store, proxy_over, tool
+from requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+ANSWERS = 12
+"""More than the upstream gives in the conversation without trouble; a test below says so."""
+WRITES = 60
+
+
+def calc() -> FakeUpstream:
+    return FakeUpstream("calc", [tool("add", "Adds"), tool("sub", "Subtracts")], entry={"pin": ["add"]})
+
+
+async def conversation(stage: Stage) -> dict[Any, dict[str, Any]]:
+    """A client's morning: every request gets its own id; returns the reply to each."""
+    client = stage.client
+    posts: list[tuple[str, dict[str, Any]]] = [
+        (
+            "initialize",
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+        ),
+        ("tools/list", {}),
+        ("tools/call", {"name": "calc__add", "arguments": {"n": 1}}),
+        ("tools/call", {"name": "discover_tools", "arguments": {"task": "subtract"}}),
+        ("tools/call", {"name": "calc__sub", "arguments": {"n": 2}}),
+        ("tools/call", {"name": "call_tool", "arguments": {"name": "calc__sub", "arguments": {"n": 3}}}),
+        ("tools/call", {"name": "no__such", "arguments": {}}),
+        ("tools/list", {}),
+        ("tools/call", {"name": "calc__add", "arguments": {"n": 4}}),
+    ]
+    replies = {}
+    for number, (method, params) in enumerate(posts):
+        ident = f"r{number}"
+        client.post(method, params, id=ident)
+        replies[ident] = await client.reply(ident, 200)  # of the loop's own time: greetings may take a minute
+    return replies
+
+
+def check(stage: Stage, replies: dict[Any, dict[str, Any]], upstream: FakeUpstream) -> None:
+    """Every request has one clear answer, nothing came twice, and the record agrees with what happened."""
+    answered = [message["id"] for message in stage.client.messages if "method" not in message]
+    assert sorted(answered) == sorted(replies)
+    for reply in replies.values():
+        assert ("result" in reply) != ("error" in reply)
+        failed = "error" in reply or (isinstance(reply["result"], dict) and reply["result"].get("isError"))
+        if failed:
+            words = reply["error"]["message"] if "error" in reply else reply["result"]["content"][0]["text"]
+            assert len(words) > 20, reply
+    numbers = [arguments["n"] for _, arguments in upstream.calls]
+    assert len(set(numbers)) == len(numbers), "a call was carried out twice"
+
+
+@requirement("anomaly:none")
+async def test_without_trouble_the_conversation_gives_what_the_others_are_measured_by() -> None:
+    store, connection = failing_store()
+    upstream = calc()
+    connection.arm(0)
+    async with proxy_over(upstream, store=store) as stage:
+        replies = await conversation(stage)
+        check(stage, replies, upstream)
+        assert [call.tool for call in stage.calls()] == ["calc__add", "calc__sub", "calc__sub", "calc__add"]
+    assert upstream.answers < ANSWERS
+    assert connection.writes < WRITES
+
+
+def fail(link: FakeLink, line: bytes) -> None:
+    ident = line.split(b'"id":')[1].split(b",")[0].strip()
+    link.deliver(b'{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the upstream had an accident"}}' % ident)
+
+
+def garbage(link: FakeLink, line: bytes) -> None:
+    link.deliver(b"\xff\xfe not protocol")
+    link.deliver(line)
+
+
+def dies(link: FakeLink, line: bytes) -> None:
+    link.die("was ended by SIGSEGV")
+
+
+def dies_after_answering(link: FakeLink, line: bytes) -> None:
+    link.deliver(line)
+    asyncio.get_running_loop().call_soon(link.die)
+
+
+def twice(link: FakeLink, line: bytes) -> None:
+    link.deliver(line)
+    link.deliver(line)
+
+
+def nonsense(link: FakeLink, line: bytes) -> None:
+    ident = line.split(b'"id":')[1].split(b",")[0].strip()
+    link.deliver(b'{"jsonrpc":"2.0","id":%s,"result":"nonsense"}' % ident)
+
+
+def silent(link: FakeLink, line: bytes) -> None:
+    """The answer never comes; the time-out of the call does."""
+
+
+@requirement("anomaly:answers")
+@pytest.mark.parametrize("accident", [fail, garbage, dies, dies_after_answering, twice, nonsense, silent])
+@pytest.mark.parametrize("k", range(1, ANSWERS))
+async def test_whatever_happens_at_the_kth_answer_the_client_gets_one_clear_answer_to_each(
+    k: int, accident: Any
+) -> None:
+    upstream = calc()
+    upstream.entry["timeout_s"] = 0.5 if accident is not silent else 0.000001
+
+    def saboteur(link: FakeLink, number: int, line: bytes) -> bool:
+        if number == k:
+            accident(link, line)
+        return number == k
+
+    upstream.saboteur = saboteur
+    async with proxy_over(upstream, cold_list_s=1) as stage:
+        replies = await conversation(stage)
+        check(stage, replies, upstream)
+        calls = stage.calls()
+        outcomes = {call.outcome for call in calls}
+        numbers = [arguments["n"] for _, arguments in upstream.calls]
+        # Each call that reached the upstream is on record once, as sent.
+        assert len([call for call in calls if call.sent]) == len(numbers)
+    assert outcomes <= {"ok", "lost", "error", "tool_error"}
+
+
+@requirement("anomaly:writes")
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL])
+@pytest.mark.parametrize("k", range(1, WRITES))
+async def test_whichever_write_fails_the_client_notices_nothing_and_no_call_is_lost(k: int, code: int) -> None:
+    store, connection = failing_store()
+    upstream = calc()
+    async with proxy_over(upstream, store=store) as stage:
+        connection.arm(k, code)
+        replies = await conversation(stage)
+        check(stage, replies, upstream)
+        errors = [ident for ident, reply in replies.items() if "error" in reply]
+        assert errors == ["r6"]  # the one with an unknown name
+        await asyncio.sleep(2)  # of the loop's own time: refused writes are tried again
+        assert [call.tool for call in stage.calls()] == ["calc__add", "calc__sub", "calc__sub", "calc__add"]
+        found = sorted((miss.tool, miss.noticed) for miss in stage.misses())
+        assert ("no__such", "unknown_name") in found
+        assert ("calc__sub", "discovery") in found
+        (session,) = [each for each in store.sessions() if each.client == "t"]
+        assert len(store.session_calls(session.key)) == 4
+        assert len(store.recent_discoveries(-1)) == 1
+    assert store.session(session.key) is not None

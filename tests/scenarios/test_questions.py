@@ -1,0 +1,279 @@
+"""Questions of upstreams to the client (sampling, elicitation, roots), between every pair of eras."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeUpstream, Json, proxy_over, said
+from requirements import requirement
+
+from foretool.server import jsonrpc, protocol
+
+pytestmark = pytest.mark.anyio
+
+CAN = {"sampling": {}, "elicitation": {}, "roots": {"listChanged": True}}
+ANSWERS: dict[str, Json] = {
+    "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m"},
+    "elicitation/create": {"action": "accept", "content": {"colour": "blue"}},
+    "roots/list": {"roots": [{"uri": "file:///home"}]},
+}
+
+
+class Curious(FakeUpstream):
+    """Asks the client in the course of a call, and returns what it was told."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.told: list[Json] = []
+        self.tools = ["ask", "plain"]
+        self.scripts["ask"] = self._start
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def _start(self, asked: Asked) -> None:
+        if protocol.META_VERSION in asked.meta:
+            self._modern(asked)
+        else:
+            task = asyncio.get_running_loop().create_task(self._legacy(asked))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _legacy(self, asked: Asked) -> None:
+        for method in asked.params["arguments"]["methods"]:
+            self.told.append(await asked.ask(method, {"message": "?", "n": 1.0} if method != "roots/list" else None))
+        asked.reply({"content": [{"type": "text", "text": "thanks"}]})
+
+    def _modern(self, asked: Asked) -> None:
+        if "inputResponses" in asked.params:
+            self.told += [{"result": each} for each in asked.params["inputResponses"].values()]
+            self.told.append({"state": asked.params.get("requestState")})
+            asked.reply({"content": [{"type": "text", "text": "thanks"}], "resultType": "complete"})
+            return
+        requests = {
+            f"k{number}": {"method": method, "params": {"message": "?"}}
+            for number, method in enumerate(asked.params["arguments"]["methods"])
+        }
+        asked.reply({"resultType": "input_required", "inputRequests": requests, "requestState": "opaque"})
+
+
+def call(*methods: str) -> Json:
+    return {"name": "calc__ask", "arguments": {"methods": list(methods)}}
+
+
+@requirement("question:legacy")
+@pytest.mark.parametrize("method", list(ANSWERS))
+async def test_a_legacy_client_is_asked_and_its_answer_goes_up(method: str) -> None:
+    upstream = Curious("calc")
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        client.answers[method] = ANSWERS[method]
+        await client.initialize(capabilities=CAN)
+        assert said(await client.ask("tools/call", call(method))) == "thanks"
+        (question,) = client.questions
+    assert question["method"] == method
+    assert upstream.told[0]["result"] == ANSWERS[method]
+    assert upstream.told[0]["id"] == "calc-1"
+
+
+@requirement("question:legacy")
+async def test_a_refusal_of_the_client_reaches_the_upstream_as_it_is() -> None:
+    upstream = Curious("calc")
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        await client.initialize(capabilities=CAN)
+        request = client.post("tools/call", call("sampling/createMessage"))
+        question = await client.asked("sampling/createMessage")
+        error = {"code": -1, "message": "User rejected sampling request"}
+        client.write({"jsonrpc": "2.0", "id": question["id"], "error": error})
+        await client.result(request)
+    assert upstream.told[0]["error"] == error
+
+
+@requirement("question:capability")
+async def test_what_the_client_cannot_do_is_refused_and_not_declared() -> None:
+    upstream = Curious("calc")
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize(capabilities={"roots": {}})
+        await stage.client.ask("tools/call", call("sampling/createMessage"))
+        greeting = await upstream.asked("initialize")
+    assert upstream.told[0]["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
+    assert greeting.params["capabilities"] == {"roots": {}}
+    assert stage.client.questions == []
+
+
+@requirement("question:whose")
+async def test_with_two_clients_each_gets_the_question_of_its_own_call_or_none() -> None:
+    upstream = Curious("calc")
+    upstream.hold("plain")
+    async with proxy_over(upstream) as stage:
+        one, other = stage.client, stage.connect()
+        for client in (one, other):
+            client.answers["elicitation/create"] = ANSWERS["elicitation/create"]
+            await client.initialize(capabilities=CAN)
+        await one.ask("tools/call", call("elicitation/create"))
+        assert (len(one.questions), len(other.questions)) == (1, 0)
+        # While a call of another client is in flight, it cannot be told whose question it is.
+        other.post("tools/call", {"name": "calc__plain"})
+        await upstream.called("plain")
+        await one.ask("tools/call", call("elicitation/create"))
+    assert (len(one.questions), len(other.questions)) == (1, 0)
+    assert "error" in upstream.told[1]
+
+
+@requirement("question:parked")
+async def test_a_modern_client_answers_a_legacy_upstream_with_its_retry() -> None:
+    upstream = Curious("calc")
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern(capabilities=CAN)
+        first = await client.ask("tools/call", call("elicitation/create"))
+        assert first["resultType"] == "input_required"
+        ((key, request),) = first["inputRequests"].items()
+        assert request == {"method": "elicitation/create", "params": {"message": "?", "n": 1.0}}
+        again = {
+            **call("elicitation/create"),
+            "inputResponses": {key: ANSWERS["elicitation/create"]},
+            "requestState": first["requestState"],
+        }
+        result = await client.ask("tools/call", again)
+        assert said(result) == "thanks"
+        assert result["resultType"] == "complete"
+        outcomes = [each.outcome for each in stage.calls()]
+    assert upstream.told[0]["result"] == ANSWERS["elicitation/create"]
+    assert len(upstream.calls) == 1
+    assert outcomes == ["ok"]
+
+
+@requirement("question:parked")
+async def test_several_rounds_and_several_calls_at_once_find_their_own_answers() -> None:
+    upstreams = [Curious("calc"), Curious("other")]
+    async with proxy_over(*upstreams) as stage:
+        client = stage.client.modern(capabilities=CAN)
+
+        async def converse(server: str, answer: str) -> None:
+            params = {"name": f"{server}__ask", "arguments": {"methods": ["elicitation/create"] * 3}}
+            result = await client.ask("tools/call", params)
+            rounds = 0
+            while result["resultType"] == "input_required":
+                rounds += 1
+                responses = {key: {"action": "accept", "content": {"a": answer}} for key in result["inputRequests"]}
+                state = {"inputResponses": responses, "requestState": result["requestState"]}
+                result = await client.ask("tools/call", {**params, **state})
+            assert rounds == 3
+
+        await asyncio.gather(converse("calc", "one"), converse("other", "two"))
+    assert [each["result"]["content"]["a"] for each in upstreams[0].told] == ["one"] * 3
+    assert [each["result"]["content"]["a"] for each in upstreams[1].told] == ["two"] * 3
+
+
+@requirement("question:parked-lost")
+async def test_an_upstream_that_died_while_the_client_was_asked_is_not_called_twice() -> None:
+    upstream = Curious("calc")
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern(capabilities=CAN)
+        first = await client.ask("tools/call", call("elicitation/create"))
+        upstream.die("was ended by SIGKILL")
+        (key,) = first["inputRequests"]
+        again = {**call("elicitation/create"), "inputResponses": {key: {}}, "requestState": first["requestState"]}
+        result = await client.ask("tools/call", again)
+        assert result["isError"] is True
+        assert "was ended by SIGKILL" in said(result)
+        # The state is used up: the same retry is no new call.
+        with pytest.raises(Failed) as expired:
+            await client.ask("tools/call", again)
+        outcomes = [each.outcome for each in stage.calls()]
+    assert expired.value.code == jsonrpc.INVALID_PARAMS
+    assert len(upstream.calls) == 1
+    assert outcomes == ["lost"]
+
+
+@requirement("question:parked-cancelled")
+async def test_a_cancelled_retry_cancels_the_parked_call() -> None:
+    upstream = Curious("calc")
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern(capabilities=CAN)
+        first = await client.ask("tools/call", call("elicitation/create", "elicitation/create"))
+        again = {**call("elicitation/create"), "inputResponses": {}, "requestState": "not ours"}
+        with pytest.raises(Failed):
+            await client.ask("tools/call", again)
+        other = stage.connect().modern(capabilities=CAN)
+        foreign = {**call("elicitation/create"), "inputResponses": {}, "requestState": first["requestState"]}
+        with pytest.raises(Failed) as not_theirs:
+            await other.ask("tools/call", foreign)
+    assert not_theirs.value.code == jsonrpc.INVALID_PARAMS
+    assert len(upstream.calls) == 1
+
+
+@requirement("question:mirror")
+@pytest.mark.parametrize("eras", [MODERN])
+async def test_a_legacy_client_answers_a_modern_upstream(eras: tuple[Any, ...]) -> None:
+    upstream = Curious("calc", eras=eras)
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        client.answers.update(ANSWERS)
+        await client.initialize(capabilities=CAN)
+        result = await client.ask("tools/call", call("elicitation/create", "roots/list"))
+        methods = [question["method"] for question in client.questions]
+        outcomes = [each.outcome for each in stage.calls()]
+    assert said(result) == "thanks"
+    assert "resultType" not in result
+    assert methods == ["elicitation/create", "roots/list"]
+    told = [ANSWERS["elicitation/create"], ANSWERS["roots/list"]]
+    assert upstream.told == [*({"result": each} for each in told), {"state": "opaque"}]
+    assert outcomes == ["ok"]
+
+
+@requirement("question:mirror")
+async def test_what_a_legacy_client_cannot_answer_ends_the_call_with_an_error() -> None:
+    upstream = Curious("calc", eras=MODERN)
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize(capabilities={})
+        reply = await stage.client.reply(stage.client.post("tools/call", call("sampling/createMessage")))
+    assert "sampling" in reply["error"]["message"]
+
+
+@requirement("question:mirror")
+async def test_an_upstream_that_never_stops_asking_is_given_up() -> None:
+    upstream = Curious("calc", eras=MODERN)
+    upstream.scripts["ask"] = upstream._modern
+    endless = {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}, "requestState": "s"}
+    upstream.scripts["ask"] = lambda asked: asked.reply(endless)
+    async with proxy_over(upstream) as stage:
+        stage.client.answers.update(ANSWERS)
+        await stage.client.initialize(capabilities=CAN)
+        reply = await stage.client.reply(stage.client.post("tools/call", call("roots/list")))
+    assert "asked for input" in reply["error"]["message"]
+    assert len(upstream.calls) < 20
+
+
+@requirement("question:modern-verbatim")
+async def test_between_modern_client_and_modern_upstream_nothing_of_it_is_ours() -> None:
+    upstream = Curious("calc", eras=BOTH)
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern(capabilities=CAN)
+        first = await client.ask("tools/call", call("elicitation/create"))
+        assert first["requestState"] == "opaque"
+        assert list(first["inputRequests"]) == ["k0"]
+        state = {"inputResponses": {"k0": {"action": "decline"}}, "requestState": "opaque"}
+        assert said(await client.ask("tools/call", {**call("elicitation/create"), **state})) == "thanks"
+    assert upstream.told == [{"result": {"action": "decline"}}, {"state": "opaque"}]
+
+
+@requirement("question:roots-changed")
+async def test_a_change_of_roots_is_told_to_the_upstreams() -> None:
+    upstream = Curious("calc", eras=LEGACY)
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize(capabilities=CAN)
+        await stage.client.call_tool("calc__plain", {})
+        stage.client.notify("notifications/roots/list_changed")
+        await upstream.asked("notifications/roots/list_changed")
+
+
+@requirement("question:ping")
+async def test_a_ping_of_an_upstream_is_answered_here() -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        assert (await upstream.link.ask("ping"))["result"] == {}
+    assert stage.client.questions == []

@@ -1,0 +1,96 @@
+"""A changed config: servers are added, removed and restarted, and only those whose entries changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes import LIST_CHANGED, FakeUpstream, Stage, config_of, proxy_over, said
+from requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+
+async def reload(stage: Stage, *upstreams: FakeUpstream, **settings: object) -> None:
+    stage.app.fakes = {upstream.name: upstream for upstream in upstreams}
+    await stage.app.reconfigure(config_of(*upstreams, **settings))
+
+
+@requirement("reload:servers")
+async def test_only_what_changed_is_touched() -> None:
+    stays, goes = FakeUpstream("stays", ["a"]), FakeUpstream("goes", ["b"])
+    changes, comes = FakeUpstream("changes", ["c"]), FakeUpstream("comes", ["d"])
+    stays.hold("a")
+    async with proxy_over(stays, goes, changes, policy="full") as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        call = client.post("tools/call", {"name": "stays__a"})
+        asked = await stays.called("a")
+        changes.entry["args"] = ["--new"]
+        await reload(stage, stays, changes, comes, policy="full")
+        await client.heard(LIST_CHANGED)
+        assert await client.list_tools() == ["call_tool", "changes__c", "comes__d", "discover_tools", "stays__a"]
+        asked.reply({"content": [], "undisturbed": True})
+        assert (await client.result(call))["undisturbed"] is True
+        assert said(await client.call_tool("changes__c", {})) == "c"
+        assert said(await client.call_tool("comes__d", {})) == "d"
+        gone = await client.reply(client.post("tools/call", {"name": "goes__b"}))
+    assert "error" in gone
+    assert (stays.starts, goes.starts, changes.starts, comes.starts) == (1, 1, 2, 1)
+    assert goes.links == []
+
+
+@requirement("reload:filters")
+async def test_filters_and_pins_apply_without_a_restart() -> None:
+    upstream = FakeUpstream("calc", ["add", "sub"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
+        upstream.entry |= {"exclude": ["sub"], "pin": ["add"]}
+        await reload(stage, upstream)
+        await stage.client.heard(LIST_CHANGED)
+        assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        gone = await stage.client.reply(stage.client.post("tools/call", {"name": "calc__sub"}))
+    assert "error" in gone
+    assert upstream.starts == 1
+
+
+@requirement("reload:settings")
+async def test_settings_apply_to_clients_that_are_connected() -> None:
+    upstream = FakeUpstream("calc", ["add", "sub"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
+        await reload(stage, upstream, policy="full")
+        await stage.client.heard(LIST_CHANGED)
+        assert len(await stage.client.list_tools()) == 4
+
+
+@requirement("reload:back")
+async def test_a_server_that_is_removed_and_added_again_works() -> None:
+    upstream, other = FakeUpstream("calc", ["add"]), FakeUpstream("other", ["x"])
+    async with proxy_over(upstream, other) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await reload(stage, other)
+        await reload(stage, other, upstream)
+        assert said(await stage.client.call_tool("calc__add", {})) == "add"
+
+
+@requirement("reload:broken")
+async def test_a_file_that_is_broken_leaves_the_config_before_it_in_force(tmp_path: Path) -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        broken = tmp_path / "mcp.json"
+        broken.write_text('{"mcpServers": ')
+        import msgspec
+
+        stage.app.config = msgspec.structs.replace(stage.app.config, path=broken)
+        await stage.app._reload_if_changed()
+        assert said(await stage.client.call_tool("calc__add", {})) == "add"
+        broken.write_text('{"mcpServers": {"calc": {"command": "fake"}, "bad": {"command": 5}}}')
+        await stage.app._reload_if_changed()
+        assert said(await stage.client.call_tool("calc__add", {})) == "add"
+    assert upstream.starts == 1
