@@ -76,7 +76,7 @@ links:
 		link=.dev/foretool/$$(basename $$path); test -e $$link || ln -sfn ../../$$path $$link; done
 
 node: .venv/runtime
-	@if node -e 'process.exit(process.versions.node.split(".")[0] < 22)' 2>/dev/null; then \
+	@if node -e 'process.exit(Number(process.versions.node.split(".")[0] < 22))' 2>/dev/null; then \
 		echo "node $$(node --version) is there"; \
 	else \
 		echo "installing Node into .tools ..."; mkdir -p .tools/bin; \
