@@ -23,6 +23,8 @@ MAX_ENUM_VALUES = 12
 MAX_SERVER_TEXT = 200
 """Characters of a server's own description; more of it makes the tools of one server look alike."""
 MAX_SUMMARY = 120
+MAX_EMBEDDED = 2_000
+"""Characters of a description that are embedded; encoders cut at 128 to 256 tokens."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")  # noqa: RUF001 (full-width marks end Chinese sentences)
 
@@ -68,6 +70,23 @@ def summary_line(document: Document) -> str:
     head, space, _ = line[:MAX_SUMMARY].rpartition(" ")
     # A text without spaces (Chinese, a URL) is cut anywhere rather than down to nothing.
     return (head if space and len(head) > MAX_SUMMARY // 2 else line[: MAX_SUMMARY - 1]) + "…"
+
+
+def embedded_text(document: Document) -> str:
+    """What an encoder reads of a tool: server, name, description, parameter names, then the server's own words.
+
+    The end is what a model's limit cuts off. Descriptions of parameters and enum values were tried and added nothing.
+    """
+    parts = [in_words(document.name) + "."]
+    if document.server:
+        parts.insert(0, in_words(document.server) + ":")
+    if text := " ".join((document.description or document.title)[:MAX_EMBEDDED].split()):
+        parts.append(text if text.endswith((".", "!", "?")) else text + ".")
+    if document.parameters:
+        parts.append(f"Parameters: {', '.join(map(in_words, document.parameters))}.")
+    if document.server_text:
+        parts.append(" ".join(document.server_text.split()))
+    return " ".join(parts)
 
 
 def _decoded(definition: bytes) -> Any:

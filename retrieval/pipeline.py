@@ -1,17 +1,23 @@
 """The recipe: which rankers, in which order, over this catalog.
 
-Words decide (`rankers.lexical`), each line of a task for itself; usage settles near ties (`rankers.usage`); a tool that
-was named stands before all others (`rankers.names`). A tool without a matching word, name or use is not ranked at all.
+Words decide (`rankers.lexical`), and meaning beside them where an encoder is attached (`rankers.dense`), each line of a
+task for itself; usage settles near ties (`rankers.usage`); a tool that was named stands before all others
+(`rankers.names`). A tool without a matching word, name or use, or with a meaning further off than that of the average
+tool, is not ranked at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from heapq import nlargest
 from math import exp, log
+from typing import TYPE_CHECKING
 
-from foretool.retrieval.document import document
+from msgspec.structs import replace
+
+from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fusion import fuse_lines
 from foretool.retrieval.rankers.lexical import SAID, Lexical, idf, weighted
 from foretool.retrieval.rankers.names import EXACT, Names
@@ -19,6 +25,9 @@ from foretool.retrieval.rankers.usage import Habit
 from foretool.retrieval.ranking import MAX_LINES, Evidence, Query, Ranked, Ranking
 from foretool.retrieval.words import KINDRED_WORDS, spelled
 from foretool.storage.records import Tool, ToolId, Usage
+
+if TYPE_CHECKING:
+    from foretool.retrieval.rankers.dense import Blend, Meaning
 
 NAMED = 1000.0
 """More than any sum of words: a named tool comes first."""
@@ -43,6 +52,10 @@ class Corpus:
         self.slot_of: dict[ToolId, int] = {}
         self.slots_of: dict[str, tuple[int, ...]] = {}
         """Slots by upstream."""
+        self.digests: list[bytes] = []
+        """By slot, the hash of the text that encoders read; empty where a tool was dropped."""
+        self.version = 0
+        """Goes up with every change."""
         self._known: dict[ToolId, tuple[str, str, str | bytes, str]] = {}  # what a slot was read from
         by_upstream: dict[str, list[Tool]] = {}
         for tool in tools:
@@ -84,6 +97,8 @@ class Corpus:
         self.names.add(slot, tool.upstream, tool.name, tool.id)
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
+        self.digests.append(digest(embedded_text(read)))
+        self.version += 1
 
     def _drop(self, tool: ToolId) -> None:
         slot = self.slot_of.pop(tool)
@@ -91,11 +106,15 @@ class Corpus:
         self.lexical.drop(slot)
         self.names.drop(slot, upstream, name, tool)
         self.ids[slot] = None
+        self.digests[slot] = b""
+        self.version += 1
         self.slots_of[upstream] = tuple(each for each in self.slots_of.get(upstream, ()) if each != slot)
 
     def _compact(self) -> None:
         """Close the gaps that dropped tools left; every slot may get another number."""
         self.lexical.compact()
+        self.version += 1
+        self.digests = [each for each in self.digests if each]
         self.ids = [tool for tool in self.ids if tool is not None]
         self.slot_of = {tool: slot for slot, tool in enumerate(self.ids) if tool is not None}
         self.names = Names()
@@ -110,12 +129,24 @@ class Corpus:
 class Pipeline:
     """Ranks a corpus; reads it at each query, so a corpus may change between two."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, meaning: Meaning | None = None) -> None:
         self.corpus = corpus
+        self.meaning = meaning
+        """The encoders; None where there are none, or none yet."""
+        self.has_searched = False
+        """Whether anything was looked for in words: an encoder is worth its memory from then on."""
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """The best `limit` tools for a query; tools asked for by name first; empty when nothing fits."""
-        return _Request(self.corpus, query, usage or {}).ranking(limit)
+        self.has_searched |= bool(query.lines)
+        return _Request(self.corpus, query, usage or {}, self._meaning()).ranking(limit)
+
+    def _meaning(self) -> Meaning | None:
+        """The encoders, if they know nearly all tools as they are now."""
+        meaning = self.meaning
+        if meaning is not None and meaning.version != self.corpus.version:
+            meaning.align(self.corpus.digests, self.corpus.version)
+        return meaning if meaning is not None and meaning.is_ready else None
 
 
 class _Line:
@@ -157,12 +188,17 @@ class _Line:
 class _Request:
     """One query against one corpus: the parts of every score, before they are cut to a ranking."""
 
-    def __init__(self, corpus: Corpus, query: Query, usage: Mapping[ToolId, Usage]) -> None:
+    def __init__(
+        self, corpus: Corpus, query: Query, usage: Mapping[ToolId, Usage], meaning: Meaning | None = None
+    ) -> None:
         self.corpus = corpus
         self.query = query
         self.usage = usage
+        self.meaning = meaning
         self.lines = [_Line(corpus, text) for text in needs(query.lines)]
-        self.words = self._words()
+        self.blends = self._blends()
+        self.blend = self.blends[-1] if self.blends else None
+        self.words = self._words() if self.blend is None else {}
         self.named = corpus.names.asked(query.names)
         for line in self.lines:
             for slot, strength in line.named.items():
@@ -172,14 +208,36 @@ class _Request:
     def _words(self) -> dict[int, float]:
         if len(self.lines) < 2:
             return self.lines[0].hits if self.lines else {}
-        whole = _Line(self.corpus, "\n".join(line.text for line in self.lines))
         hits = [line.hits for line in self.lines]
-        return fuse_lines(hits, whole.hits, max(self.corpus.lexical.live, 1), self._id_of)
+        return fuse_lines(hits, self._whole().hits, max(self.corpus.lexical.live, 1), self._id_of)
+
+    def _whole(self) -> _Line:
+        return _Line(self.corpus, "\n".join(line.text for line in self.lines))
+
+    def _blends(self) -> list[Blend]:
+        """One for each line and, where there are several, one for all of them together; [] without an encoder."""
+        if self.meaning is None or not self.lines:
+            return []
+        told = self.lines if len(self.lines) == 1 else [*self.lines, self._whole()]
+        blends = self.meaning.blends([line.text for line in told], [line.hits for line in told])
+        if len(blends) > 1:
+            blends[-1] = self.meaning.fused(blends[:-1], blends[-1], self.corpus.ids)
+        return blends
 
     def _id_of(self, slot: int) -> str:
         return str(self.corpus.ids[slot])
 
     def ranking(self, limit: int) -> Ranking:
+        order, fitting = self._order(limit) if self.blend is None else self._blended_order(self.blend, limit)
+        terms = self._telling_terms()
+        return Ranking(
+            ranked=tuple(self._ranked(slot, score, terms) for slot, score in order),
+            total=fitting,
+            evidence=self._evidence(),
+        )
+
+    def _order(self, limit: int) -> tuple[list[tuple[int, float]], int]:
+        """The best slots with their scores, and how many fit at all."""
         total = self._total()
         if total is self.words and len(self.lines) == 1 and limit <= ENTROPY_DEPTH:
             best = self.lines[0].best[:limit]
@@ -189,12 +247,13 @@ class _Request:
         ids = self.corpus.ids
         # Equal scores come in the order of their names, not in the order in which servers happened to answer.
         order = sorted((-score, str(ids[slot]), slot) for slot, score in total.items() if score >= least)[:limit]
-        terms = self._telling_terms()
-        return Ranking(
-            ranked=tuple(self._ranked(slot, -score, terms) for score, _, slot in order),
-            total=len(total),
-            evidence=self._evidence(),
-        )
+        return [(slot, -score) for score, _, slot in order], len(total)
+
+    def _blended_order(self, blend: Blend, limit: int) -> tuple[list[tuple[int, float]], int]:
+        boosts = {slot: NAMED * strength for slot, strength in self.named.items()}
+        for slot, share in self.shares.items():
+            boosts[slot] = boosts.get(slot, 0.0) + share * max(float(blend.total[slot]), LEAST_WORDS)
+        return blend.best(limit, boosts, self.corpus.ids)
 
     def _total(self) -> dict[int, float]:
         if not self.lines and not self.query.names:
@@ -211,18 +270,21 @@ class _Request:
 
     def _evidence(self) -> tuple[Evidence, ...]:
         asked = (Evidence(named=bool(self.corpus.names.asked((name,)))) for name in self.query.names)
-        return (*(line.evidence(self.corpus.lexical) for line in self.lines), *asked)
+        read = [line.evidence(self.corpus.lexical) for line in self.lines]
+        if self.blends:
+            read = [replace(each, signs=blend.signs) for each, blend in zip(read, self.blends, strict=False)]
+        return (*read, *asked)
 
     def _ranked(self, slot: int, score: float, terms: Sequence[str]) -> Ranked:
         tool = self.corpus.ids[slot]
         assert tool is not None, f"slot {slot} is ranked and has no tool"
-        words = self.words.get(slot, 0.0)
+        said = {"lexical": self.words.get(slot, 0.0)} if self.blend is None else self.blend.of(slot)
         named = NAMED * self.named.get(slot, 0.0)
-        parts = {"name": named, "lexical": words, "usage": score - named - words}
+        parts = {"name": named, **said, "usage": score - named - sum(said.values())}
         return Ranked(
             tool=tool,
             score=score,
-            parts={name: part for name, part in parts.items() if part > 1e-9},
+            parts={name: part for name, part in parts.items() if abs(part) > 1e-5},
             reasons=tuple(self._reasons(slot, tool, terms)),
         )
 
@@ -235,6 +297,8 @@ class _Request:
             yield "words: " + ", ".join(dict.fromkeys(said))
         elif has:
             yield "words alike: " + ", ".join(KINDRED_WORDS[term] for term in has[:MAX_REASON_WORDS])
+        elif self.blend is not None:
+            yield "meaning"
         if tool in self.usage:
             yield "used before"
         if any(slot in self.corpus.slots_of.get(server, ()) for server in self.query.servers_in_use):
@@ -253,6 +317,11 @@ class _Request:
     @cached_property
     def _written(self) -> dict[str, str]:
         return spelled("\n".join(line.text for line in self.lines))
+
+
+def digest(text: str) -> bytes:
+    """What vectors of a text are known by."""
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def needs(lines: Sequence[str]) -> list[str]:

@@ -52,6 +52,23 @@ class Ranked(Struct, frozen=True):
     """For people: "name", "words: issue, create", "used often", "server in use"."""
 
 
+class Signs(Struct, frozen=True):
+    """How one line's list looks once encoders take part in it; the gate reads it."""
+
+    encoders: str = ""
+    """Their names, joined by `+`."""
+    top: float = 0.0
+    """The best sum of z-scores."""
+    margin: float = 0.0
+    """How far the second stands below it."""
+    entropy: float = 0.0
+    """Of the softmax over the best 50 sums, in nats."""
+    overlap: float = 0.0
+    """What the first five of the words and of each encoder have in common, 0 to 1, mean over pairs."""
+    cosines: tuple[float, ...] = ()
+    """The best one of each encoder."""
+
+
 class Evidence(Struct, frozen=True):
     """How well one line of a query was met; the gate reads it, for the scores of a ranking have no scale."""
 
@@ -63,6 +80,8 @@ class Evidence(Struct, frozen=True):
     """Of the softmax over the best 50 scores, in nats: 0 when one tool stands out, up to 3.9 when 50 are alike."""
     coverage: float = 0.0
     """Share of the line's idf mass that the best tool has, 0 to 1."""
+    signs: Signs | None = None
+    """None while words alone rank."""
 
 
 class Ranking(Struct, frozen=True):

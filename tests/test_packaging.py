@@ -24,8 +24,10 @@ pytestmark = pytest.mark.skipif(not (CHECKOUT / "pyproject.toml").is_file(), rea
 
 
 def modules(root: Path) -> set[str]:
-    """Every module of ours, by its path in the package."""
-    found = {path.relative_to(root).as_posix() for each in FOLDERS for path in (root / each).rglob("*.py")}
+    """Every module of ours and what they read, by its path in the package."""
+    kinds = ("*.py", "*.txt", "*.json")
+    paths = (path for each in FOLDERS for kind in kinds for path in (root / each).rglob(kind))
+    found = {path.relative_to(root).as_posix() for path in paths}
     return {"foretool/__init__.py", "foretool/__main__.py", "foretool/py.typed", *(f"foretool/{one}" for one in found)}
 
 

@@ -1,0 +1,169 @@
+"""Cosines are exact, follow the corpus, and add up with the words as z-scores."""
+
+from __future__ import annotations
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
+pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+
+from foretool.retrieval.document import document, embedded_text  # noqa: E402
+from foretool.retrieval.encoders import Encoder  # noqa: E402
+from foretool.retrieval.pipeline import Corpus, Pipeline, digest  # noqa: E402
+from foretool.retrieval.rankers.dense import Blend, Dense, Meaning, fuse_lines, standard  # noqa: E402
+from foretool.retrieval.ranking import Query, Signs  # noqa: E402
+from foretool.storage.records import Tool, Usage  # noqa: E402
+from tests.retrieval.tiny_model import HashEncoder  # noqa: E402
+from tests.retrieval.tools import catalog, ids, tool  # noqa: E402
+
+ALIKE = ({"doe", "domain"}, {"bug", "issu"}, {"file", "open"})
+
+
+def embed(encoder: Encoder, tools: list[Tool]) -> dict[bytes, bytes]:
+    texts = [embedded_text(document(each)) for each in tools]
+    return {digest(text): row.tobytes() for text, row in zip(texts, encoder.documents(texts), strict=True)}
+
+
+def meant(corpus: Corpus, tools: list[Tool], *encoders: Encoder) -> Meaning:
+    meaning = Meaning(encoders or (HashEncoder(alike=ALIKE),))
+    for head in meaning.heads:
+        head.add(embed(head.encoder, tools))
+    meaning.align(corpus.digests, corpus.version)
+    return meaning
+
+
+def pipeline(*encoders: Encoder) -> Pipeline:
+    tools = catalog()
+    corpus = Corpus(tools)
+    return Pipeline(corpus, meant(corpus, tools, *encoders))
+
+
+def test_z_scores_by_hand() -> None:
+    # Mean 2, deviation sqrt(((1-2)^2 + 0 + (3-2)^2) / 3) = .8165; the last slot is outside of the pool.
+    found = standard(np.array([1.0, 2.0, 3.0, 9.0], np.float32), np.array([True, True, True, False]))
+    np.testing.assert_allclose(found, [-1.2247, 0.0, 1.2247, 0.0], atol=1e-4)
+    assert not standard(np.array([5.0, 5.0], np.float32), np.array([True, True])).any()
+
+
+def test_the_sum_by_hand() -> None:
+    class Fixed(HashEncoder):
+        def queries(self, texts):
+            return np.array([[1.0, 0.0]], np.float32)
+
+    meaning = Meaning([Fixed()])
+    vectors = {b"a": [1.0, 0.0], b"b": [0.0, 1.0], b"c": [0.6, 0.8], b"d": [-1.0, 0.0]}
+    meaning.heads[0].add({name: np.array(row, np.float32).tobytes() for name, row in vectors.items()})
+    meaning.align([b"a", b"b", b"c", b"d"], 1)
+    (blend,) = meaning.blends(["query"], [{1: 4.0}])
+    # Cosines 1, 0, .6, -1: mean .15, deviation .7533. Words 0, 4, 0, 0: mean 1, deviation 1.7321.
+    cosine = [(value - 0.15) / 0.75333 for value in (1.0, 0.0, 0.6, -1.0)]
+    words = [(value - 1.0) / 1.73205 for value in (0.0, 4.0, 0.0, 0.0)]
+    np.testing.assert_allclose(
+        blend.total, [0.35 * w + 0.70 * c for w, c in zip(words, cosine, strict=True)], atol=1e-4
+    )
+    np.testing.assert_allclose(blend.total, sum(blend.parts.values()), atol=1e-6)
+    assert blend.signs.encoders == "hash" and blend.signs.cosines == (1.0,)
+    assert blend.signs.top == pytest.approx(float(blend.total.max()))
+
+
+def test_meaning_finds_what_shares_no_word() -> None:
+    words_alone = Pipeline(Corpus(catalog()))
+    query = Query(("whatever a doe is",))
+    assert words_alone.rank(query).ranked == ()
+    found = pipeline().rank(query)
+    assert {each.tool for each in found.ranked[:2]} == set(ids("domains__whois_domain", "domains__check_availability"))
+    assert "meaning" in found.ranked[0].reasons
+    assert found.evidence[0].signs is not None
+
+
+@pytest.mark.parametrize("line", ["whois_domain", "please use createIssue", "fetch"])
+def test_an_exact_name_still_comes_first(line: str) -> None:
+    alone, both = (each.rank(Query((line,))).ranked[0] for each in (Pipeline(Corpus(catalog())), pipeline()))
+    assert both.tool == alone.tool
+    assert both.parts["name"] == alone.parts["name"]
+
+
+def test_what_each_ranker_added_makes_up_the_score() -> None:
+    usage = {tool: Usage(tool, 3, 0, 1.0) for tool in ids("web__fetch")}
+    for lines in (("open a bug on github",), ("a page of the web", "open a bug", "fetch")):
+        ranking = pipeline(HashEncoder("one", ALIKE), HashEncoder("two")).rank(Query(lines), usage)
+        assert ranking.ranked
+        for each in ranking.ranked:
+            assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-3)
+        assert {"lexical", "one", "two"} <= ranking.ranked[0].parts.keys()
+
+
+def test_every_line_has_its_best_tool_among_the_first() -> None:
+    found = pipeline().rank(Query(("who owns this domain", "merge a pull request", "find web pages")))
+    assert {each.tool for each in found.ranked[:3]} == set(
+        ids("domains__whois_domain", "github__merge_pull_request", "web__search")
+    )
+    assert len(found.evidence) == 3 and all(each.signs for each in found.evidence)
+
+
+def test_lines_are_embedded_once_each_and_once_together() -> None:
+    encoder = HashEncoder()
+    pipeline(encoder).rank(Query(("one need", "another need")))
+    assert encoder.asked == ["one need", "another need", "one need\nanother need"]
+
+
+def test_lines_by_hand() -> None:
+    def blend(*total: float) -> Blend:
+        return Blend(np.array(total, np.float32), {"lexical": np.array(total, np.float32)}, Signs())
+
+    # Each line: hits over deviation^.3 * top^.7; whole flat, so it adds nothing. The best of each line is lifted.
+    fused = fuse_lines([blend(2, 1, -1), blend(-1, -1, 4)], blend(0, 0, 0), ["a", "b", "c"])
+    first = 2 / (np.std([2, 1, 0]) ** 0.3 * 2**0.7)
+    third = 4 / (np.std([0, 0, 4]) ** 0.3 * 4**0.7)
+    np.testing.assert_allclose(
+        fused.total, [first + max(first, third), first / 2, third + max(first, third)], rtol=1e-5
+    )
+
+
+def test_tools_without_a_vector_are_average_and_too_many_of_them_leave_words_alone() -> None:
+    tools = [tool("s", f"get_thing{number}", f"Reads thing number {number}") for number in range(20)]
+    corpus = Corpus(tools)
+    ranker = Pipeline(corpus, meant(corpus, tools[:19]))
+    assert ranker.rank(Query(("read thing 19",))).ranked[0].tool == tools[19].id
+    assert ranker.rank(Query(("read thing 19",))).ranked[0].parts.get("hash", 0.0) == 0.0
+    corpus.replace("t", [tool("t", f"new{number}") for number in range(9)])
+    assert ranker.rank(Query(("read thing 19",))).evidence[0].signs is None
+
+
+def test_vectors_follow_tools_that_come_and_go() -> None:
+    tools, encoder = catalog(), HashEncoder(alike=ALIKE)
+    corpus = Corpus(tools)
+    ranker = Pipeline(corpus, meant(corpus, tools, encoder))
+    corpus.remove("github")
+    found = ranker.rank(Query(("bug",)))
+    assert not any(each.tool.startswith("github") for each in found.ranked)
+    late = [tool("tracker", "new_bug", "Report a bug")]
+    corpus.replace("tracker", late)
+    assert ranker.meaning is not None
+    missing = ranker.meaning.align(corpus.digests, corpus.version)
+    assert missing == {"hash": list(embed(encoder, late))}
+    ranker.meaning.heads[0].add(embed(encoder, late))
+    assert ranker.meaning.align(corpus.digests, corpus.version) == {"hash": []}
+    assert ranker.rank(Query(("issue",))).ranked[0].tool == "tracker__new_bug"
+
+
+def test_vectors_of_tools_long_gone_are_forgotten() -> None:
+    dense, encoder = Dense(HashEncoder()), HashEncoder()
+    for generation in range(5):
+        tools = [tool("s", f"tool{generation}{number}") for number in range(10)]
+        vectors = embed(encoder, tools)
+        dense.add(vectors)
+        assert dense.align(list(vectors)) == []
+        dense.shrink()
+        assert dense.align(list(vectors)) == []
+    found = dense.cosines(["tool43"])[0]
+    np.testing.assert_allclose(found, encoder.documents([embedded_text(document(each)) for each in tools])
+                               @ encoder.queries(["tool43"])[0], atol=1e-5)  # fmt: skip
+    assert dense._index.ntotal <= 30
+
+
+def test_few_tools_are_ranked_by_words() -> None:
+    tools = catalog()[:3]
+    corpus = Corpus(tools)
+    ranking = Pipeline(corpus, meant(corpus, tools)).rank(Query(("issue",)))
+    assert ranking.ranked and ranking.evidence[0].signs is None
