@@ -289,3 +289,14 @@ def m003_serving(db: Database) -> None:
         },
         nullable=("era",),
     )
+
+
+@migration
+def m004_vectors(db: Database) -> None:
+    """Embeddings by the encoder's key and the hash of the text: `data` is float32, `used_at` when last needed."""
+    _create(
+        db,
+        "vectors",
+        ("encoder", "digest"),
+        {"encoder": str, "digest": bytes, "data": bytes, "used_at": float},
+    )

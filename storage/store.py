@@ -305,6 +305,17 @@ class Store:
         except sqlite3.Error as error:
             raise _explain(error, self.path, self._busy_ms) from error
 
+    # For the other files of this folder.
+
+    def read(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a query."""
+        return self._rows(sql, values)
+
+    def write_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """One statement for many rows, in one transaction."""
+        with self.atomic():
+            self._run_all(sql, rows)
+
     def _row(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> tuple[Any, ...] | None:
         rows = self._rows(sql, values)
         return rows[0] if rows else None
