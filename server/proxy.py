@@ -202,7 +202,10 @@ class Proxy:
     def when_upstream_listed(self, upstream: Upstream, era: Era, go: Callable[[], None]) -> None:
         """As soon as it has listed, or failed to; it is started in the era of whoever waits."""
         self._waiting_upstream.setdefault(upstream.name, []).append(go)
-        upstream.start(era)
+        if upstream.state is State.READY:
+            upstream.relist_all()  # it is up, and its list was broken or did not come
+        else:
+            upstream.start(era)
 
     def _wake(self, upstream: Upstream) -> None:
         for go in self._waiting_upstream.pop(upstream.name, []):
@@ -230,7 +233,7 @@ class Proxy:
             self.announce_soon()
 
     def on_state(self, upstream: Upstream) -> None:
-        if upstream.state is State.RETRYING:
+        if upstream.error and upstream.state in (State.RETRYING, State.READY):
             log.warning("upstream %r: %s", upstream.name, upstream.error)
         self._watcher.state_changed(upstream)
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
