@@ -124,7 +124,8 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        return len(self._pending)
+        """Requests that are not answered yet; a subscription is open for as long as the connection."""
+        return sum(request.method != "subscriptions/listen" for request in self._pending.values())
 
     def stderr(self) -> tuple[str, ...]:
         return self._link.stderr() if self._link else ()

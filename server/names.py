@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -49,9 +50,12 @@ def assign(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict
     taken: set[str] = set(OWN)
     wanted = list(tools)
     choices = {key: _choices(key, prefix) for key, prefix in wanted}
+    rivals = Counter(first for first, *_ in choices.values())
     for key, _ in wanted:
-        # A name it could not get today is from before its prefix was changed.
-        if (name := kept.get(key)) is not None and name in choices[key] and name not in taken:
+        name = kept.get(key)
+        # Where nobody else wants its plain name, another one is from before its prefix was changed.
+        current = choices[key] if rivals[choices[key][0]] > 1 else choices[key][:1]
+        if name is not None and name in current and name not in taken:
             names[key] = name
             taken.add(name)
     for key, _ in wanted:

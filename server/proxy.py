@@ -295,12 +295,18 @@ class Proxy:
         """About once a second: time-outs, parked requests, schedule."""
         for upstream in self.upstreams.values():
             upstream.expire()
+            if self._is_idle(upstream):
+                upstream.rest()
         self.questions.expire()
         self.recorder.retry()
         before = {(view.profile, view.policy) for view in self.exposures.views()}
         self.exposures.advance()
         if len(self.exposures.views()) < len(before):
             self.announce_soon()
+
+    def _is_idle(self, upstream: Upstream) -> bool:
+        idle_stop_s = self.settings.idle_stop_s
+        return bool(idle_stop_s and upstream.pids) and time.monotonic() - upstream.used_at > idle_stop_s
 
     # -- what the aggregate is
 

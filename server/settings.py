@@ -155,16 +155,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "`foretool learn`."
         ),
     ] = 86_400
-    hint_threshold: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="A hidden tool is named after a result as the likely next one when its predicted "
-            "probability is above this; `1` switches hints off.",
-            extra={"unit": "probability"},
-        ),
-    ] = 0.5
     bridge_destructive: Annotated[
         BridgeDestructive,
         Meta(

@@ -99,6 +99,8 @@ class Upstream:
         self.since = time.time()
         self.error = ""
         self.starts = 0
+        self.used_at = 0.0
+        """When it was last sent a request; monotonic seconds."""
         self.noise = 0
         """Lines on its output that were no protocol."""
         self.announced = False
@@ -158,6 +160,7 @@ class Upstream:
             request.reply(Lost(f"upstream {self.name!r} is stopped", sent=False))
             return
         line = self._lines[self.era_for(era)]
+        self.used_at = time.monotonic()
         if line.connection is not None and line.connection.ready:
             line.connection.send(request)
             return
@@ -194,6 +197,13 @@ class Upstream:
         """Bring it up without waiting for a request."""
         if self.state is not State.STOPPED:
             self._want(self._lines[self.era_for(era)])
+
+    def rest(self) -> None:
+        """End the running process until it is wanted again; nothing is done while a request is in flight."""
+        if self.state is State.READY and not self.in_flight:
+            self._set(State.KNOWN)
+            for line in self._lines.values():
+                line.lost.set()
 
     def expire(self) -> None:
         """Give up requests whose time is over; called about once a second."""
@@ -271,10 +281,14 @@ class Upstream:
                 self._failed(line, f"foretool itself made a mistake ({type(error).__name__}); its log has more")
             else:
                 await line.lost.wait()
+                if not line.waiting:
+                    line.wanted.clear()  # it was wanted before this connection stood
                 failures = 0 if now() - began > STABLE_S else failures + 1
             self._end(line)
+            # One that was put to rest comes back when it is wanted, one that was lost by itself as well.
+            pause = None if self.state is State.KNOWN else BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]):
+                async with asyncio.timeout(pause):
                     await line.wanted.wait()
 
     async def _connect(self, line: _Line) -> None:
