@@ -340,7 +340,7 @@ class Client:
         if legacy and "requestState" in params:
             # It had been parked here and is no more; to send the request again could carry it out twice.
             raise RpcError(jsonrpc.INVALID_PARAMS, "requestState has expired; send the request anew")
-        meta = self._request_meta(exchange, upstream) if exchange.meta or not legacy else None
+        meta = self.request_meta(exchange, "legacy" if legacy else "modern") if exchange.meta or not legacy else None
         token = exchange.progress_token
         exchange.upstream = upstream
         request = Request(exchange.method, params, _unset, owner=self, exchange=exchange, meta=meta)
@@ -353,9 +353,9 @@ class Client:
         exchange.request = request
         upstream.request(exchange.era, request)
 
-    def _request_meta(self, exchange: Exchange, upstream: Upstream) -> dict[str, Raw] | None:
+    def request_meta(self, exchange: Exchange, era: Era) -> dict[str, Raw] | None:
+        """The `_meta` of its request on the way to an upstream of this era."""
         info, capabilities = jsonrpc.raw(self.info or protocol.IDENTITY), jsonrpc.raw(self.capabilities)
-        era = upstream.era_for(exchange.era)
         return translate.request_meta(exchange.meta, exchange.era, era, info, capabilities)
 
     def _replied(self, request: Request, upstream: Upstream, reply: Reply, on_reply: OnReply) -> None:

@@ -193,6 +193,9 @@ class Patient:
         ident = message.id if isinstance(message.id, int | str) else None
         answer(answer_error(ident, jsonrpc.METHOD_NOT_FOUND, "foretool doctor only looks"))
 
+    def readdress(self, request: Request, era: Era) -> None:
+        pass  # nobody's requests wait here
+
     def capabilities(self, era: Era) -> dict[str, Any]:
         return {}
 

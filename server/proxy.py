@@ -263,6 +263,10 @@ class Proxy:
     ) -> None:
         self.questions.on_request(upstream, message, request, answer)
 
+    def readdress(self, request: Request, era: Era) -> None:
+        if isinstance(exchange := request.exchange, Exchange):
+            request.meta = exchange.client.request_meta(exchange, era)
+
     def capabilities(self, era: Era) -> dict[str, Any]:
         """What we declare to an upstream: what the one client can, or what any may once there are several."""
         client = self.only_client()

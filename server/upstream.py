@@ -64,6 +64,10 @@ class Host(Protocol):
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
     ) -> None: ...
 
+    def readdress(self, request: Request, era: Era) -> None:
+        """A request that was made for one era is sent in the other: say of its sender what that era needs."""
+        ...
+
     def capabilities(self, era: Era) -> dict[str, Any]:
         """What we declare we can do for the upstream, which is what our clients can."""
         ...
@@ -313,8 +317,7 @@ class Upstream:
         self.greeting = connection.greeting
         self.error = ""
         self._set(State.READY)
-        while line.waiting:
-            connection.send(line.waiting.popleft())
+        self._send_waiting(line, connection)
         self._renew(connection)
         await self._list(connection)
 
@@ -350,6 +353,8 @@ class Upstream:
         other = self._lines["legacy"]
         other.era, line.era = line.era, other.era
         self._lines = {line.era: line, other.era: other}
+        for request in line.waiting:
+            self._host.readdress(request, line.era)
         line.waiting.extend(other.waiting)
         other.waiting.clear()
         return line
@@ -365,10 +370,23 @@ class Upstream:
         connection, line.connection = line.connection, None
         if connection is not None:
             self._spawn(connection.close())
+        self._hand_over(line, other)
+        if other.connection is not None and other.connection.ready:
+            self._send_waiting(other, other.connection)
+        else:
+            self._want(other)
+        return True
+
+    def _hand_over(self, line: _Line, other: _Line) -> None:
+        """Who waits for one line waits for the other, with what a request says of its sender in that line's era."""
+        for request in line.waiting:
+            self._host.readdress(request, other.era)
         other.waiting.extend(line.waiting)
         line.waiting.clear()
-        self._want(other)
-        return True
+
+    def _send_waiting(self, line: _Line, connection: Connection) -> None:
+        while line.waiting:
+            connection.send(line.waiting.popleft())
 
     def _failed(self, line: _Line, reason: str) -> None:
         self.error = reason = self._redact(reason)

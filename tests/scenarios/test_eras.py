@@ -1,0 +1,56 @@
+"""A client of one era before an upstream of the other, from the first request on."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import LEGACY, MODERN, Asked, FakeUpstream, proxy_over
+from requirements import requirement
+
+from foretool.server import protocol
+from foretool.storage.records import Era
+
+pytestmark = pytest.mark.anyio
+
+ENVELOPE = {protocol.META_VERSION, protocol.META_CLIENT_INFO, protocol.META_CAPABILITIES}
+
+
+def writer(eras: tuple[Era, ...], pid: int | None = None) -> FakeUpstream:
+    """An upstream with one prompt."""
+
+    def prompts(asked: Asked) -> None:
+        asked.reply({"prompts": [{"name": "letter"}]})
+
+    upstream = FakeUpstream("writer", ["write"], eras, capabilities={"tools": {}, "prompts": {}}, pid=pid)
+    upstream.scripts["prompts/list"] = prompts
+    return upstream
+
+
+@requirement("eras:first-request")
+@pytest.mark.parametrize("pid", [None, 1])
+@pytest.mark.parametrize("connected", [False, True])
+async def test_a_modern_client_is_answered_by_a_legacy_upstream_whether_or_not_it_is_up(
+    connected: bool, pid: int | None
+) -> None:
+    upstream = writer(LEGACY, pid)
+    async with proxy_over(upstream) as stage:
+        if connected:
+            await stage.client.initialize()
+            await stage.client.call_tool("writer__write")
+        client = stage.connect().modern(trace="kept")
+        listed = await client.ask("prompts/list")
+        asked = await upstream.asked("prompts/list")
+    assert [each["name"] for each in listed["prompts"]] == ["writer__letter"]
+    assert asked.meta == {"trace": "kept"}
+
+
+@requirement("eras:first-request")
+async def test_a_legacy_client_is_answered_by_a_modern_upstream_in_whose_era_its_sender_is_named() -> None:
+    upstream = writer(MODERN)
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize(name="old", capabilities={"roots": {}})
+        listed = await stage.client.ask("prompts/list")
+        asked = await upstream.asked("prompts/list")
+    assert [each["name"] for each in listed["prompts"]] == ["writer__letter"]
+    assert asked.meta.keys() == ENVELOPE
+    assert asked.meta[protocol.META_CLIENT_INFO]["name"] == "old"
+    assert asked.meta[protocol.META_CAPABILITIES] == {"roots": {}}
