@@ -85,11 +85,12 @@ class Events(Protocol):
 
 
 class HandshakeError(Exception):
-    """The upstream refused or did not finish the handshake. `code`: its JSON-RPC error code, None without one."""
+    """The upstream refused or did not finish the handshake. `code` and `data`: of its JSON-RPC error, None without."""
 
-    def __init__(self, reason: str, code: int | None = None) -> None:
+    def __init__(self, reason: str, code: int | None = None, data: Any = None) -> None:
         super().__init__(reason)
         self.code = code
+        self.data = data
 
 
 class Greeting(Struct):
@@ -163,7 +164,12 @@ class Connection:
             protocol.META_CAPABILITIES: self._capabilities,
         }
         self._own_meta = jsonrpc.raw(meta)
-        result = await self.ask("server/discover", {}, PROBE_S)
+        try:
+            result = await self.ask("server/discover", {}, PROBE_S)
+        except HandshakeError as error:
+            if error.code != jsonrpc.UNSUPPORTED_VERSION or not _names_ours(error.data):
+                raise
+            result = await self.ask("server/discover", {}, PROBE_S)
         versions = result.get("supportedVersions") or []
         if protocol.LATEST_MODERN not in versions:
             raise HandshakeError(f"supports only {versions}", jsonrpc.UNSUPPORTED_VERSION)
@@ -207,7 +213,7 @@ class Connection:
             raise LinkError(reply.reason)
         if reply.error is not UNSET:
             code, reason = jsonrpc.error_of(reply.error)
-            raise HandshakeError(f"answered {method} with error {code}: {reason}", code)
+            raise HandshakeError(f"answered {method} with error {code}: {reason}", code, _data_of(reply.error))
         assert isinstance(reply.result, Raw)
         return reply.result
 
@@ -359,6 +365,20 @@ class Connection:
     def _answer(self, message: Message) -> None:
         if self._link is not None and not self._gone:
             self._link.send(message)
+
+
+def _data_of(error: Raw) -> Any:
+    try:
+        return jsonrpc.plain(jsonrpc.fields(error).get("data", Raw(b"null")))
+    except ValueError:
+        return None
+
+
+def _names_ours(data: Any) -> bool:
+    """Whether an UnsupportedProtocolVersionError lists our revision among those it supports: then it is asked again
+    (specification: basic, versioning)."""
+    supported = data.get("supported") if isinstance(data, dict) else None
+    return isinstance(supported, list) and protocol.LATEST_MODERN in supported
 
 
 def _ignored(reply: Reply) -> None:

@@ -6,7 +6,7 @@ import pytest
 from fakes import LEGACY, MODERN, Asked, FakeUpstream, proxy_over
 from requirements import requirement
 
-from foretool.server import protocol
+from foretool.server import jsonrpc, protocol
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
@@ -54,3 +54,31 @@ async def test_a_legacy_client_is_answered_by_a_modern_upstream_in_whose_era_its
     assert asked.meta.keys() == ENVELOPE
     assert asked.meta[protocol.META_CLIENT_INFO]["name"] == "old"
     assert asked.meta[protocol.META_CAPABILITIES] == {"roots": {}}
+
+
+@requirement("eras:version")
+async def test_an_upstream_that_names_our_revision_in_its_refusal_is_asked_again() -> None:
+    upstream = FakeUpstream("calc", ["add"], MODERN)
+    refusal = {"supported": [protocol.LATEST_MODERN], "requested": "?"}
+
+    def refuse(asked: Asked) -> None:
+        del upstream.scripts["server/discover"]
+        asked.fail(jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", refusal)
+
+    upstream.scripts["server/discover"] = refuse
+    async with proxy_over(upstream, policy="full") as stage:
+        assert "calc__add" in await stage.client.modern().list_tools()
+    assert upstream.count("server/discover") == 2
+    assert upstream.count("initialize") == 0
+
+
+@requirement("eras:version")
+async def test_an_upstream_that_refuses_every_revision_of_ours_is_said_to() -> None:
+    upstream = FakeUpstream("calc", ["add"], MODERN)
+    refusal = {"supported": ["2099-01-01"], "requested": protocol.LATEST_MODERN}
+    upstream.scripts["server/discover"] = lambda asked: asked.fail(
+        jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", refusal
+    )
+    async with proxy_over(upstream) as stage:
+        result = await stage.client.modern().call_tool("calc__add")
+    assert result["isError"] is True
