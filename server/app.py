@@ -32,9 +32,11 @@ from foretool.server.config import (
     stamp,
 )
 from foretool.server.edges.stdio import StdioEdge
+from foretool.server.embedding import Embedding
 from foretool.server.exposure import Exposures
 from foretool.server.links.base import Link, Receiver
 from foretool.server.links.stdio import Watcher, open_stdio
+from foretool.server.pipes import Turn
 from foretool.server.proxy import Proxy
 from foretool.server.recorder import Recorder
 from foretool.server.upstream import OpenLink, State, Upstream
@@ -48,6 +50,9 @@ REFRESH_AFTER_S: Final = 2.0
 """How long after the first client such refreshes begin: not while it waits for its first answers."""
 
 TICK_S: Final = 1.0
+GRACE_S: Final = 2.0
+"""A client that closes our input still gets the answers that come within this time."""
+
 SAVE_S: Final = 0.5
 """Upstream states are written for `foretool status` at most this often."""
 
@@ -66,6 +71,7 @@ class App:
         self.catalog = Catalog(entries, kept)
         self.exposures = Exposures(self.catalog, self.recorder, config.settings.pin, config.settings.epoch_s, time.time)
         self.proxy = Proxy(config, self.catalog, self.exposures, self.recorder, self)
+        self.embedding = Embedding(config.settings.encoder, self.catalog, store)
         self.started_at = time.time()
         self._watcher = Watcher()
         self._fingerprints: dict[str, str] = {}
@@ -98,7 +104,7 @@ class App:
         self.proxy.known([record.name for record, _ in known])
 
     def _upstream(self, server: Server) -> Upstream:
-        opener = link_opener(server, message_limit(self.config), self._watcher)
+        opener = link_opener(server, message_limit(self.config), self._watcher, self.proxy.turn)
         return Upstream(server.name, self.proxy, opener, server.timeout_s, server.secrets.redact)
 
     # -- running
@@ -121,6 +127,7 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
+        await self.embedding.stop()
         await asyncio.gather(*(upstream.stop() for upstream in self.proxy.upstreams.values()))
         self.proxy.outbox.flush()
         self.recorder.retry()
@@ -136,6 +143,7 @@ class App:
             self.proxy.tick()
             while self.catalog.index_one():
                 await asyncio.sleep(0)  # one upstream at a time, so that no call waits for all of them
+            self.embedding.tick()
             await self._reload_if_changed()
             self._refresh_stale()
             if self.store.is_checkpoint_due:
@@ -266,6 +274,7 @@ class App:
         if changes.settings_changed:
             self.exposures.pins, self.exposures.epoch_s = new.settings.pin, new.settings.epoch_s
             self.proxy.profiles_changed()
+            self.embedding.configure(new.settings.encoder)
         restarted = [
             name
             for name in changes.changed
@@ -303,12 +312,12 @@ def message_limit(config: Config) -> int:
     return int(config.settings.max_message_mib * 1024 * 1024)
 
 
-def link_opener(server: Server, limit: int, watcher: Watcher) -> OpenLink:
-    """How the server is reached. `limit`: bytes of one message."""
+def link_opener(server: Server, limit: int, watcher: Watcher, turn: Turn | None = None) -> OpenLink:
+    """How the server is reached. `limit`: bytes of one message. `turn`: the one that all pipes of a proxy share."""
 
     async def opened(receiver: Receiver, era: Era) -> Link:
         if server.type == "stdio":
-            return await open_stdio(server.command, server.args, server.env, server.cwd, receiver, watcher, limit)
+            return await open_stdio(server.command, server.args, server.env, server.cwd, receiver, watcher, limit, turn)
         # The HTTP client is a tenth of a second to import; only who has such an upstream waits for it.
         if server.type == "sse":
             from foretool.server.links.sse import open_sse
@@ -333,12 +342,14 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
     """Serve the client that started this process, until it closes our input or we are asked to end."""
     with Store.open(config.storage) as store:
         app = App(config, store)
-        edge = StdioEdge(app.proxy, profile, message_limit(config))
+        edge = StdioEdge(app.proxy, profile, message_limit(config), app.proxy.turn)
         ended = asyncio.Event()
         _on_signals(ended.set)
         async with app.running():
             await edge.start()
             await _first(edge.closed, ended)
+            if not ended.is_set():
+                await app.proxy.finished(GRACE_S)
             await edge.close()
 
 

@@ -93,7 +93,7 @@ class Exchange(Struct, eq=False):
 class Outbox:
     """What goes to clients in this turn of the loop: first the records are committed, then it is sent."""
 
-    def __init__(self, commit: Callable[[], None], soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, commit: Callable[[], None], soon: Callable[[Callable[[], None]], None]) -> None:
         self._commit = commit
         self._soon = soon
         self._waiting: list[tuple[Channel, bytes | None, bool, int | None]] = []

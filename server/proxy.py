@@ -25,6 +25,7 @@ from foretool.server.edges.base import Channel
 from foretool.server.exchange import Exchange, Outbox
 from foretool.server.exposure import Exposures
 from foretool.server.jsonrpc import UNSET, Message, Raw
+from foretool.server.pipes import Turn
 from foretool.server.questions import Questions
 from foretool.server.recorder import Recorder
 from foretool.server.session import Session
@@ -74,7 +75,8 @@ class Proxy:
         """Capabilities by upstream, from an earlier run until it has greeted in this one."""
         self.clients: list[Client] = []
         self.clock: Callable[[], float] = time.time
-        self.outbox = Outbox(recorder.commit, lambda flush: asyncio.get_running_loop().call_soon(flush))
+        self.turn = Turn()
+        self.outbox = Outbox(recorder.commit, self.turn.at_end)
         self.questions = Questions(self)
         self.calls = Calls(self)
         self.aggregate = Aggregate(self)
@@ -125,6 +127,13 @@ class Proxy:
         self.recorder.begin_session(record)
         self._wake_unknown(era)
         return Session(record)
+
+    async def finished(self, patience_s: float) -> None:
+        """Until every request but subscriptions is answered, at most `patience_s` seconds."""
+        end = time.monotonic() + patience_s
+        while any(len(client.exchanges) > len(client.listens) for client in self.clients) and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        self.outbox.flush()
 
     def only_client(self) -> Client | None:
         """The client, if there is just one: it is meant by what belongs to no request."""

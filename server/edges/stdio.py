@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 from foretool.server import jsonrpc
 from foretool.server.edges.base import Front, Fronts
 from foretool.server.jsonrpc import BadMessage, Lines, Message
-from foretool.server.pipes import PipeWriter
+from foretool.server.pipes import PipeWriter, Turn
 
 HIGH_WATER: Final = 8 * 1024 * 1024
 """Bytes waiting for the client above which no more of its requests are read."""
@@ -24,8 +24,9 @@ HIGH_WATER: Final = 8 * 1024 * 1024
 class StdioEdge:
     """One client for the life of the process. It is also the channel of all its requests: they share one output."""
 
-    def __init__(self, fronts: Fronts, profile: str, limit: int) -> None:
+    def __init__(self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None) -> None:
         self._fronts = fronts
+        self._turn = turn or Turn()
         self._profile = profile
         self._lines = Lines(limit)
         self._front: Front | None = None
@@ -39,7 +40,7 @@ class StdioEdge:
         # Children must not get hold of the protocol's own pipes, and nothing else in this process may print there.
         output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        self._writer = await _Writer.open(loop, output, self._pause)
+        self._writer = await _Writer.open(loop, output, self._pause, self._turn)
         self._front = self._fronts.open("legacy", "stdio", self, self._profile)
         source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
         mode = os.fstat(source.fileno()).st_mode
@@ -69,6 +70,10 @@ class StdioEdge:
     # -- what comes in
 
     def feed(self, data: bytes) -> None:
+        with self._turn:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
         assert self._front is not None
         for line in self._lines.feed(data):
             try:
@@ -124,7 +129,9 @@ class _Writer(asyncio.BaseProtocol):
         self._file: BinaryIO | None = None
 
     @classmethod
-    async def open(cls, loop: asyncio.AbstractEventLoop, output: BinaryIO, pause: Callable[[bool], None]) -> _Writer:
+    async def open(
+        cls, loop: asyncio.AbstractEventLoop, output: BinaryIO, pause: Callable[[bool], None], turn: Turn
+    ) -> _Writer:
         writer = cls(pause)
         mode = os.fstat(output.fileno()).st_mode
         if stat.S_ISREG(mode):
@@ -132,7 +139,7 @@ class _Writer(asyncio.BaseProtocol):
             return writer
         transport, _ = await loop.connect_write_pipe(lambda: writer, output)
         transport.set_write_buffer_limits(high=HIGH_WATER)
-        writer._pipe = PipeWriter(transport, loop)
+        writer._pipe = PipeWriter(transport, turn)
         return writer
 
     def write(self, data: bytes) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 from foretool.server import jsonrpc
 from foretool.server.jsonrpc import UNSET, BadMessage, Lines, Message
 from foretool.server.links.base import LinkError, Receiver
-from foretool.server.pipes import PipeWriter
+from foretool.server.pipes import PipeWriter, Turn
 
 STDERR_LINES: Final = 20
 STDERR_WIDTH: Final = 400
@@ -88,13 +88,14 @@ class StdioLink:
         receiver: Receiver,
         watcher: Watcher,
         limit: int,
-        loop: asyncio.AbstractEventLoop,
+        turn: Turn,
     ) -> None:
         self.pid: int | None = process.pid
         self._process = process
         self._receiver = receiver
         self._watcher = watcher
-        self._loop = loop
+        self._turn = turn
+        self._loop = asyncio.get_running_loop()
         self._lines = Lines(limit)
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
         self._error_lines = Lines(64 * 1024)
@@ -105,7 +106,7 @@ class StdioLink:
     async def connect(self) -> None:
         process = self._process
         stdin, _ = await self._loop.connect_write_pipe(_Input, process.stdin)
-        self._stdin = PipeWriter(stdin, self._loop)
+        self._stdin = PipeWriter(stdin, self._turn)
         for output, protocol in (
             (process.stdout, _Output(self._on_output, self._on_end)),
             (process.stderr, _Output(self._on_errors, lambda: None)),
@@ -127,6 +128,10 @@ class StdioLink:
         return tuple(self._errors)
 
     def _on_output(self, data: bytes) -> None:
+        with self._turn:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             # A cheap look first: servers that log to stdout can flood it, and an exception per line is slow.
             if line[0] != 0x7B:
@@ -244,14 +249,15 @@ async def open_stdio(
     receiver: Receiver,
     watcher: Watcher,
     limit: int,
+    turn: Turn | None = None,
 ) -> StdioLink:
     """Start a child process and connect its pipes.
 
-    `env` adds to this process's environment. `limit`: bytes of one message. Raises `LinkError` when it cannot start.
+    `env` adds to this process's environment. `limit`: bytes of one message. `turn`: the one that all pipes of a proxy
+    share. Raises `LinkError` when it cannot start.
     """
-    loop = asyncio.get_running_loop()
     process = _spawn(command, args, env, cwd)
     watcher.watch(process.pid)
-    link = StdioLink(process, receiver, watcher, limit, loop)
+    link = StdioLink(process, receiver, watcher, limit, turn or Turn())
     await link.connect()
     return link
