@@ -27,7 +27,7 @@ demo: .venv/runtime
 servers: .venv/runtime
 	@$(BIN)/python demo/servers.py
 
-test: lint servers
+test: lint servers node
 	$(BIN)/python -m pytest
 
 check: lint

@@ -1,0 +1,162 @@
+"""The official conformance suites against the proxy: as a server in front of an aggregate, and as a client behind it.
+
+Both are pinned: 0.1.16 judges revision 2025-11-25 alone, 0.2.0-alpha.12 that and 2026-07-28. A suite ends with an exit
+status of zero when nothing failed that is scored; how many checks passed is held to what was reached before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node import TOOLS, environment, package
+from requirements import requirement
+from served import write_config
+
+HERE = Path(__file__).parent
+FIXTURE = [sys.executable, str(HERE / "fixture.py")]
+ECHO = {"command": sys.executable, "args": [str(HERE.parent / "server" / "echo_upstream.py")]}
+PATIENCE_S = 240
+SUITE = "@modelcontextprotocol/conformance"
+OLD, NEW = "0.1.16", "0.2.0-alpha.12"
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+
+pytestmark = [pytest.mark.conformance, pytest.mark.real, pytest.mark.timeout(1200)]
+
+Fronts = Callable[[str], str]
+"""The proxy's URL before an upstream of this kind."""
+
+
+@contextmanager
+def printing(command: list[str], wanted: str) -> Iterator[str]:
+    """A process, while it runs; the part of its output that matches."""
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quiet)
+    try:
+        assert process.stdout is not None
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if found := re.search(wanted, line):
+                break
+        else:
+            pytest.fail(f"{command} ended without a URL: {''.join(seen)}")
+        yield found[0]
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+URL = r"http://127\.0\.0\.1:\d+/mcp"
+
+
+@contextmanager
+def behind(kind: str) -> Iterator[dict[str, Any]]:
+    """The fixture server's entry in the config."""
+    if kind == "stdio":
+        yield {"command": FIXTURE[0], "args": FIXTURE[1:], "prefix": ""}
+        return
+    options = ["--http", "--legacy"] if kind == "legacy" else ["--http"]
+    with printing([*FIXTURE, *options], URL) as url:
+        yield {"url": url, "prefix": ""}
+
+
+@pytest.fixture(scope="module")
+def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the proxy before the fixture server, which another server stands beside."""
+    with behind(request.param) as entry:
+        config = write_config(tmp_path_factory.mktemp("front"), {"fixture": entry, "echo": ECHO}, policy="full")
+        command = [sys.executable, "-m", "foretool", "serve", "--config", str(config), "--http", "127.0.0.1:0"]
+        with printing(command, URL) as url:
+            yield url
+
+
+def judged(version: str, *arguments: str) -> tuple[int, int, str]:
+    """Exit status, checks passed, and what the suite said."""
+    command = [package(SUITE, version, "conformance"), *arguments]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=TOOLS
+    )
+    said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+    total = re.findall(r"^(?:Total|Passed): (\d+)", said, re.MULTILINE)
+    return done.returncode, int(total[-1]) if total else 0, said
+
+
+def failures(said: str) -> str:
+    return "\n".join(line for line in said.splitlines() if line.strip().startswith(("✗", "Total", "- ", "Scenario")))
+
+
+@requirement("conformance:server")
+@pytest.mark.parametrize(
+    ("front", "version", "revision", "reached"),
+    [
+        ("http", OLD, "", 40),
+        ("http", NEW, LEGACY, 84),
+        ("http", NEW, MODERN, 169),
+        ("stdio", OLD, "", 40),
+        # A pipe has no streams to be polled, so one scenario that is not scored has less to see.
+        ("stdio", NEW, LEGACY, 83),
+        ("stdio", NEW, MODERN, 169),
+        ("legacy", OLD, "", 40),
+        ("legacy", NEW, LEGACY, 84),
+    ],
+    indirect=["front"],
+)
+def test_a_suite_finds_nothing_wrong(front: str, version: str, revision: str, reached: int) -> None:
+    required = ["--requirements", revision] if revision else []
+    status, passed, said = judged(version, "server", "--url", front, *required)
+    assert status == 0, failures(said)
+    assert passed >= reached, failures(said)
+
+
+NEEDS_A_MODERN_UPSTREAM = {
+    "server-stateless",  # what a legacy upstream may rely on is declared once for all clients of an HTTP session
+    "input-required-result-basic-elicitation",
+    "input-required-result-basic-sampling",
+    "input-required-result-basic-list-roots",
+    "input-required-result-request-state",
+    "input-required-result-multiple-input-requests",
+    "input-required-result-multi-round",
+    "input-required-result-non-tool-request",
+    "input-required-result-result-type",
+    "input-required-result-tampered-state",
+    "input-required-result-capability-check",
+}
+"""Scenarios whose tools answer `input_required` themselves, which a server of the legacy era cannot."""
+
+
+@requirement("conformance:server")
+@pytest.mark.parametrize("front", ["legacy"], indirect=True)
+def test_a_modern_client_before_a_legacy_upstream_misses_only_what_that_era_lacks(front: str) -> None:
+    _, passed, said = judged(NEW, "server", "--url", front, "--requirements", MODERN)
+    scored = said.partition("Not scored for")[0]
+    failed = {name for name in re.findall(r"^✗ (\S+):", scored, re.MULTILINE) if not name.startswith("tasks-")}
+    assert failed <= NEEDS_A_MODERN_UPSTREAM, failures(said)
+    assert passed >= 145, failures(said)
+
+
+@requirement("conformance:client")
+@pytest.mark.parametrize(
+    ("version", "revision", "scenario"),
+    [
+        (OLD, "", "initialize"),
+        (OLD, "", "tools_call"),
+        *((NEW, LEGACY, name) for name in ("initialize", "tools_call", "sse-retry")),
+        (NEW, LEGACY, "elicitation-sep1034-client-defaults"),
+        *((NEW, MODERN, name) for name in ("tools_call", "request-metadata", "sep-2322-client-request-state")),
+        *((NEW, MODERN, f"http-{name}-headers") for name in ("standard", "custom", "invalid-tool")),
+        *((NEW, MODERN, f"json-schema-{name}") for name in ("ref-no-deref", "2020-12-preservation")),
+    ],
+)
+def test_the_proxy_behaves_as_a_client_towards_its_upstream(version: str, revision: str, scenario: str) -> None:
+    client = f"{sys.executable} {HERE / 'through.py'}"
+    chosen = ["--spec-version", revision] if revision else []
+    status, _, said = judged(version, "client", "--command", client, "--scenario", scenario, *chosen)
+    assert status == 0, said[-3000:]
