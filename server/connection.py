@@ -205,7 +205,9 @@ class Connection:
 
         request = self.tell(method, params, settle)
         try:
-            reply = await asyncio.wait_for(future, patience)
+            # Not `wait_for`: on Python 3.11 it swallows a cancellation that comes with the reply, as at the end.
+            async with asyncio.timeout(patience):
+                reply = await future
         except TimeoutError:
             self.cancel(request, "no answer in time")
             raise HandshakeError(f"did not answer {method} within {patience:g} s") from None

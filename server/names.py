@@ -51,13 +51,17 @@ def assign(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict
     wanted = list(tools)
     choices = {key: _choices(key, prefix) for key, prefix in wanted}
     rivals = Counter(first for first, *_ in choices.values())
+    held = {name: key for key, name in kept.items()}
     for key, _ in wanted:
         name = kept.get(key)
         # Where nobody else wants its plain name, another one is from before its prefix was changed.
-        current = choices[key] if rivals[choices[key][0]] > 1 else choices[key][:1]
+        first = choices[key][0]
+        current = choices[key] if rivals[first] > 1 or held.get(ToolId(first), key) != key else choices[key][:1]
         if name is not None and name in current and name not in taken:
             names[key] = name
             taken.add(name)
+    # The name of a tool that is away for now is not given to another: it would come to mean something else.
+    taken.update(name for name, key in held.items() if key not in choices)
     for key, _ in wanted:
         if key not in names:
             names[key] = ToolId(next((choice for choice in choices[key] if choice not in taken), choices[key][-1]))

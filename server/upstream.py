@@ -241,10 +241,15 @@ class Upstream:
         for line in self._lines.values():
             self._fail_waiting(line, "the upstream was stopped")
         await asyncio.gather(*(line.connection.close() for line in self._lines.values() if line.connection))
+        for line in self._lines.values():
+            line.lost.set()
         if self._stopped is not None:
             self._stopped.set()
 
     # -- keeping a connection
+
+    def _is_stopped(self) -> bool:
+        return self.state is State.STOPPED
 
     def _want(self, line: _Line) -> None:
         line.wanted.set()
@@ -268,7 +273,7 @@ class Upstream:
         """Connect when wanted, serve until lost, pause, again."""
         failures = 0
         now = asyncio.get_running_loop().time
-        while self.state is not State.STOPPED:
+        while not self._is_stopped():
             began = now()
             line.wanted.clear()
             try:
@@ -288,6 +293,8 @@ class Upstream:
                 if not line.waiting:
                     line.wanted.clear()  # it was wanted before this connection stood
                 failures = 0 if now() - began > STABLE_S else failures + 1
+            if self._is_stopped():
+                return
             self._end(line)
             # One that was put to rest comes back when it is wanted, one that was lost by itself as well.
             pause = None if self.state is State.KNOWN else BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]

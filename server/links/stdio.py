@@ -179,6 +179,13 @@ class StdioLink:
         for transport in self._outputs:
             transport.close()
 
+    def abort(self) -> None:
+        """End it at once: nobody wants it any more, or it could not be connected."""
+        self._closing = True
+        self._signal(signal.SIGKILL)
+        if self.pid is not None:
+            self._watcher.forget(self.pid)
+
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in the group
             os.killpg(self._process.pid, number)
@@ -259,5 +266,9 @@ async def open_stdio(
     process = _spawn(command, args, env, cwd)
     watcher.watch(process.pid)
     link = StdioLink(process, receiver, watcher, limit, turn or Turn())
-    await link.connect()
+    try:
+        await link.connect()
+    except BaseException:
+        link.abort()
+        raise
     return link

@@ -1,0 +1,62 @@
+"""`tools/call` and its record. Whole conversations: tests/scenarios/test_misses.py and test_bridge.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes import BOTH, Asked, FakeUpstream, SwiftLoop, proxy_over, said
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": SwiftLoop}
+
+
+def answers(kind: str) -> Any:
+    def script(asked: Asked) -> None:
+        match kind:
+            case "ok":
+                asked.reply({"content": []})
+            case "tool_error":
+                asked.reply({"content": [], "isError": True})
+            case "error":
+                asked.fail(-1, "no")
+            case "lost":
+                asked.link.die()
+
+    return script
+
+
+@pytest.mark.parametrize("kind", ["ok", "tool_error", "error", "lost"])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_each_outcome_is_recorded_once_with_its_duration(kind: str, modern: bool) -> None:
+    upstream = FakeUpstream("calc", ["add"], BOTH)
+    upstream.scripts["add"] = answers(kind)
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern() if modern else stage.client
+        await client.reply(client.post("tools/call", {"name": "calc__add", "arguments": {"a": 1}}))
+        (call,) = stage.calls()
+    assert (call.outcome, call.sent, call.arguments) == (kind, True, '{"a":"number"}')
+    assert 0 < call.took_ms < 5000
+
+
+async def test_a_call_without_arguments_is_passed_on_without_them() -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        assert said(await stage.client.call_tool("calc__add")) == "add"
+    (asked,) = [each for each in upstream.requests if each.method == "tools/call"]
+    assert asked.params == {"name": "add"}
+
+
+async def test_other_members_of_a_call_and_its_meta_are_passed_on() -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        params = {"name": "calc__add", "arguments": {}, "task": {"ttl": 1}}
+        await stage.client.ask("tools/call", params, meta={"claudecode/toolUseId": "t1"})
+    (asked,) = [each for each in upstream.requests if each.method == "tools/call"]
+    assert asked.params == {**params, "name": "add", "_meta": {"claudecode/toolUseId": "t1"}}

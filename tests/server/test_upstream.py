@@ -1,0 +1,176 @@
+"""One upstream: when it starts, in which era it is spoken to, and how it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fakes import BOTH, LEGACY, MODERN, PATIENCE_S, FakeUpstream, SwiftLoop
+
+from foretool.server.connection import Lost, Reply, Request
+from foretool.server.jsonrpc import Message, Raw, raw
+from foretool.server.upstream import BACKOFF_S, State, Upstream
+from foretool.storage.records import Era
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": SwiftLoop}
+
+
+class Host:
+    """Who the upstream reports to."""
+
+    def __init__(self) -> None:
+        self.tools: list[int] = []
+        self.states: list[State] = []
+
+    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+        self.tools.append(len(tools))
+
+    def on_state(self, upstream: Upstream) -> None:
+        self.states.append(upstream.state)
+
+    def on_notification(self, upstream: Upstream, message: Message) -> None: ...
+
+    def on_request(
+        self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
+    ) -> None: ...
+
+    def readdress(self, request: Request, era: Era) -> None: ...
+
+    def capabilities(self, era: Era) -> dict[str, Any]:
+        return {}
+
+
+@asynccontextmanager
+async def running(fake: FakeUpstream, **options: Any) -> AsyncIterator[tuple[Upstream, Host]]:
+    host = Host()
+    upstream = Upstream(fake.name, host, fake.opened, **options)
+    task = asyncio.ensure_future(upstream.run())
+    await asyncio.sleep(0)
+    try:
+        yield upstream, host
+    finally:
+        await upstream.stop()
+        await task
+
+
+async def called(upstream: Upstream, era: Era = "legacy", patience: float = PATIENCE_S) -> Reply:
+    done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    upstream.request(era, Request("tools/call", {"name": raw("add")}, done.set_result))
+    async with asyncio.timeout(patience):
+        return await done
+
+
+async def test_nothing_starts_until_it_is_wanted() -> None:
+    fake = FakeUpstream("calc", ["add"])
+    async with running(fake) as (upstream, host):
+        await asyncio.sleep(10)
+        assert (fake.starts, upstream.state) == (0, State.KNOWN)
+        reply = await called(upstream)
+        assert isinstance(reply, Message)
+        await fake.asked("tools/list")
+        await asyncio.sleep(0.01)
+        assert (fake.starts, upstream.state, host.tools) == (1, State.READY, [1])
+
+
+@pytest.mark.parametrize(("eras", "era", "spoken"), [
+    (LEGACY, "legacy", {"legacy": True}),
+    (LEGACY, "modern", {"modern": False, "legacy": True}),
+    (MODERN, "modern", {"modern": True}),
+    (MODERN, "legacy", {"modern": True, "legacy": False}),
+    (BOTH, "legacy", {"legacy": True}),
+    (BOTH, "modern", {"modern": True}),
+])  # fmt: skip
+async def test_what_is_learned_of_its_eras(eras: tuple[Era, ...], era: Era, spoken: dict[Era, bool]) -> None:
+    async with running(FakeUpstream("calc", ["add"], eras)) as (upstream, _):
+        assert isinstance(await called(upstream, era), Message)
+        assert upstream.speaks == spoken
+
+
+async def test_a_failing_start_is_tried_again_after_growing_pauses_and_at_once_when_wanted() -> None:
+    fake = FakeUpstream("calc", ["add"], missing="command 'calc' was not found")
+    async with running(fake) as (upstream, host):
+        assert await called(upstream) == Lost("command 'calc' was not found", False)
+        await asyncio.sleep(sum(BACKOFF_S[1:4]) + 0.5)
+        assert fake.starts == 4
+        assert (upstream.state, upstream.error) == (State.RETRYING, "command 'calc' was not found")
+        fake.missing = ""
+        assert isinstance(await called(upstream), Message)
+        assert host.states[-1] is State.READY
+        assert upstream.error == ""
+
+
+async def test_errors_are_shown_without_secrets() -> None:
+    fake = FakeUpstream("calc", ["add"], missing="token s3cret is wrong")
+    async with running(fake, redact=lambda text: text.replace("s3cret", "[TOKEN]")) as (upstream, _):
+        assert await called(upstream) == Lost("token [TOKEN] is wrong", False)
+        fake.missing = ""
+        assert isinstance(await called(upstream), Message)
+        fake.die("exited: s3cret")
+        assert upstream.error == "exited: [TOKEN]"
+
+
+async def test_requests_that_wait_too_long_for_a_start_are_given_up() -> None:
+    fake = FakeUpstream("calc", ["add"], gate=asyncio.Event())
+    async with running(fake) as (upstream, _):
+        replies: list[Reply] = []
+        upstream.request("legacy", Request("tools/call", {}, replies.append, timeout=0.000001))
+        await asyncio.sleep(0)
+        upstream.expire()
+        assert replies == [Lost("no answer within 1e-06 s", False)]
+
+
+async def test_after_stop_nothing_is_sent_and_nothing_starts() -> None:
+    fake = FakeUpstream("calc", ["add"])
+    async with running(fake) as (upstream, _):
+        await called(upstream)
+        await upstream.stop()
+        reply = await called(upstream)
+        assert isinstance(reply, Lost)
+        assert not reply.sent
+        await asyncio.sleep(100)
+    assert (fake.starts, fake.links) == (1, [])
+
+
+async def test_a_mistake_of_ours_while_starting_is_told_to_whoever_waits_and_tried_again() -> None:
+    fake = FakeUpstream("calc", ["add"])
+    works = fake.opened
+    async with running(fake) as (upstream, _):
+
+        async def broken(*_: Any) -> Any:
+            raise RuntimeError("a mistake")
+
+        upstream._open_link = broken
+        reply = await called(upstream)
+        assert isinstance(reply, Lost)
+        assert "RuntimeError" in reply.reason
+        upstream._open_link = works
+        assert isinstance(await called(upstream), Message)
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_it_can_be_stopped_at_any_moment_of_its_start(turns: int) -> None:
+    fake = FakeUpstream("calc", ["add"])
+    async with asyncio.timeout(PATIENCE_S):
+        async with running(fake) as (upstream, _):
+            upstream.start("legacy")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+    assert fake.links == []
+
+
+async def test_changes_announced_in_a_row_are_asked_for_once() -> None:
+    fake = FakeUpstream("calc", ["add"])
+    async with running(fake) as (upstream, host):
+        await called(upstream)
+        for _ in range(10):
+            fake.change("add", "sub")
+        await asyncio.sleep(1)
+        assert host.tools == [1, 2]
