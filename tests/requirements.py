@@ -1,21 +1,264 @@
 """What is promised, and where each promise comes from; tests name the promises they hold us to.
 
-`test_requirements.py` checks both directions: every promise has a test, every test's promise is listed here.
+`test_requirements.py` checks both directions: every promise has a test, every promise that a test names stands here.
+A `design` source is a part of `docs/architecture.md` or of the README; a `spec` source is a page of the protocol's
+specification, by revision and path under https://modelcontextprotocol.io/specification/.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
-SPEC = "MCP specification 2026-07-28"
-LEGACY_SPEC = "MCP specification 2025-11-25"
 
-MANIFEST: Final[dict[str, tuple[str, str]]] = {}
+class Promise(NamedTuple):
+    """One thing that holds."""
+
+    source: str
+    behaviour: str
+
+
+MODERN = "spec 2026-07-28"
+LEGACY = "spec 2025-11-25"
+ITR = "ITR (dynamic system instructions and tool exposure), section 4"
+
+MANIFEST: Final[dict[str, Promise]] = {
+    # The list of tools
+    "list:frozen:byte-identical": Promise(
+        "design: exposure", "a frozen list is the same bytes for all, after a restart too"
+    ),
+    "list:frozen:unmoved-by-requests": Promise(f"{MODERN}: server/tools", "no request moves a frozen list"),
+    "list:frozen:sorted": Promise(f"{MODERN}: server/tools", "the order of a list is deterministic"),
+    "list:frozen:epoch": Promise("design: exposure", "a new epoch brings in usage and is announced once"),
+    "list:frozen:catalog-change": Promise(
+        "design: exposure", "a changed catalogue moves the list and is announced to all"
+    ),
+    "list:modern:caching": Promise(f"{MODERN}: server/utilities/caching", "lists carry ttlMs and cacheScope private"),
+    "list:one-page": Promise(
+        f"{MODERN}: server/utilities/pagination", "the list is one page; other cursors are errors"
+    ),
+    "list:growing:appends": Promise("design: exposure", "found tools are appended in one batch, announced once"),
+    "list:growing:hold": Promise("design: exposure", "the result waits until the client listed again, at most hold_ms"),
+    "list:growing:budget": Promise("design: exposure", "growth stays within the budget"),
+    "list:growing:session": Promise("design: exposure", "growth concerns the session alone"),
+    "list:growing:record": Promise("design: exposure", "a grown list is on record, and its tools are no misses"),
+    "list:growing:cancel": Promise(
+        f"{LEGACY}: basic/utilities/cancellation", "a held result that is cancelled is not sent"
+    ),
+    "list:full": Promise("design: exposure", "full lists everything, pins marked always-load"),
+    "list:budget": Promise("design: exposure", "the list fits its token budget, most used first"),
+    "list:cold-start": Promise("design: exposure", "without usage the profile's words choose"),
+    "list:own-tools": Promise("README: tokens", "the definition of discover_tools costs at most 250 tokens"),
+    "list:definition-verbatim": Promise("design: calls", "a definition keeps every member its upstream wrote"),
+    "list:fan-in": Promise("design: exposure", "an upstream's announcement reaches those who see everything"),
+    "instructions:partial": Promise("design: exposure", "instructions say that the list is partial"),
+    "pins:always": Promise("design: exposure", "pins are listed whatever the budget"),
+    # Policies and profiles
+    "policy:auto:unknown": Promise("design: exposure", "unknown and modern clients get a frozen list"),
+    "policy:auto:known": Promise("design: exposure", "clients known to re-list get a growing one"),
+    "policy:auto:demotion": Promise(
+        "design: exposure", "a client that does not list again is demoted, also after a restart"
+    ),
+    "policy:auto:promotion": Promise("design: exposure", "a client that lists again is grown for"),
+    "policy:explicit": Promise("design: exposure", "a policy that is set holds for every client"),
+    "profile:own-list": Promise("design: exposure", "each profile has its own list"),
+    "profile:denied": Promise("design: exposure", "what a profile leaves out is refused, and the denial is a miss"),
+    "profile:discovery": Promise("design: exposure", "discovery shows nothing of what a profile leaves out"),
+    "profile:summary": Promise("design: exposure", "the summary in discover_tools counts the profile alone"),
+    # Start
+    "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
+    "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
+    "start:greeting-at-once": Promise("design: upstreams", "the greeting waits for nobody"),
+    "start:call-waits": Promise("design: upstreams", "a call to a starting upstream waits for it"),
+    "start:failed-upstream-named": Promise("design: upstreams", "a call to an upstream that cannot start says why"),
+    "start:failed-upstream-retried": Promise("design: upstreams", "a call tries a failed upstream again"),
+    "start:offline-cause": Promise("design: misses", "a tool unknown at the list has the cause offline"),
+    "start:era-remembered": Promise("design: upstreams", "an upstream's era is remembered across runs"),
+    "start:idle": Promise("design: upstreams", "an idle upstream can be stopped and comes back when called"),
+    "start:imports": Promise("README: start-up", "serving a list from a warm store imports nothing heavy"),
+    # Calls
+    "call:verbatim": Promise("design: calls", "results arrive value for value"),
+    "call:arguments-verbatim": Promise("design: calls", "arguments arrive as they were written"),
+    "call:error-verbatim": Promise("design: calls", "errors arrive with code and data"),
+    "call:tool-error": Promise(f"{LEGACY}: server/tools", "results with isError are passed on and recorded as such"),
+    "call:progress": Promise(f"{LEGACY}: basic/utilities/progress", "progress comes under the client's own token"),
+    "call:cancel": Promise(
+        f"{LEGACY}: basic/utilities/cancellation", "a cancelled call ends upstream, in silence here"
+    ),
+    "call:cancel-one": Promise("design: calls", "a cancellation concerns its own call alone"),
+    "call:cancel-unknown": Promise(f"{LEGACY}: basic/utilities/cancellation", "unknown cancellations are ignored"),
+    "client:gone": Promise("design: calls", "a client that goes takes its calls back and ends its session"),
+    # Misses
+    "miss:hidden-call": Promise("README: misses", "a hidden tool called by name works and leaves a miss"),
+    "miss:bridge": Promise("README: misses", "a hidden tool called through the bridge leaves a miss of its own kind"),
+    "miss:listed-is-none": Promise("README: misses", "a listed tool is no miss"),
+    "miss:discovery": Promise("README: misses", "what a discovery found and was called is a miss with its rank"),
+    "miss:history": Promise("README: misses", "a miss keeps the calls before it"),
+    "miss:nothing-found": Promise("README: misses", "a discovery without a match is a miss"),
+    "miss:unknown-name": Promise("README: misses", "an unknown name is an error and a miss"),
+    "miss:near-name": Promise("design: the two tools", "a near name runs only if unambiguous and read-only"),
+    "miss:budget": Promise("README: misses", "a tool that lost to the budget says so with its rank"),
+    # The bridge
+    "bridge:arguments": Promise("design: the two tools", "arguments that do not fit come back with the schema"),
+    "bridge:itself": Promise("design: the two tools", "call_tool refuses its own name"),
+    "bridge:discover": Promise("design: the two tools", "call_tool passes discover_tools on"),
+    "bridge:honest": Promise("design: the two tools", "the bridge is never annotated as read-only"),
+    "bridge:carries": Promise("design: the two tools", "the bridge forwards progress and cancellation"),
+    "bridge:destructive:refused": Promise("design: the two tools", "a destructive tool is refused with the way out"),
+    "bridge:destructive:asked": Promise("design: the two tools", "a destructive tool runs when the user agrees"),
+    "bridge:destructive:asked-modern": Promise(
+        f"{MODERN}: client/elicitation", "modern clients are asked by input_required"
+    ),
+    "bridge:destructive:allowed": Promise(
+        "design: the two tools", "the setting may allow it; listed tools need no leave"
+    ),
+    # discover_tools
+    "discovery:definition": Promise(
+        "README: tokens", "its definition costs at most 250 tokens for any number of servers"
+    ),
+    "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call, and says why"),
+    "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
+    "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),
+    "discovery:budget": Promise("design: the two tools", "schemas are given while the budget lasts"),
+    "discovery:nothing": Promise("design: the two tools", "nothing found shows the servers, never everything"),
+    "discovery:lines": Promise("design: the two tools", "each line of a task is a need of its own"),
+    "discovery:sufficiency": Promise(ITR, "a self-rating below the threshold widens the search"),
+    # Names
+    "names:49-characters": Promise("design: names", "every exposed name is plain, its own, at most 49 characters"),
+    "names:deterministic": Promise("design: names", "the same tools get the same names"),
+    "names:collisions": Promise("design: names", "of several that want a name one keeps it for ever"),
+    "names:map-back": Promise("design: names", "every exposed name finds its tool"),
+    "names:every-spelling": Promise("design: names", "every upstream name also resolves"),
+    "names:empty-prefix": Promise("design: names", "an empty prefix exposes a tool under its own name"),
+    # The wire
+    "wire:ids": Promise("JSON-RPC 2.0: request object", "an id of any kind comes back as it was"),
+    "wire:bad-messages": Promise(
+        "JSON-RPC 2.0: error object", "bad messages are answered, and the conversation goes on"
+    ),
+    "wire:deep-arguments": Promise("design: calls", "nesting of any depth gets some answer"),
+    "greeting:legacy": Promise(f"{LEGACY}: basic/lifecycle", "initialize agrees on a version"),
+    "greeting:modern": Promise(
+        f"{MODERN}: server/discover", "server/discover names what we speak; bad envelopes are refused"
+    ),
+    "capabilities:union": Promise("design: aggregate", "we declare what the upstreams can"),
+    "conformance:server": Promise("MCP conformance suite", "as a server it passes what the fixture alone passes"),
+    "conformance:client": Promise("MCP conformance suite", "as a client it passes the client scenarios"),
+    # Upstreams in trouble
+    "death:in-flight": Promise(
+        "README: robustness", "calls on a dying upstream fail at once, naming it and whether sent"
+    ),
+    "death:reconnect": Promise("README: robustness", "the next call reconnects"),
+    "death:others-unaffected": Promise("README: robustness", "a death concerns no other upstream"),
+    "death:not-sent": Promise("README: robustness", "a call that never left says so"),
+    "death:backoff": Promise("design: upstreams", "a crash loop is slowed down"),
+    "death:state": Promise("design: upstreams", "the state of each upstream is visible"),
+    "death:stop": Promise("design: upstreams", "stopping ends every connection and answers what is in flight"),
+    "timeout:call": Promise("design: upstreams", "a call ends after its time and is cancelled upstream"),
+    "timeout:none": Promise("design: upstreams", "zero sets no time-out"),
+    "timeout:silent-start": Promise("README: robustness", "a silent upstream delays the list by the deadline alone"),
+    "timeout:silent-lists": Promise("README: robustness", "a silent upstream does not hold up the other lists"),
+    "session:expired": Promise(
+        f"{LEGACY}: basic/transports", "an expired session is opened anew, the request sent once more"
+    ),
+    "era:fallback": Promise(f"{MODERN}: basic/lifecycle", "an upstream of the other era serves all the same"),
+    "era:each-its-own": Promise("design: upstreams", "an upstream of both eras is spoken to in the client's own"),
+    "eras:version": Promise(
+        f"{MODERN}: basic/lifecycle", "an upstream that refuses a revision is asked for one it names"
+    ),
+    "eras:first-request": Promise("design: upstreams", "the first request of another era finds its upstream"),
+    "upstream:strange-messages": Promise("README: robustness", "what is no sensible message does no harm"),
+    "upstream:strange-results": Promise("README: robustness", "a result of the wrong shape is answered once"),
+    # What upstreams list
+    "catalog:bad-tool": Promise("README: robustness", "one bad tool is dropped alone and said"),
+    "catalog:odd-tool": Promise("README: robustness", "an odd definition harms nothing else"),
+    "catalog:bad-list": Promise("README: robustness", "a broken list is an error of its upstream alone"),
+    "catalog:pages": Promise(f"{LEGACY}: server/utilities/pagination", "lists in pages are read to the end"),
+    "catalog:no-tools": Promise(f"{LEGACY}: basic/lifecycle", "an upstream without tools is not asked for them"),
+    "catalog:changes": Promise("design: upstreams", "changes are taken in, debounced, and announced once"),
+    "catalog:duplicate": Promise("design: catalogue", "a tool listed twice is used once and said"),
+    "catalog:filters": Promise("README: config", "include and exclude decide which tools exist"),
+    # Resources, prompts, subscriptions, logs
+    "resources:merged": Promise("design: aggregate", "resources are merged in config order, each URI once"),
+    "resources:routed": Promise("design: aggregate", "a resource is read where it is"),
+    "resources:not-found": Promise(
+        f"{MODERN}: server/resources", "an unknown resource has the code of the client's era"
+    ),
+    "resources:partial": Promise("design: aggregate", "a failing upstream leaves the lists of the others"),
+    "resources:late": Promise("design: aggregate", "an upstream that comes late is announced"),
+    "resources:profile": Promise("design: aggregate", "resources and prompts stay inside the profile"),
+    "prompts:routed": Promise("design: aggregate", "prompts get their server's prefix and find their way back"),
+    "completions:routed": Promise("design: aggregate", "completions go to the upstream they concern"),
+    "subscriptions:legacy": Promise(f"{LEGACY}: server/resources", "updates reach those who subscribed"),
+    "subscriptions:modern": Promise(
+        f"{MODERN}: basic/utilities/subscriptions", "a listener hears what it named, tagged"
+    ),
+    "logging": Promise(f"{LEGACY}: server/utilities/logging", "logs reach clients at the level they set"),
+    # Questions to the client
+    "question:legacy": Promise(f"{LEGACY}: client", "a legacy client is asked, its answer goes up"),
+    "question:capability": Promise(
+        f"{LEGACY}: basic/lifecycle", "what the client cannot do is neither declared nor asked"
+    ),
+    "question:whose": Promise(
+        "design: questions", "a question goes to the client whose call it belongs to, or to none"
+    ),
+    "question:parked": Promise("design: questions", "a modern client answers a legacy upstream with its retry"),
+    "question:parked-lost": Promise("design: questions", "a call lost while parked is told once and not repeated"),
+    "question:parked-cancelled": Promise("design: questions", "a foreign or unknown state is refused"),
+    "question:parked-expired": Promise("design: questions", "a parked call nobody comes back for is cancelled"),
+    "question:parked-limit": Promise("design: questions", "only so many calls may be parked"),
+    "question:mirror": Promise("design: questions", "a legacy client answers a modern upstream"),
+    "question:modern-verbatim": Promise(
+        f"{MODERN}: basic/utilities/mrtr", "between modern sides requestState is opaque"
+    ),
+    "question:roots-changed": Promise(f"{LEGACY}: client/roots", "a change of roots is told to the upstreams"),
+    "question:ping": Promise(f"{LEGACY}: basic/utilities/ping", "a ping of an upstream is answered here"),
+    # Recording
+    "record:levels": Promise("README: what is kept", "argument values are kept only where that was asked for"),
+    "record:before-answer": Promise("design: recorder", "a call is committed before its answer is sent"),
+    "record:refusing-store": Promise("design: recorder", "a refusing store stops no answer and loses nothing"),
+    "record:sessions": Promise("design: recorder", "a session is on record with who it was"),
+    "record:versions": Promise("design: recorder", "every version of a tool stays on record"),
+    "secrets": Promise("README: what is kept", "no secret reaches the store, the log or a client"),
+    # Reload
+    "reload:servers": Promise("README: config", "only servers whose entries changed are touched"),
+    "reload:filters": Promise("README: config", "filters and pins apply without a restart"),
+    "reload:settings": Promise("README: config", "settings apply to connected clients"),
+    "reload:back": Promise("README: config", "a server removed and added again works"),
+    "reload:broken": Promise("README: config", "a broken file leaves the config before it in force"),
+    # Accidents
+    "anomaly:none": Promise("SQLite: anomaly testing", "the scripted conversation without trouble"),
+    "anomaly:answers": Promise(
+        "SQLite: anomaly testing", "whatever happens at the k-th answer, each request has one answer"
+    ),
+    "anomaly:writes": Promise("SQLite: anomaly testing", "whichever write fails, the client notices nothing"),
+    # Real processes and servers
+    "process:kill-9": Promise("README: robustness", "kill -9 loses no answered call and leaves no child"),
+    "process:no-orphans": Promise("README: robustness", "however the proxy ends, no child is left"),
+    "process:client-killed": Promise("README: robustness", "kill -9 of the client ends proxy and children"),
+    "process:upstream-killed": Promise(
+        "README: robustness", "kill -9 of an upstream fails its call, the next one works"
+    ),
+    "process:slow-start": Promise("README: robustness", "an upstream that sleeps delays nobody"),
+    "process:garbage": Promise("README: robustness", "garbage and floods on stdout are skipped and counted"),
+    "process:bad-upstream": Promise("README: robustness", "a bad upstream says why, the good one works"),
+    "process:stdout": Promise("README: robustness", "nothing but protocol is written to stdout"),
+    "process:pipe": Promise("design: edges", "requests piped in are answered although the input ends"),
+    "process:restart": Promise("README: start-up", "a restart lists at once"),
+    "real:python": Promise("README: demo", "three servers from PyPI are searched and called"),
+    "real:node": Promise("README: demo", "two servers from npm are searched and called"),
+    # The repository
+    "layout": Promise("docs/architecture.md", "every source file has its test file"),
+    "requirements": Promise(
+        "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"
+    ),
+}
 
 
 def requirement(*ids: str) -> Callable[[Any], Any]:
-    """Marks a test as one of the promises `ids`."""
+    """Marks a test as one that holds us to the promises `ids`."""
+    unknown = [one for one in ids if one not in MANIFEST]
+    if unknown:
+        raise KeyError(f"{', '.join(unknown)}: not in tests/requirements.py; say there where the promise comes from")
     return pytest.mark.requirement(*ids)
