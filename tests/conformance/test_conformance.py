@@ -6,16 +6,16 @@ status of zero when nothing failed that is scored; how many checks passed is hel
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from listening import over_http, printing
 from node import TOOLS, environment, package
 from requirements import requirement
 from served import write_config
@@ -30,32 +30,6 @@ LEGACY, MODERN = "2025-11-25", "2026-07-28"
 
 pytestmark = [pytest.mark.conformance, pytest.mark.real, pytest.mark.timeout(1200)]
 
-Fronts = Callable[[str], str]
-"""The proxy's URL before an upstream of this kind."""
-
-
-@contextmanager
-def printing(command: list[str], wanted: str) -> Iterator[str]:
-    """A process, while it runs; the part of its output that matches."""
-    quiet = {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quiet)
-    try:
-        assert process.stdout is not None
-        seen = []
-        for line in process.stdout:
-            seen.append(line)
-            if found := re.search(wanted, line):
-                break
-        else:
-            pytest.fail(f"{command} ended without a URL: {''.join(seen)}")
-        yield found[0]
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
-URL = r"http://127\.0\.0\.1:\d+/mcp"
-
 
 @contextmanager
 def behind(kind: str) -> Iterator[dict[str, Any]]:
@@ -64,7 +38,7 @@ def behind(kind: str) -> Iterator[dict[str, Any]]:
         yield {"command": FIXTURE[0], "args": FIXTURE[1:], "prefix": ""}
         return
     options = ["--http", "--legacy"] if kind == "legacy" else ["--http"]
-    with printing([*FIXTURE, *options], URL) as url:
+    with printing([*FIXTURE, *options]) as url:
         yield {"url": url, "prefix": ""}
 
 
@@ -73,8 +47,7 @@ def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """The URL of the proxy before the fixture server, which another server stands beside."""
     with behind(request.param) as entry:
         config = write_config(tmp_path_factory.mktemp("front"), {"fixture": entry, "echo": ECHO}, policy="full")
-        command = [sys.executable, "-m", "foretool", "serve", "--config", str(config), "--http", "127.0.0.1:0"]
-        with printing(command, URL) as url:
+        with over_http(config) as url:
             yield url
 
 
