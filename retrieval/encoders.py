@@ -18,12 +18,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,8 +47,7 @@ class EncoderError(Exception):
     """No usable encoder; the message says what was looked for, what was found, and the way out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """A model: where it is, what its file must be, and how it wants to be asked."""
 
     name: str
@@ -70,6 +70,11 @@ class Weights:
     def key(self) -> str:
         """What vectors are kept under: other numbers in the file, another key."""
         return f"{self.name}@{self.sha256[:12]}" if self.sha256 else self.name
+
+    @property
+    def setting(self) -> str:
+        """What `find` finds it by."""
+        return self.title if self.kind == "onnx" and not self.package else self.name
 
     @property
     def described(self) -> str:

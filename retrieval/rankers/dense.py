@@ -9,12 +9,12 @@ Imports numpy and faiss, 30 MB: only who has an encoder imports this file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import faiss
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
@@ -64,6 +64,10 @@ class Dense:
         self._row_of.update((digest, self._index.ntotal + place) for place, digest in enumerate(new))
         self._index.add(rows)
 
+    def missing(self, digests: Iterable[bytes]) -> set[bytes]:
+        """The hashes whose vectors are not here."""
+        return {digest for digest in digests if digest not in self._row_of}
+
     def align(self, digests: Sequence[bytes]) -> list[bytes]:
         """Follow a corpus: the hash by slot, empty where a tool was dropped. Returns the hashes without a vector."""
         rows = [self._row_of.get(digest, -1) for digest in digests]
@@ -97,8 +101,7 @@ class Dense:
         return np.where(self.known, found, np.float32(0))
 
 
-@dataclass(frozen=True, slots=True)
-class Blend:
+class Blend(Struct, frozen=True):
     """Every tool's score for one text, with what each ranker added."""
 
     total: Floats

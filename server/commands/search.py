@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 
 from foretool.retrieval import selection
-from foretool.server import discovery, offline
+from foretool.server import discovery, embedding, offline
 from foretool.server.calls import RANKED
 from foretool.server.cli import WRONG, check_profile, complain
 from foretool.server.commands import output
@@ -71,6 +71,7 @@ def command(
     with offline.read(config) as known:
         if not len(known.app.catalog):
             return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)
+        embedding.attach(config.settings.encoder, known.app.catalog, known.store)
         found = find(known, " ".join(task), profile, limit)
     if as_json:
         output.emit(found)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from foretool.retrieval import encoders
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load
 from foretool.server.config import Config
@@ -17,6 +18,7 @@ from foretool.server.settings import Record
 from foretool.server.upstream import State
 from foretool.storage.records import Statistics, UpstreamState
 from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
 
 STDERR_SHOWN = 3
 
@@ -43,6 +45,16 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoding:
+    """What ranks by meaning, by encoder with its licence and source, and how many texts it has embedded."""
+
+    setting: str
+    embedded: dict[str, int]
+    problem: str
+    """Why words alone rank; empty where they do not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What the store and the config tell."""
 
@@ -51,6 +63,7 @@ class Status:
     contents: Statistics | None
     """None while there is no file."""
     recording: Recording
+    encoder: Encoding
     proxies: tuple[Proxy, ...]
     broken: dict[str, str]
     disabled: tuple[str, ...]
@@ -86,8 +99,10 @@ def command(path: Path | None, as_json: bool, verbose: bool) -> int:
 
 def gather(config: Config) -> Status:
     contents, states, last_call, last_discovery = None, [], 0.0, 0.0
+    encoding = encoding_of(config, None)
     if config.storage.exists():
         with Store.open(config.storage) as store:
+            encoding = encoding_of(config, store)
             contents, states = store.statistics(), store.states()
             last_call = max((call.at for call in store.recent_calls(1)), default=0.0)
             last_discovery = max((each.at for each in store.recent_discoveries(1)), default=0.0)
@@ -96,11 +111,24 @@ def gather(config: Config) -> Status:
         storage=config.storage,
         contents=contents,
         recording=Recording(config.settings.record, last_call, last_discovery),
+        encoder=encoding,
         proxies=tuple(_proxies(states)),
         broken=config.broken,
         disabled=config.disabled,
         warnings=config.warnings,
     )
+
+
+def encoding_of(config: Config, store: Store | None) -> Encoding:
+    """What the setting means on this machine."""
+    setting = config.settings.encoder
+    try:
+        weights = encoders.find(setting)
+    except encoders.EncoderError as error:
+        return Encoding(setting, {}, str(error))
+    known = {each.described: len(Vectors(store).known(each.key)) if store else 0 for each in weights}
+    missing = "" if weights else "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
+    return Encoding(setting, known, missing)
 
 
 def _proxies(states: list[UpstreamState]) -> list[Proxy]:
@@ -150,7 +178,14 @@ def _print(status: Status, verbose: bool) -> None:
     output.say(f"storage   {status.storage}: {_contents(status.contents)}")
     recording = status.recording
     last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
+    output.say(f"encoder   {_meaning(status.encoder)}")
     output.say(f"recorder  record: {recording.level}; {last}")
+
+
+def _meaning(encoding: Encoding) -> str:
+    if encoding.problem:
+        return f"words alone rank: {encoding.problem}"
+    return ", ".join(f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
 
 
 def _contents(contents: Statistics | None) -> str:

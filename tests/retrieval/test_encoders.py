@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
@@ -90,7 +91,7 @@ def test_vectors_are_of_length_one_and_do_not_depend_on_their_batch(tmp_path: Pa
 
 def test_a_query_carries_its_prefix(tmp_path: Path) -> None:
     (plain,) = find(str(write_model(tmp_path / "m")))
-    asked = Weights(**{name: getattr(plain, name) for name in Weights.__slots__} | {"prefix": "web page "})
+    asked = replace(plain, prefix="web page ")
     query = open_encoder(asked).queries(["bug"])
     np.testing.assert_allclose(query, open_encoder(plain).documents(["web page bug"]), atol=1e-6)
 
