@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from foretool.server.proxy import Proxy
     from foretool.server.upstream import Upstream
 
+MOST_URIS: Final = 50_000
+"""Resources whose upstream is remembered; the first found go first, and are asked for again."""
+
 PAGES: Final = 100
 
 Keep = Callable[[dict[str, list[Raw]]], list[Raw]]
@@ -207,6 +210,8 @@ class Aggregate:
             if known or not rest:
                 if known:
                     self._resources.setdefault(uri, upstream.name)
+                    while len(self._resources) > MOST_URIS:
+                        del self._resources[next(iter(self._resources))]
                 at.client.settle(at, upstream, reply)
             else:
                 self._try_each(at, rest, uri)

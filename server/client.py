@@ -32,6 +32,9 @@ LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "ale
 TTL_MS: Final = 3_600_000
 """How long a modern client may keep our lists; a notification ends that earlier."""
 
+MOST_CALLERS: Final = 256
+"""Conversations that one modern front keeps apart; a caller that comes back after more than these begins anew."""
+
 GRACE_S: Final = 0.05
 """After the client listed again, a held result waits this long, so that over HTTP it does not overtake the list."""
 
@@ -184,9 +187,11 @@ class Client:
         """The client has said who it is; its conversation begins, or goes on."""
         self.info = info
         key = jsonrpc.encode([era, info])
-        if (session := self._sessions.get(key)) is None:
-            session = self._sessions[key] = self.proxy.begin_session(self, era)
-        self.session = session
+        if (session := self._sessions.pop(key, None)) is None:
+            session = self.proxy.begin_session(self, era)
+        self._sessions[key] = self.session = session  # the latest last
+        if len(self._sessions) > MOST_CALLERS:
+            self.proxy.end_session(self._sessions.pop(next(iter(self._sessions))))
 
     def _on_notification(self, message: Message) -> None:
         if message.method == "notifications/cancelled":

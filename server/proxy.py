@@ -112,7 +112,10 @@ class Proxy:
             self.clients.remove(client)
         self.aggregate.gone(client)
         for session in client.sessions():
-            self.recorder.end_session(session.record.key, self.clock())
+            self.end_session(session)
+
+    def end_session(self, session: Session) -> None:
+        self.recorder.end_session(session.record.key, self.clock())
 
     def begin_session(self, client: Client, era: Era) -> Session:
         record = SessionRecord(
