@@ -50,7 +50,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:full": Promise("design: exposure", "full lists everything, pins marked always-load"),
     "list:budget": Promise("design: exposure", "the list fits its token budget, most used first"),
     "list:cold-start": Promise("design: exposure", "without usage the profile's words choose"),
-    "list:own-tools": Promise("README: tokens", "the definition of discover_tools costs at most 250 tokens"),
+    "list:own-tools": Promise(
+        "README: what a client sees", "the definition of discover_tools costs at most 250 tokens"
+    ),
     "list:definition-verbatim": Promise("design: calls", "a definition keeps every member its upstream wrote"),
     "list:fan-in": Promise("design: exposure", "an upstream's announcement reaches those who see everything"),
     "instructions:partial": Promise("design: exposure", "instructions say that the list is partial"),
@@ -77,7 +79,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:offline-cause": Promise("design: misses", "a tool unknown at the list has the cause offline"),
     "start:era-remembered": Promise("design: upstreams", "an upstream's era is remembered across runs"),
     "start:idle": Promise("design: upstreams", "an idle upstream can be stopped and comes back when called"),
-    "start:imports": Promise("README: start-up", "serving a list from a warm store imports nothing heavy"),
+    "start:imports": Promise("README: what a client sees", "serving a list from a warm store imports nothing heavy"),
     # Calls
     "call:verbatim": Promise("design: calls", "results arrive value for value"),
     "call:arguments-verbatim": Promise("design: calls", "arguments arrive as they were written"),
@@ -91,15 +93,19 @@ MANIFEST: Final[dict[str, Promise]] = {
     "call:cancel-unknown": Promise(f"{LEGACY}: basic/utilities/cancellation", "unknown cancellations are ignored"),
     "client:gone": Promise("design: calls", "a client that goes takes its calls back and ends its session"),
     # Misses
-    "miss:hidden-call": Promise("README: misses", "a hidden tool called by name works and leaves a miss"),
-    "miss:bridge": Promise("README: misses", "a hidden tool called through the bridge leaves a miss of its own kind"),
-    "miss:listed-is-none": Promise("README: misses", "a listed tool is no miss"),
-    "miss:discovery": Promise("README: misses", "what a discovery found and was called is a miss with its rank"),
-    "miss:history": Promise("README: misses", "a miss keeps the calls before it"),
-    "miss:nothing-found": Promise("README: misses", "a discovery without a match is a miss"),
-    "miss:unknown-name": Promise("README: misses", "an unknown name is an error and a miss"),
+    "miss:hidden-call": Promise("README: see the misses", "a hidden tool called by name works and leaves a miss"),
+    "miss:bridge": Promise(
+        "README: see the misses", "a hidden tool called through the bridge leaves a miss of its own kind"
+    ),
+    "miss:listed-is-none": Promise("README: see the misses", "a listed tool is no miss"),
+    "miss:discovery": Promise(
+        "README: see the misses", "what a discovery found and was called is a miss with its rank"
+    ),
+    "miss:history": Promise("README: see the misses", "a miss keeps the calls before it"),
+    "miss:nothing-found": Promise("README: see the misses", "a discovery without a match is a miss"),
+    "miss:unknown-name": Promise("README: see the misses", "an unknown name is an error and a miss"),
     "miss:near-name": Promise("design: the two tools", "a near name runs only if unambiguous and read-only"),
-    "miss:budget": Promise("README: misses", "a tool that lost to the budget says so with its rank"),
+    "miss:budget": Promise("README: see the misses", "a tool that lost to the budget says so with its rank"),
     # The bridge
     "bridge:arguments": Promise("design: the two tools", "arguments that do not fit come back with the schema"),
     "bridge:itself": Promise("design: the two tools", "call_tool refuses its own name"),
@@ -116,7 +122,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     # discover_tools
     "discovery:definition": Promise(
-        "README: tokens", "its definition costs at most 250 tokens for any number of servers"
+        "README: what a client sees", "its definition costs at most 250 tokens for any number of servers"
     ),
     "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call, and says why"),
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
@@ -147,18 +153,22 @@ MANIFEST: Final[dict[str, Promise]] = {
     "conformance:client": Promise("MCP conformance suite", "as a client it passes the client scenarios"),
     # Upstreams in trouble
     "death:in-flight": Promise(
-        "README: robustness", "calls on a dying upstream fail at once, naming it and whether sent"
+        "README: when something is wrong", "calls on a dying upstream fail at once, naming it and whether sent"
     ),
-    "death:reconnect": Promise("README: robustness", "the next call reconnects"),
-    "death:others-unaffected": Promise("README: robustness", "a death concerns no other upstream"),
-    "death:not-sent": Promise("README: robustness", "a call that never left says so"),
+    "death:reconnect": Promise("README: when something is wrong", "the next call reconnects"),
+    "death:others-unaffected": Promise("README: when something is wrong", "a death concerns no other upstream"),
+    "death:not-sent": Promise("README: when something is wrong", "a call that never left says so"),
     "death:backoff": Promise("design: upstreams", "a crash loop is slowed down"),
     "death:state": Promise("design: upstreams", "the state of each upstream is visible"),
     "death:stop": Promise("design: upstreams", "stopping ends every connection and answers what is in flight"),
     "timeout:call": Promise("design: upstreams", "a call ends after its time and is cancelled upstream"),
     "timeout:none": Promise("design: upstreams", "zero sets no time-out"),
-    "timeout:silent-start": Promise("README: robustness", "a silent upstream delays the list by the deadline alone"),
-    "timeout:silent-lists": Promise("README: robustness", "a silent upstream does not hold up the other lists"),
+    "timeout:silent-start": Promise(
+        "README: when something is wrong", "a silent upstream delays the list by the deadline alone"
+    ),
+    "timeout:silent-lists": Promise(
+        "README: when something is wrong", "a silent upstream does not hold up the other lists"
+    ),
     "session:expired": Promise(
         f"{LEGACY}: basic/transports", "an expired session is opened anew, the request sent once more"
     ),
@@ -168,17 +178,19 @@ MANIFEST: Final[dict[str, Promise]] = {
         f"{MODERN}: basic/lifecycle", "an upstream that refuses a revision is asked for one it names"
     ),
     "eras:first-request": Promise("design: upstreams", "the first request of another era finds its upstream"),
-    "upstream:strange-messages": Promise("README: robustness", "what is no sensible message does no harm"),
-    "upstream:strange-results": Promise("README: robustness", "a result of the wrong shape is answered once"),
+    "upstream:strange-messages": Promise("README: when something is wrong", "what is no sensible message does no harm"),
+    "upstream:strange-results": Promise(
+        "README: when something is wrong", "a result of the wrong shape is answered once"
+    ),
     # What upstreams list
-    "catalog:bad-tool": Promise("README: robustness", "one bad tool is dropped alone and said"),
-    "catalog:odd-tool": Promise("README: robustness", "an odd definition harms nothing else"),
-    "catalog:bad-list": Promise("README: robustness", "a broken list is an error of its upstream alone"),
+    "catalog:bad-tool": Promise("README: when something is wrong", "one bad tool is dropped alone and said"),
+    "catalog:odd-tool": Promise("README: when something is wrong", "an odd definition harms nothing else"),
+    "catalog:bad-list": Promise("README: when something is wrong", "a broken list is an error of its upstream alone"),
     "catalog:pages": Promise(f"{LEGACY}: server/utilities/pagination", "lists in pages are read to the end"),
     "catalog:no-tools": Promise(f"{LEGACY}: basic/lifecycle", "an upstream without tools is not asked for them"),
     "catalog:changes": Promise("design: upstreams", "changes are taken in, debounced, and announced once"),
     "catalog:duplicate": Promise("design: catalogue", "a tool listed twice is used once and said"),
-    "catalog:filters": Promise("README: config", "include and exclude decide which tools exist"),
+    "catalog:filters": Promise("README: point it at your servers", "include and exclude decide which tools exist"),
     # Resources, prompts, subscriptions, logs
     "resources:merged": Promise("design: aggregate", "resources are merged in config order, each URI once"),
     "resources:routed": Promise("design: aggregate", "a resource is read where it is"),
@@ -214,19 +226,22 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "question:roots-changed": Promise(f"{LEGACY}: client/roots", "a change of roots is told to the upstreams"),
     "question:ping": Promise(f"{LEGACY}: basic/utilities/ping", "a ping of an upstream is answered here"),
+    # Clients of others
+    "clients:inspector": Promise("README: register it with your client", "MCP Inspector lists, discovers and calls"),
+    "clients:mcporter": Promise("README: register it with your client", "mcporter lists and calls through the bridge"),
     # Recording
-    "record:levels": Promise("README: what is kept", "argument values are kept only where that was asked for"),
+    "record:levels": Promise("README: what is stored", "argument values are kept only where that was asked for"),
     "record:before-answer": Promise("design: recorder", "a call is committed before its answer is sent"),
     "record:refusing-store": Promise("design: recorder", "a refusing store stops no answer and loses nothing"),
     "record:sessions": Promise("design: recorder", "a session is on record with who it was"),
     "record:versions": Promise("design: recorder", "every version of a tool stays on record"),
-    "secrets": Promise("README: what is kept", "no secret reaches the store, the log or a client"),
+    "secrets": Promise("README: what is stored", "no secret reaches the store, the log or a client"),
     # Reload
-    "reload:servers": Promise("README: config", "only servers whose entries changed are touched"),
-    "reload:filters": Promise("README: config", "filters and pins apply without a restart"),
-    "reload:settings": Promise("README: config", "settings apply to connected clients"),
-    "reload:back": Promise("README: config", "a server removed and added again works"),
-    "reload:broken": Promise("README: config", "a broken file leaves the config before it in force"),
+    "reload:servers": Promise("README: point it at your servers", "only servers whose entries changed are touched"),
+    "reload:filters": Promise("README: point it at your servers", "filters and pins apply without a restart"),
+    "reload:settings": Promise("README: point it at your servers", "settings apply to connected clients"),
+    "reload:back": Promise("README: point it at your servers", "a server removed and added again works"),
+    "reload:broken": Promise("README: point it at your servers", "a broken file leaves the config before it in force"),
     # Accidents
     "anomaly:none": Promise("SQLite: anomaly testing", "the scripted conversation without trouble"),
     "anomaly:answers": Promise(
@@ -234,20 +249,24 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "anomaly:writes": Promise("SQLite: anomaly testing", "whichever write fails, the client notices nothing"),
     # Real processes and servers
-    "process:kill-9": Promise("README: robustness", "kill -9 loses no answered call and leaves no child"),
-    "process:no-orphans": Promise("README: robustness", "however the proxy ends, no child is left"),
-    "process:client-killed": Promise("README: robustness", "kill -9 of the client ends proxy and children"),
-    "process:upstream-killed": Promise(
-        "README: robustness", "kill -9 of an upstream fails its call, the next one works"
+    "process:kill-9": Promise("README: when something is wrong", "kill -9 loses no answered call and leaves no child"),
+    "process:no-orphans": Promise("README: when something is wrong", "however the proxy ends, no child is left"),
+    "process:client-killed": Promise(
+        "README: when something is wrong", "kill -9 of the client ends proxy and children"
     ),
-    "process:slow-start": Promise("README: robustness", "an upstream that sleeps delays nobody"),
-    "process:garbage": Promise("README: robustness", "garbage and floods on stdout are skipped and counted"),
-    "process:bad-upstream": Promise("README: robustness", "a bad upstream says why, the good one works"),
-    "process:stdout": Promise("README: robustness", "nothing but protocol is written to stdout"),
+    "process:upstream-killed": Promise(
+        "README: when something is wrong", "kill -9 of an upstream fails its call, the next one works"
+    ),
+    "process:slow-start": Promise("README: when something is wrong", "an upstream that sleeps delays nobody"),
+    "process:garbage": Promise(
+        "README: when something is wrong", "garbage and floods on stdout are skipped and counted"
+    ),
+    "process:bad-upstream": Promise("README: when something is wrong", "a bad upstream says why, the good one works"),
+    "process:stdout": Promise("README: when something is wrong", "nothing but protocol is written to stdout"),
     "process:pipe": Promise("design: edges", "requests piped in are answered although the input ends"),
-    "process:restart": Promise("README: start-up", "a restart lists at once"),
-    "real:python": Promise("README: demo", "three servers from PyPI are searched and called"),
-    "real:node": Promise("README: demo", "two servers from npm are searched and called"),
+    "process:restart": Promise("README: what a client sees", "a restart lists at once"),
+    "real:python": Promise("README: try it", "three servers from PyPI are searched and called"),
+    "real:node": Promise("README: try it", "two servers from npm are searched and called"),
     # The repository
     "layout": Promise("docs/architecture.md", "every source file has its test file"),
     "requirements": Promise(
