@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from foretool.storage.records import ToolId
@@ -64,16 +65,22 @@ def assign(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict
     taken.update(name for name, key in held.items() if key not in choices)
     for key, _ in wanted:
         if key not in names:
-            names[key] = ToolId(next((choice for choice in choices[key] if choice not in taken), choices[key][-1]))
+            names[key] = ToolId(next(choice for choice in _endless(choices[key]) if choice not in taken))
             taken.add(names[key])
     return names
 
 
 def _choices(key: Key, prefix: str) -> tuple[str, ...]:
-    """The names a tool may get, the one it would like best first; the last is no other tool's."""
+    """The names a tool may get, the one it would like best first; the last is another tool's by malice alone."""
     upstream, tool = key
     full = plain_name(upstream, tool)
     return plain_name(prefix, tool), full, f"{full[: LIMIT - _DIGEST - 1]}_{_digest(upstream, tool)}"
+
+
+def _endless(choices: tuple[str, ...]) -> Iterator[str]:
+    yield from choices
+    stem = choices[-1][: -_DIGEST - 1]
+    yield from (f"{stem}_{_digest(choices[-1], str(number))}" for number in itertools.count())
 
 
 class Resolver:

@@ -76,6 +76,16 @@ def test_one_that_had_the_name_keeps_it_though_another_comes_before_it() -> None
 
 
 @requirement("names:collisions")
+def test_a_tool_that_took_the_last_resort_of_another_does_not_get_its_calls() -> None:
+    pair = [(("u", "a.b"), "u"), (("u", "a_b"), "u")]
+    last_resort = assign(pair, {})["u", "a_b"]
+    malicious = ("u", last_resort.removeprefix("u__"))
+    names = assign([(malicious, "u"), *pair], {})
+    assert names[malicious] == last_resort
+    assert len(set(names.values())) == 3
+
+
+@requirement("names:collisions")
 def test_nothing_is_called_like_our_own_two_tools() -> None:
     names = assign([(("a", "call_tool"), ""), (("a", "discover_tools"), "")], {})
     assert names == {("a", "call_tool"): "a__call_tool", ("a", "discover_tools"): "a__discover_tools"}
