@@ -37,6 +37,7 @@ LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "faiss")
 INSTALL = "pip install 'foretool[models]'"
 MISSING_STATUS = 3
 NUMBERS = "numbers.bin"
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 BATCH = 16
 """Texts run at once; more is no faster on two cores and takes more memory."""
 
@@ -217,6 +218,7 @@ def open_encoder(weights: Weights, cache: Path | None = None, threads: int = 2) 
     made = prepared(path, weights, cache)
     encoder = OnnxEncoder(weights, made, threads, optimised=True)
     read_sparsely(made.with_name(NUMBERS))
+    return_memory()
     encoder.queries(["warm"])  # the layers are mapped here, not during a search
     return encoder
 
@@ -271,6 +273,15 @@ def read_sparsely(path: Path) -> None:
         if line.endswith(str(path.resolve())):
             start, _, end = line.partition(" ")[0].partition("-")
             advise(int(start, 16), int(end, 16) - int(start, 16), MADV_RANDOM)
+
+
+def return_memory() -> None:
+    """Have glibc give large blocks back as soon as they are free; else one long query costs 50 MiB for ever."""
+    from ctypes import CDLL
+
+    if (set_option := getattr(CDLL(None), "mallopt", None)) is not None:
+        set_option(_M_MMAP_THRESHOLD, 256 * 1024)
+        set_option(_M_TRIM_THRESHOLD, 1024 * 1024)
 
 
 def _options(onnxruntime: Any, threads: int) -> Any:
