@@ -137,8 +137,10 @@ _arguments = msgspec.json.Decoder(Arguments, strict=False)
 
 def read_arguments(value: Raw | bytes) -> Arguments:
     """Raises `RpcError` saying what is wrong."""
+    # Models send null for what they leave out.
+    given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
     try:
-        return _arguments.decode(value)
+        return _arguments.decode(jsonrpc.encode(given))
     except msgspec.ValidationError as error:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
     except msgspec.DecodeError:

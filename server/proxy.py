@@ -214,10 +214,19 @@ class Proxy:
     def when_upstream_listed(self, upstream: Upstream, era: Era, go: Callable[[], None]) -> None:
         """As soon as it has listed, or failed to; it is started in the era of whoever waits."""
         self._waiting_upstream.setdefault(upstream.name, []).append(go)
+        if upstream.timeout_s:
+            asyncio.get_running_loop().call_later(upstream.timeout_s, self._give_up, upstream, go)
         if upstream.state is State.READY:
             upstream.relist_all()  # it is up, and its list was broken or did not come
         else:
             upstream.start(era)
+
+    def _give_up(self, upstream: Upstream, go: Callable[[], None]) -> None:
+        """It has taken longer than a call of it may; whoever still waits hears that it is not there."""
+        waiting = self._waiting_upstream.get(upstream.name, [])
+        if go in waiting:
+            waiting.remove(go)
+            go()
 
     def _wake(self, upstream: Upstream) -> None:
         for go in self._waiting_upstream.pop(upstream.name, []):

@@ -132,3 +132,16 @@ async def test_the_era_of_an_upstream_is_remembered_across_runs() -> None:
         await stage.client.modern().call_tool("calc__add", {})
     assert again.count("server/discover") == 0
     assert again.count("initialize") == 1
+
+
+@requirement("start:cold-call")
+async def test_a_call_does_not_wait_longer_for_a_silent_upstream_than_a_call_may_take() -> None:
+    silent = FakeUpstream("slow", ["b"], gate=asyncio.Event(), entry={"timeout_s": 3})
+    async with proxy_over(silent) as stage:
+        await stage.client.initialize()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(Failed) as refused:
+            await stage.client.call_tool("slow__b", {})
+        assert loop.time() - began == pytest.approx(3, abs=0.5)
+        assert "slow" in str(refused.value)
