@@ -1,8 +1,8 @@
 """Writing to pipes: what one turn of the loop has to say goes out together, at its end.
 
 A write to a pipe wakes the reader's process and costs more than everything else about a small message; each callback
-put off to the next round of the loop costs a look at every file it watches. So whoever reads opens a turn around what it
-read, and what the turn says is delivered when it ends.
+put off to the next round of the loop costs a look at every file it watches. So whoever reads opens a turn around what
+it read, and what the turn says is delivered when it ends.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
     "start:greeting-at-once": Promise("design: upstreams", "the greeting waits for nobody"),
     "start:call-waits": Promise("design: upstreams", "a call to a starting upstream waits for it"),
-    "start:cold-call": Promise("docs/configuration.md: timeout_s", "a call waits for its upstream no longer than a call may take"),
+    "start:cold-call": Promise("docs/configuration.md", "a call waits for a silent upstream at most its timeout_s"),
     "start:failed-upstream-named": Promise("design: upstreams", "a call to an upstream that cannot start says why"),
     "start:failed-upstream-retried": Promise("design: upstreams", "a call tries a failed upstream again"),
     "start:offline-cause": Promise("design: misses", "a tool unknown at the list has the cause offline"),
