@@ -89,6 +89,10 @@ class Client:
             exchange.drop(reason)
 
     def close(self) -> None:
+        for listening, _ in list(self.listens.values()):
+            self._end_listen(listening)
+        # The edge lets go of the channels next, so what is said last is sent now.
+        self.proxy.outbox.flush()
         for exchange in list(self.exchanges.values()):
             exchange.drop("the client is gone")
         for question in list(self._questions.values()):
@@ -101,7 +105,7 @@ class Client:
 
     def wants_log(self, level: str) -> bool:
         """Whether a log entry of this level is for it (specification 2025-11-25: logging)."""
-        return not self.log_level or level not in LEVELS or LEVELS.index(level) >= LEVELS.index(self.log_level)
+        return is_as_severe(level, self.log_level)
 
     # -- requests
 
@@ -215,8 +219,8 @@ class Client:
             declared = _object(exchange.meta.get(protocol.META_CAPABILITIES)) or {}
         return isinstance(declared.get(capability), dict)
 
-    def ask(self, method: str, params: Raw | Any, answer: Callable[[Message], None], exchange: Exchange | None) -> None:
-        """Ask a legacy client; in the course of `exchange` if it belongs to one."""
+    def ask(self, method: str, params: Raw | Any, answer: Callable[[Message], None], exchange: Exchange | None) -> Id:
+        """Ask a legacy client; in the course of `exchange` if it belongs to one. The id it is asked under."""
         ident = f"foretool-{next(self._ids)}"
         self._questions[ident] = answer
         data = jsonrpc.encode(Message(id=ident, method=method, params=params))
@@ -224,6 +228,22 @@ class Client:
             exchange.send(data)
         else:
             self.proxy.outbox.send(self.unasked, data)
+        return ident
+
+    def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None:
+        """Take back what it was asked in the course of `exchange`; its answer is no longer wanted."""
+        if self._questions.pop(question, None) is None:
+            return
+        params = jsonrpc.raw({"requestId": question} | ({"reason": reason} if reason else {}))
+        data = jsonrpc.notification("notifications/cancelled", params)
+        if exchange is not None and not exchange.done:
+            exchange.send(data)
+        else:
+            self.proxy.outbox.send(self.unasked, data)
+
+    def notify_raw(self, message: Message) -> None:
+        """A notification of an upstream that is meant for this client, as it is."""
+        self.proxy.outbox.send(self.unasked, jsonrpc.encode(message))
 
     def _answered(self, message: Message) -> None:
         question = self._questions.pop(message.id, None) if isinstance(message.id, int | str) else None
@@ -360,8 +380,12 @@ class Client:
 
     def request_meta(self, exchange: Exchange, era: Era) -> dict[str, Raw] | None:
         """The `_meta` of its request on the way to an upstream of this era."""
-        info, capabilities = jsonrpc.raw(self.info or protocol.IDENTITY), jsonrpc.raw(self.capabilities)
-        return translate.request_meta(exchange.meta, exchange.era, era, info, capabilities)
+        info = jsonrpc.raw(self.info or protocol.IDENTITY)
+        capabilities = jsonrpc.raw(translate.forwardable(self.capabilities))
+        meta = translate.request_meta(exchange.meta, exchange.era, era, info, capabilities)
+        if meta is not None and era == "modern" and exchange.era == "legacy" and self.log_level:
+            meta[protocol.META_LOG_LEVEL] = jsonrpc.raw(self.log_level)
+        return meta
 
     def _replied(self, request: Request, upstream: Upstream, reply: Reply, on_reply: OnReply) -> None:
         exchange = request.exchange
@@ -401,12 +425,19 @@ class Client:
             if token is not None:
                 params = jsonrpc.merge(message.params, {translate.PROGRESS: token})
                 exchange.send(jsonrpc.notification(message.method, params))
-        elif (
-            message.method != "notifications/message"
-            or exchange.era == "legacy"
-            or protocol.META_LOG_LEVEL in exchange.meta
-        ):
+        elif message.method != "notifications/message" or self._wants_log_of(exchange, message):
             exchange.send(jsonrpc.encode(Message(method=message.method, params=message.params)))
+
+    def _wants_log_of(self, exchange: Exchange, message: Message) -> bool:
+        """Whether a log entry in the course of a request is for its sender, who chose a level once or with it."""
+        if exchange.era == "modern" and protocol.META_LOG_LEVEL not in exchange.meta:
+            return False
+        least = jsonrpc.text(exchange.meta.get(protocol.META_LOG_LEVEL)) or self.log_level
+        try:
+            level = jsonrpc.text(jsonrpc.fields(message.params).get("level")) or ""
+        except ValueError:
+            return False
+        return is_as_severe(level, least)
 
     def pass_on(self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw]) -> None:
         """Forward, and give the client what comes back."""
@@ -477,6 +508,13 @@ class Client:
         exchange.send(jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.raw(params)))
         self.proxy.listening(self, exchange, honoured)
 
+    def _end_listen(self, exchange: Exchange) -> None:
+        """End a subscription from our side (specification: subscriptions, graceful closure)."""
+        exchange.own_result({"_meta": {protocol.META_SUBSCRIPTION: exchange.id}})
+        if self.transport == "stdio":
+            params = jsonrpc.raw({"requestId": exchange.id, "reason": "the server ends"})
+            self.proxy.outbox.send(exchange.channel, jsonrpc.notification("notifications/cancelled", params))
+
     def set_level(self, exchange: Exchange) -> None:
         level = jsonrpc.text(exchange.params.get("level"))
         if level not in LEVELS:
@@ -484,6 +522,11 @@ class Client:
         self.log_level = level
         self.proxy.set_level(level)
         exchange.result(jsonrpc.EMPTY)
+
+
+def is_as_severe(level: str, least: str) -> bool:
+    """Whether a log level is at least as severe as another; unknown ones are let through."""
+    return least not in LEVELS or level not in LEVELS or LEVELS.index(level) >= LEVELS.index(least)
 
 
 def lost_text(upstream: str, lost: Lost, what: str) -> str:

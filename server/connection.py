@@ -334,7 +334,13 @@ class Connection:
         if message.method == "notifications/progress":
             request = self._progress_token(message)
         elif message.method == "notifications/cancelled":
-            return  # an upstream takes back a question; the client's answer will be ignored
+            self._on_cancelled(message)
+            return
+        elif message.method == "notifications/message" and request is None:
+            askers = self._askers()
+            if len({id(asker.owner) for asker in askers}) > 1:
+                return  # it may tell of one client's call, and nobody can say of whose
+            request = askers[-1].id if askers else None
         waiting = self._pending.get(request) if request is not None else None
         if waiting is not None and waiting.notice is not None:
             if waiting.timeout:
@@ -342,6 +348,19 @@ class Connection:
             waiting.notice(message)
         elif message.method != "notifications/progress":
             self._events.on_notification(message)
+
+    def _on_cancelled(self, message: Message) -> None:
+        """The upstream ends a subscription of ours (modern era), or takes back a question (legacy era)."""
+        try:
+            target = jsonrpc.plain(jsonrpc.fields(message.params)["requestId"])
+        except (KeyError, ValueError):
+            return
+        if self.era == "legacy":
+            self._events.on_notification(message)
+            return
+        waiting = self._pending.get(target) if isinstance(target, int) else None
+        if waiting is not None and waiting.method == "subscriptions/listen":
+            self.on_failed(waiting.id, "the upstream ended the subscription", sent=True)
 
     def _progress_token(self, message: Message) -> int | None:
         # Our progress tokens are the request's own id on this connection.
@@ -360,9 +379,12 @@ class Connection:
 
     def _only_asker(self) -> Request | None:
         """The request that an unattributed question belongs to: clear when all that may ask have one owner."""
-        askers = [request for request in self._pending.values() if request.method in protocol.MAY_ASK]
+        askers = self._askers()
         owners = {id(request.owner) for request in askers}
         return askers[-1] if len(owners) == 1 else None
+
+    def _askers(self) -> list[Request]:
+        return [request for request in self._pending.values() if request.method in protocol.MAY_ASK]
 
     def _answer(self, message: Message) -> None:
         if self._link is not None and not self._gone:

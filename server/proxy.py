@@ -271,6 +271,10 @@ class Proxy:
             return
         if method == "notifications/resources/updated":
             self.aggregate.updated(params)
+        elif method == "notifications/cancelled":
+            self.questions.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
+        elif method == "notifications/elicitation/complete":
+            self.questions.completed(message, str(params.get("elicitationId")))
         elif method in LIST_CHANGES:
             for client in list(self.clients):
                 client.notify(LIST_CHANGES[method], method)
@@ -292,7 +296,7 @@ class Proxy:
         """What we declare to an upstream: what the one client can, or what any may once there are several."""
         client = self.only_client()
         if client is not None and client.transport == "stdio":
-            return client.capabilities
+            return translate.forwardable(client.capabilities)
         return {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}
 
     def roots_changed(self, client: Client) -> None:
@@ -360,8 +364,7 @@ class Proxy:
             capabilities["logging"] = {}
         extensions = {}
         for known in self.capabilities_known.values():
-            if isinstance(known.get("extensions"), dict):
-                extensions.update(known["extensions"])
+            extensions.update(translate.forwardable(known).get("extensions", {}))
         return {**capabilities, "extensions": extensions} if extensions else capabilities
 
     def instructions(self, profile: Profile) -> str:

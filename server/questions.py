@@ -17,10 +17,10 @@ from msgspec import Struct, field
 from foretool.server import jsonrpc
 from foretool.server.connection import Request, answer_error
 from foretool.server.exchange import Exchange
-from foretool.server.jsonrpc import UNSET, Message, Raw
+from foretool.server.jsonrpc import UNSET, Id, Message, Raw
 
 if TYPE_CHECKING:
-    from foretool.server.client import OnReply
+    from foretool.server.client import Client, OnReply
     from foretool.server.proxy import Proxy
     from foretool.server.upstream import Upstream
 
@@ -71,6 +71,10 @@ class Questions:
         self._parked: dict[str, _Parked] = {}
         self._by_request: dict[Request, _Parked] = {}
         self._own: dict[str, _Own] = {}
+        self._asked: dict[tuple[str, Id], Callable[[str], None]] = {}
+        """By upstream and its id: takes a question back from the legacy client it was put to."""
+        self._elsewhere: dict[str, Client] = {}
+        """Clients that were sent to a URL, by the id of the elicitation."""
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """A question of a legacy upstream."""
@@ -86,9 +90,45 @@ class Questions:
         elif in_course is not None and request is not None and in_course.era == "modern":
             self._park(in_course, request, upstream, message, answer)
         else:
-            client.ask(
-                str(message.method), message.params, lambda reply: answer(_readdressed(reply, message)), in_course
-            )
+            self._ask_legacy(client, in_course, upstream, message, answer)
+
+    def _ask_legacy(
+        self, client: Client, exchange: Exchange | None, upstream: Upstream, message: Message, answer: Answer
+    ) -> None:
+        key = (upstream.name, _id(message))
+
+        def answered(reply: Message) -> None:
+            self._asked.pop(key, None)
+            answer(_readdressed(reply, message))
+
+        ident = client.ask(str(message.method), message.params, answered, exchange)
+        self._asked[key] = lambda reason: client.withdraw(ident, reason, exchange)
+        if (elicitation := _elicitation(message.params)) is not None:
+            self.remember(elicitation, client)
+
+    def withdraw(self, upstream: Upstream, question: Any, reason: str) -> None:
+        """A legacy upstream takes a question back."""
+        if not isinstance(question, int | str):
+            return
+        take_back = self._asked.pop((upstream.name, question), None)
+        if take_back is not None:
+            take_back(reason)
+        for parked in self._parked.values():
+            if parked.upstream is upstream:
+                parked.open = {key: each for key, each in parked.open.items() if each[0].id != question}
+
+    # -- elicitations that end elsewhere (legacy era, by URL)
+
+    def remember(self, elicitation: str, client: Client) -> None:
+        """The client was sent to a URL; it will be told when it is through there."""
+        self._elsewhere[elicitation] = client
+        if len(self._elsewhere) > MOST_PARKED:
+            del self._elsewhere[next(iter(self._elsewhere))]
+
+    def completed(self, message: Message, elicitation: str) -> None:
+        client = self._elsewhere.pop(elicitation, None)
+        if client is not None and client.era == "legacy":
+            client.notify_raw(message)
 
     # -- legacy upstream, modern client
 
@@ -252,6 +292,14 @@ class Questions:
 
 def _id(message: Message) -> Any:
     return message.id
+
+
+def _elicitation(params: Any) -> str | None:
+    """The id of an elicitation by URL."""
+    try:
+        return jsonrpc.text(jsonrpc.fields(params).get("elicitationId"))
+    except ValueError:
+        return None
 
 
 def _readdressed(reply: Message, question: Message) -> Message:

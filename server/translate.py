@@ -18,6 +18,24 @@ CACHEABLE: Final = frozenset(
 )
 """Results that carry `ttlMs` and `cacheScope` in the modern era (specification: utilities, caching)."""
 
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension we do not serve: a task outlives its request, and nothing here would find its upstream again."""
+
+
+def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """What one side declares, without what cannot be forwarded."""
+    kept = {key: value for key, value in capabilities.items() if key not in ("tasks", "extensions")}
+    declared = capabilities.get("extensions")
+    extensions = {key: value for key, value in declared.items() if key != TASKS} if isinstance(declared, dict) else {}
+    return kept | ({"extensions": extensions} if extensions else {})
+
+
+def _declared(capabilities: Raw) -> Raw:
+    """A client's capabilities as the next hop may see them; untouched unless they speak of tasks."""
+    if TASKS.encode() not in bytes(capabilities):
+        return capabilities
+    return jsonrpc.raw(forwardable(jsonrpc.plain(capabilities)))
+
 
 def request_meta(
     meta: Mapping[str, Raw], front: Era, upstream: Era, client_info: Raw, capabilities: Raw
@@ -31,6 +49,8 @@ def request_meta(
         kept[protocol.META_VERSION] = jsonrpc.raw(protocol.LATEST_MODERN)
         kept[protocol.META_CLIENT_INFO] = client_info
         kept[protocol.META_CAPABILITIES] = capabilities
+    elif protocol.META_CAPABILITIES in kept:
+        kept[protocol.META_CAPABILITIES] = _declared(kept[protocol.META_CAPABILITIES])
     return kept
 
 

@@ -13,12 +13,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
 from foretool.server import jsonrpc
-from foretool.server.connection import Connection, Greeting, HandshakeError, Lost, Request
+from foretool.server.connection import Connection, Greeting, HandshakeError, Lost, Reply, Request
 from foretool.server.jsonrpc import Message, Raw
 from foretool.server.links.base import Link, LinkError, Receiver
 from foretool.storage.records import Era
@@ -32,6 +33,8 @@ STABLE_S: Final = 10.0
 LIST_S: Final = 60.0
 DEBOUNCE_S: Final = 0.1
 """An upstream that announces many list changes in a row is asked once."""
+
+LISTEN_AGAIN_S: Final = 2.0
 
 PAGES: Final = 1000
 """More pages than this is an upstream that never ends its list."""
@@ -349,7 +352,19 @@ class Upstream:
             wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
             if self._subscribed:
                 wanted["resourceSubscriptions"] = sorted(self._subscribed)
-            self._listen = self._own(connection, "subscriptions/listen", {"notifications": wanted})
+            ended = partial(self._listen_ended, connection)
+            self._listen = connection.tell("subscriptions/listen", {"notifications": wanted}, ended)
+
+    def _listen_ended(self, connection: Connection, reply: Reply) -> None:
+        """A subscription ends with its server, or a proxy between us cuts it off: listen again after a pause."""
+        is_refused = isinstance(reply, Message) and reply.error is not jsonrpc.UNSET
+        if connection.ready and not is_refused:
+            asyncio.get_running_loop().call_later(LISTEN_AGAIN_S, self._listen_again, connection)
+
+    def _listen_again(self, connection: Connection) -> None:
+        if connection.ready:
+            self._resubscribe()
+            self.relist(connection)  # what changed meanwhile was not announced to us
 
     def _own(self, connection: Connection, method: str, params: dict[str, Any]) -> Request:
         """A request of ours whose answer tells nothing that matters."""

@@ -152,6 +152,16 @@ MANIFEST: Final[dict[str, Promise]] = {
     "capabilities:union": Promise("design: aggregate", "we declare what the upstreams can"),
     "conformance:server": Promise("MCP conformance suite", "as a server it passes what the fixture alone passes"),
     "conformance:client": Promise("MCP conformance suite", "as a client it passes the client scenarios"),
+    # What ends early, and what is whose
+    "question:withdrawn": Promise(f"{LEGACY}: basic/utilities/cancellation", "a question can be taken back"),
+    "question:elsewhere": Promise(f"{LEGACY}: client/elicitation", "the end of an elicitation by URL is told"),
+    "listen:graceful": Promise(f"{MODERN}: basic/patterns/subscriptions", "a subscription we end is answered"),
+    "listen:again": Promise(f"{MODERN}: basic/patterns/subscriptions", "one that ends is opened again"),
+    "log:whose": Promise("design: exchange", "a log entry goes to the client whose call it tells of"),
+    "log:level": Promise(f"{MODERN}: server/utilities/logging", "entries below the level asked for are not sent"),
+    "tasks:declined": Promise("design: proxy", "tasks are declared to nobody"),
+    "meta:trace": Promise(f"{MODERN}: basic", "trace context goes up, and results keep their meta"),
+    "apps:resources": Promise("MCP Apps extension", "the resource that a tool names is reached"),
     # Upstreams in trouble
     "death:in-flight": Promise(
         "README: when something is wrong", "calls on a dying upstream fail at once, naming it and whether sent"

@@ -1,0 +1,240 @@
+"""What either side ends early: questions and subscriptions; and whose a log entry is, and what is not forwarded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from fakes import BOTH, LEGACY, LIST_CHANGED, MODERN, Asked, FakeUpstream, Json, proxy_over, tool
+from requirements import requirement
+
+from foretool.server import protocol
+
+pytestmark = pytest.mark.anyio
+
+CAN: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}}
+CANCELLED = "notifications/cancelled"
+
+
+class Asking(FakeUpstream):
+    """Its tool `ask` asks the client and waits; `told` is what it heard."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tools = ["ask", "add"]
+        self.params: Json = {"message": "?"}
+        self.told: list[Json] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.scripts["ask"] = lambda asked: self.tasks.append(asyncio.create_task(self._ask(asked)))
+
+    async def _ask(self, asked: Asked) -> None:
+        self.told.append(await asked.ask("elicitation/create", self.params))
+        asked.reply({"content": []})
+
+
+@requirement("question:withdrawn")
+async def test_a_question_that_its_upstream_takes_back_is_taken_back_from_the_client() -> None:
+    upstream = Asking("calc")
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        await client.initialize(capabilities=CAN)
+        call = client.post("tools/call", {"name": "calc__ask"})
+        question = await client.asked("elicitation/create")
+        upstream.link.say(CANCELLED, {"requestId": "unknown"})
+        upstream.link.say(CANCELLED, {"requestId": "calc-1", "reason": "too late"})
+        taken = await client.heard(CANCELLED)
+        client.respond(question, {"action": "accept"})
+        (await upstream.called("ask")).reply({"content": []})
+        assert (await client.result(call)) == {"content": []}
+        for task in upstream.tasks:
+            task.cancel()
+    assert taken == {"requestId": question["id"], "reason": "too late"}
+    assert client.count(CANCELLED) == 1
+    assert upstream.told == []
+
+
+@requirement("question:withdrawn")
+async def test_an_answer_to_a_parked_question_that_was_taken_back_goes_nowhere() -> None:
+    upstream = Asking("calc")
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern(capabilities=CAN)
+        first = await client.call_tool("calc__ask")
+        (key,) = first["inputRequests"]
+        upstream.link.say(CANCELLED, {"requestId": "calc-1"})
+        await client.call_tool("calc__add")
+        answers = {"inputResponses": {key: {"action": "accept"}}, "requestState": first["requestState"]}
+        again = client.post("tools/call", {"name": "calc__ask", **answers})
+        await client.call_tool("calc__add")
+        (await upstream.called("ask")).reply({"content": []})
+        await client.result(again)
+        for task in upstream.tasks:
+            task.cancel()
+    assert upstream.told == []
+
+
+@requirement("question:elsewhere")
+async def test_the_end_of_an_elicitation_by_url_is_told_to_the_client_that_was_sent_there() -> None:
+    upstream = Asking("calc")
+    upstream.params = {"mode": "url", "url": "https://example.org", "elicitationId": "e1", "message": "?"}
+    ended = "notifications/elicitation/complete"
+    async with proxy_over(upstream) as stage:
+        one, other = stage.client, stage.connect()
+        for client in (one, other):
+            client.answers["elicitation/create"] = {"action": "accept"}
+            await client.initialize(capabilities=CAN)
+        await one.call_tool("calc__ask")
+        upstream.link.say(ended, {"elicitationId": "e1"})
+        assert await one.heard(ended) == {"elicitationId": "e1"}
+    assert other.count(ended) == 0
+
+
+@requirement("listen:graceful")
+async def test_a_subscription_that_we_end_is_answered() -> None:
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
+        client = stage.client.modern()
+        listening = client.post("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await client.heard("notifications/subscriptions/acknowledged")
+        assert client._front is not None
+        client._front.close()
+        result = await client.result(listening)
+    assert result["resultType"] == "complete"
+    assert result["_meta"][protocol.META_SUBSCRIPTION] == listening
+    assert client.count(CANCELLED) == 1
+
+
+@requirement("listen:again")
+@pytest.mark.parametrize("how", ["result", "cancelled"])
+async def test_an_upstream_that_ends_our_subscription_is_subscribed_to_again_and_listed(how: str) -> None:
+    upstream = FakeUpstream("calc", ["add"], MODERN)
+    async with proxy_over(upstream, policy="full") as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        listen = await upstream.asked("subscriptions/listen")
+        upstream.tools = ["add", "multiply"]
+        if how == "result":
+            listen.reply({"resultType": "complete"})
+        else:
+            upstream.link.say(CANCELLED, {"requestId": listen.message.id})
+        await upstream.asked("subscriptions/listen", 2)
+        await client.heard(LIST_CHANGED)
+        assert "calc__multiply" in await client.list_tools()
+
+
+@requirement("listen:again")
+async def test_an_upstream_that_refuses_subscriptions_is_not_asked_again() -> None:
+    upstream = FakeUpstream("calc", ["add"], MODERN)
+    upstream.scripts["subscriptions/listen"] = lambda asked: asked.fail(-32601, "Method not found")
+    async with proxy_over(upstream) as stage:
+        await stage.client.modern().call_tool("calc__add")
+        await asyncio.sleep(60)
+    assert upstream.count("subscriptions/listen") == 1
+
+
+@requirement("log:whose")
+async def test_a_log_entry_goes_to_the_client_whose_call_alone_is_in_flight() -> None:
+    upstream = FakeUpstream("calc", ["slow"])
+    upstream.hold("slow")
+    entry = {"level": "info", "data": "secret"}
+    async with proxy_over(upstream) as stage:
+        one, other = stage.client, stage.connect()
+        for client in (one, other):
+            await client.initialize()
+        call = one.post("tools/call", {"name": "calc__slow"})
+        asked = await upstream.called("slow")
+        upstream.link.say("notifications/message", entry)
+        assert await one.heard("notifications/message") == entry
+        both = other.post("tools/call", {"name": "calc__slow"})
+        second = await upstream.called("slow", 2)
+        upstream.link.say("notifications/message", entry)  # of either: nobody gets it
+        for each in (asked, second):
+            each.reply({"content": []})
+        await one.result(call)
+        await other.result(both)
+    assert (one.count("notifications/message"), other.count("notifications/message")) == (1, 0)
+
+
+@requirement("log:level")
+@pytest.mark.parametrize("eras", [LEGACY, MODERN, BOTH])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_log_entry_below_the_level_that_was_asked_for_is_not_sent(modern: bool, eras: tuple[Any, ...]) -> None:
+    upstream = FakeUpstream("calc", ["slow"], eras, capabilities={"tools": {}, "logging": {}})
+    upstream.hold("slow")
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        if modern:
+            client.modern(**{protocol.META_LOG_LEVEL: "warning"})
+        else:
+            await client.initialize()
+            await client.ask("logging/setLevel", {"level": "warning"})
+        call = client.post("tools/call", {"name": "calc__slow"})
+        asked = await upstream.called("slow")
+        for level in ("debug", "error"):
+            upstream.link.say("notifications/message", {"level": level, "data": 1})
+        asked.reply({"content": []})
+        await client.result(call)
+    assert [params["level"] for name, params in client.notices if name == "notifications/message"] == ["error"]
+    if eras == MODERN:
+        assert asked.meta[protocol.META_LOG_LEVEL] == "warning"
+
+
+@requirement("tasks:declined")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_tasks_are_neither_declared_to_clients_nor_for_them(modern: bool) -> None:
+    apps, tasks = "io.modelcontextprotocol/ui", "io.modelcontextprotocol/tasks"
+    both = {apps: {"mimeTypes": ["text/html"]}, tasks: {}}
+    eras = MODERN if modern else LEGACY
+    upstream = FakeUpstream("calc", ["add"], eras, capabilities={"tools": {}, "tasks": {}, "extensions": both})
+    capabilities = {"extensions": both, "tasks": {"list": {}}}
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        if modern:
+            await client.modern(capabilities=capabilities).call_tool("calc__add")
+            greeting = await client.ask("server/discover")
+            declared = (await upstream.called("add")).meta[protocol.META_CAPABILITIES]
+        else:
+            await client.initialize(capabilities=capabilities)
+            await client.call_tool("calc__add")
+            declared = (await upstream.asked("initialize")).params["capabilities"]
+            greeting = await stage.connect().initialize(capabilities=capabilities)
+        refused = await client.reply(client.post("tasks/get", {"taskId": "t"}))
+    assert declared == {"extensions": {apps: both[apps]}}
+    assert greeting["capabilities"]["extensions"] == {apps: both[apps]}
+    assert "tasks" not in greeting["capabilities"]
+    assert refused["error"]["code"] == -32601
+
+
+@requirement("meta:trace")
+@pytest.mark.parametrize("eras", [LEGACY, MODERN])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_trace_context_goes_up_and_results_keep_their_meta(modern: bool, eras: tuple[Any, ...]) -> None:
+    upstream = FakeUpstream("calc", ["add"], eras)
+    upstream.results["add"] = {"content": [], "_meta": {"vendor": {"n": 1.0}}}
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern() if modern else stage.client
+        if not modern:
+            await client.initialize()
+        result = await client.call_tool("calc__add", {}, meta=trace)
+        asked = await upstream.called("add")
+    assert {key: asked.meta[key] for key in trace} == trace
+    assert result["_meta"]["vendor"] == {"n": 1.0}
+
+
+@requirement("apps:resources")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_an_apps_resource_is_reached_by_the_uri_its_tool_names(modern: bool) -> None:
+    uri = "ui://calc/plot"
+    plot = tool("plot", _meta={"ui": {"resourceUri": uri}})
+    upstream = FakeUpstream("calc", [plot], BOTH, capabilities={"tools": {}, "resources": {}})
+    page = {"contents": [{"uri": uri, "mimeType": "text/html;profile=mcp-app", "text": "<p>", "_meta": {"ui": {}}}]}
+    upstream.scripts["resources/read"] = lambda asked: asked.reply(page)
+    async with proxy_over(upstream, policy="full") as stage:
+        client = stage.client.modern() if modern else stage.client
+        if not modern:
+            await client.initialize()
+        listed = {each["name"]: each for each in (await client.ask("tools/list"))["tools"]}
+        named = listed["calc__plot"]["_meta"]["ui"]["resourceUri"]
+        read = await client.ask("resources/read", {"uri": named})
+    assert read["contents"] == page["contents"]
