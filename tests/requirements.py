@@ -162,6 +162,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "tasks:declined": Promise("design: proxy", "tasks are declared to nobody"),
     "meta:trace": Promise(f"{MODERN}: basic", "trace context goes up, and results keep their meta"),
     "apps:resources": Promise("MCP Apps extension", "the resource that a tool names is reached"),
+    "http:dynamic": Promise("design: exposure", "the policies hold over HTTP as on stdio"),
     "docs:protocol": Promise("docs/protocol.md", "what it names is held by tests"),
     # Upstreams in trouble
     "death:in-flight": Promise(
