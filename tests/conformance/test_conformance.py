@@ -6,6 +6,7 @@ status of zero when nothing failed that is scored; how many checks passed is hel
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from listening import over_http, printing
 from node import TOOLS, environment, package
@@ -133,3 +135,41 @@ def test_the_proxy_behaves_as_a_client_towards_its_upstream(version: str, revisi
     chosen = ["--spec-version", revision] if revision else []
     status, _, said = judged(version, "client", "--command", client, "--scenario", scenario, *chosen)
     assert status == 0, said[-3000:]
+
+
+async def elicited(http: Any, url: str, caller: int) -> str:
+    """One modern call whose legacy upstream asks the user; what the tool says of the answer."""
+    space = "io.modelcontextprotocol"
+    meta = {
+        f"{space}/protocolVersion": MODERN,
+        f"{space}/clientInfo": {"name": f"caller-{caller}", "version": "1"},
+        f"{space}/clientCapabilities": {"elicitation": {}},
+    }
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+        "mcp-method": "tools/call",
+        "mcp-name": "test_elicitation",
+    }
+    params: dict[str, Any] = {"name": "test_elicitation", "arguments": {"message": f"for {caller}"}, "_meta": meta}
+    for _ in range(2):
+        message = {"jsonrpc": "2.0", "id": caller, "method": "tools/call", "params": params}
+        response = await http.post(url, json=message, headers=headers, timeout=60)
+        result = response.json()["result"]
+        if result["resultType"] == "complete":
+            return str(result["content"][0]["text"])
+        ((key, question),) = result["inputRequests"].items()
+        assert question["params"]["message"] == f"for {caller}"
+        answer = {"action": "accept", "content": {"username": f"user-{caller}", "email": "a@b.c"}}
+        params |= {"inputResponses": {key: answer}, "requestState": result["requestState"]}
+    pytest.fail("the tool asked twice")
+
+
+@requirement("question:parked")
+@pytest.mark.anyio
+@pytest.mark.parametrize("front", ["legacy"], indirect=True)
+async def test_many_modern_callers_at_once_answer_a_legacy_upstream_each_for_itself(front: str) -> None:
+    async with httpx2.AsyncClient() as http:
+        said = await asyncio.gather(*(elicited(http, front, caller) for caller in range(32)))
+    for caller, line in enumerate(said):
+        assert f'"username": "user-{caller}"' in line
