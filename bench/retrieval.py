@@ -2,8 +2,19 @@
 
 FOLDER holds `tools.jsonl` (`server`, `name`, `description`, `input_schema`; optionally `servers.jsonl` with `server`,
 `description`) and queries (`id`, `query`, `calls`; optionally `accept`, `ambiguous`), plain or gzipped; the default is
-`dev.jsonl`. Text used: name, server, description, parameter names, parameter descriptions and enum values; with
-`--server-texts` the servers' descriptions too. With --json one object a line per method, else a table.
+`dev.jsonl`. FOLDER may also be one JSON file: `{"servers": {name: [tool, ...]}, "queries": [{"query", "gold"}]}`.
+
+Text used by words: name, server, description, parameter names, parameter descriptions and enum values; by encoders:
+server, name, description, parameter names; with `--server-texts` the servers' descriptions too, in both. Methods:
+
+    bm25      textbook BM25 over name and description, the baseline of the paired tests (`over_bm25`)
+    lexical   our fielded BM25, the query as one text
+    dense     the first encoder alone
+    light     z-scores of our BM25 and the first encoder (`over_light`: paired test against it)
+    hybrid    the same with all encoders
+    served    what the proxy answers: names first, each line a need, encoders where there are any
+
+With --json one object a line per method, else a table.
 """
 
 from __future__ import annotations
@@ -11,10 +22,12 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from math import log
 from pathlib import Path
@@ -23,19 +36,79 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foretool.retrieval import evaluation, tokens
-from foretool.retrieval.pipeline import Corpus, Pipeline
+from foretool.retrieval import encoders, evaluation, tokens
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders import Encoder
+from foretool.retrieval.pipeline import Corpus, Pipeline, digest
+from foretool.retrieval.rankers.lexical import weighted
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.selection import level
 from foretool.retrieval.words import terms
 from foretool.storage.records import Tool, ToolId
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
 
-DEPTH = 20
+DEPTH = 50
 RECALLS = (1, 2, 5, 10, 20)
 TOKENS_AT = (5, 10)
+BUDGETS = (2000, 4000)
+CHARGED = 300
+"""Most tokens one tool costs of a budget; a bigger schema is shown trimmed."""
+PAIRED = ("bm25", "light")
+"""Methods that the others are tested against, where they are among those run."""
 
 Search = Callable[[str], list[ToolId]]
-Method = Callable[[Sequence[Tool], Mapping[str, str]], Search]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What is searched, and with which encoders."""
+
+    tools: Sequence[Tool]
+    texts: Mapping[str, str]
+    """What the servers say of themselves."""
+    encoders: Sequence[Embedder] = ()
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        return Corpus(self.tools, self.texts)
+
+    def pipeline(self, most: int = 2) -> Pipeline:
+        """The ranking with the first so many encoders."""
+        if not self.encoders[:most]:
+            return Pipeline(self.corpus)
+        from foretool.retrieval.rankers.dense import Meaning
+
+        meaning = Meaning([each.encoder for each in self.encoders[:most]])
+        read = {tool.id: embedded_text(document(tool, self.texts.get(tool.upstream, ""))) for tool in self.tools}
+        for head, embedder in zip(meaning.heads, self.encoders, strict=False):
+            head.add(embedder.vectors(list(read.values())))
+        meaning.align(self.corpus.digests, self.corpus.version)
+        return Pipeline(self.corpus, meaning)
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """An encoder that keeps what it has embedded."""
+
+    encoder: Encoder
+    key: str
+    kept: Vectors
+
+    def vectors(self, texts: Sequence[str]) -> dict[bytes, bytes]:
+        wanted = {digest(text): text for text in texts}
+        found = self.kept.load(self.key, wanted)
+        missing = [each for each in wanted if each not in found]
+        for start in range(0, len(missing), 256):
+            part = missing[start : start + 256]
+            rows = self.encoder.documents([wanted[each] for each in part])
+            new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
+            self.kept.save(self.key, new)
+            found |= new
+        return found
+
+
+Method = Callable[[Pool], Search]
 
 
 @dataclass(frozen=True)
@@ -87,6 +160,18 @@ def read_tools(folder: Path) -> list[Tool]:
     ]
 
 
+def read_search_file(path: Path, servers: bool) -> tuple[list[Tool], list[Task]]:
+    """Tools and tasks of one file; with `servers` false the servers' names are not read as text."""
+    data = json.loads(path.read_text("utf-8"))
+    by_name: dict[str, Tool] = {}
+    for server, tools in data["servers"].items():
+        for tool in tools:
+            by_name[tool["name"]] = tool_of(server if servers else "", tool["name"], tool)
+    wanted = ((row["query"], [by_name[name].id for name in row["gold"] if name in by_name]) for row in data["queries"])
+    tasks = [Task(query, tuple(frozenset((tool,)) for tool in gold)) for query, gold in wanted if gold]
+    return list(by_name.values()), tasks
+
+
 def read_server_texts(folder: Path) -> dict[str, str]:
     """What the servers of a set say of themselves, if it is known."""
     path = folder / "servers.jsonl"
@@ -120,19 +205,20 @@ def read_tasks(path: Path, tools: Sequence[Tool]) -> list[Task]:
     return tasks
 
 
-def served(tools: Sequence[Tool], server_texts: Mapping[str, str]) -> Search:
+def ranked(pipeline: Pipeline, query: Query) -> list[ToolId]:
+    """The first `DEPTH`."""
+    return [each.tool for each in pipeline.rank(query, limit=DEPTH).ranked]
+
+
+def served(pool: Pool) -> Search:
     """The pipeline as the proxy runs it: names first, each line a need."""
-    pipeline = Pipeline(Corpus(tools, server_texts))
-
-    def search(text: str) -> list[ToolId]:
-        return [each.tool for each in pipeline.rank(Query(tuple(text.splitlines())), limit=DEPTH).ranked]
-
-    return search
+    pipeline = pool.pipeline()
+    return lambda text: ranked(pipeline, Query(tuple(text.splitlines())))
 
 
-def lexical(tools: Sequence[Tool], server_texts: Mapping[str, str]) -> Search:
+def lexical(pool: Pool) -> Search:
     """Our fielded BM25 alone, the query as one text."""
-    corpus = Corpus(tools, server_texts)
+    corpus = pool.corpus
 
     def search(text: str) -> list[ToolId]:
         scores = corpus.lexical.score(Query((text,)))
@@ -142,8 +228,48 @@ def lexical(tools: Sequence[Tool], server_texts: Mapping[str, str]) -> Search:
     return search
 
 
-def bm25(tools: Sequence[Tool], server_texts: Mapping[str, str], k1: float = 1.2, b: float = 0.75) -> Search:
+def blended(pool: Pool, most: int) -> Search:
+    """The sum of z-scores, the query as one text, names not read."""
+    meaning = pool.pipeline(most).meaning
+    corpus = pool.corpus
+    assert meaning is not None
+
+    def search(text: str) -> list[ToolId]:
+        hits = corpus.lexical.hits(corpus.lexical.telling(weighted(text)))
+        (blend,) = meaning.blends([text], [hits])
+        order, _ = blend.best(DEPTH, {}, corpus.ids)
+        return [tool for slot, _ in order if (tool := corpus.ids[slot])]
+
+    return search
+
+
+def dense(pool: Pool) -> Search:
+    """The first encoder alone, the query as one text."""
+    meaning = pool.pipeline(1).meaning
+    assert meaning is not None
+    head = meaning.heads[0]
+
+    def search(text: str) -> list[ToolId]:
+        cosines = head.cosines([text])[0]
+        order = sorted(range(len(cosines)), key=lambda slot: -cosines[slot])
+        return [tool for slot in order[:DEPTH] if (tool := pool.corpus.ids[slot])]
+
+    return search
+
+
+def light(pool: Pool) -> Search:
+    """BM25 and one encoder."""
+    return blended(pool, 1)
+
+
+def hybrid(pool: Pool) -> Search:
+    """BM25 and all encoders."""
+    return blended(pool, len(pool.encoders))
+
+
+def bm25(pool: Pool, k1: float = 1.2, b: float = 0.75) -> Search:
     """Textbook BM25 over name and description as one field: the baseline."""
+    tools = pool.tools
     rows = [json.loads(tool.definition) for tool in tools]
     counts = [Counter(terms(f"{row['name']} {row.get('description') or ''}")) for row in rows]
     frequency = Counter(term for count in counts for term in count)
@@ -163,13 +289,16 @@ def bm25(tools: Sequence[Tool], server_texts: Mapping[str, str], k1: float = 1.2
     return search
 
 
-METHODS: dict[str, Method] = {"lexical": lexical, "bm25": bm25, "served": served}
+METHODS: dict[str, Method] = {
+    "bm25": bm25, "lexical": lexical, "dense": dense, "light": light, "hybrid": hybrid, "served": served
+}  # fmt: skip
+NEED_ENCODER = ("dense", "light", "hybrid")
 
 
-def run(method: Method, tools: Sequence[Tool], texts: Mapping[str, str], tasks: Sequence[Task]) -> Run:
+def run(method: Method, pool: Pool, tasks: Sequence[Task]) -> Run:
     """Build once, ask everything, keep answers and times; asked twice where it is quick, so that caches are warm."""
     started = time.perf_counter()
-    search = method(tools, texts)
+    search = method(pool)
     build_s = time.perf_counter() - started
     for task in tasks[:20]:
         search(task.query)
@@ -196,15 +325,41 @@ def figures(answers: Run, tasks: Sequence[Task], sizes: Mapping[ToolId, int]) ->
     found["mrr"] = round(fmean(evaluation.reciprocal_rank(ranked, gold) for ranked, gold in pairs), 4)
     for k in TOKENS_AT:
         found[f"tokens@{k}"] = round(fmean(sum(sizes[tool] for tool in ranked[:k]) for ranked, _ in pairs))
+    for budget in BUDGETS:
+        values = [evaluation.recall(fitting(ranked, sizes, budget), gold, DEPTH) for ranked, gold in pairs]
+        found[f"r_in_{budget}_tokens"] = round(fmean(values), 4)
     found["build_s"] = round(answers.build_s, 3)
     found["p50_ms"] = round(evaluation.quantile(answers.milliseconds, 0.50), 3)
     found["p95_ms"] = round(evaluation.quantile(answers.milliseconds, 0.95), 3)
     return found
 
 
-def levels(tools: Sequence[Tool], texts: Mapping[str, str], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+def fitting(ranked: Sequence[ToolId], sizes: Mapping[ToolId, int], budget: int) -> list[ToolId]:
+    """Greedily down the list while the budget lasts, no tool charged more than `CHARGED`."""
+    shown = []
+    for tool in ranked:
+        if (size := min(sizes[tool], CHARGED)) <= budget:
+            shown.append(tool)
+            budget -= size
+    return shown
+
+
+def paired(answers: Run, other: Run, tasks: Sequence[Task]) -> dict[str, list[float]]:
+    """Mean difference of the recalls to another method on the same queries, with its 95 % interval."""
+    found = {}
+    for k in (1, 5, 10):
+        ours, theirs = (
+            [evaluation.recall(ranked, task.gold, k) for ranked, task in zip(each.ranked, tasks, strict=True)]
+            for each in (answers, other)
+        )
+        ends = evaluation.paired_interval(ours, theirs)
+        found[f"r@{k}"] = [round(value, 4) for value in (fmean(ours) - fmean(theirs), *ends)]
+    return found
+
+
+def levels(pool: Pool, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
     """How often the gate gives each level, and how often a gold tool is then among the first five."""
-    pipeline = Pipeline(Corpus(tools, texts))
+    pipeline = pool.pipeline()
     right: dict[str, list[float]] = {"high": [], "medium": [], "low": [], "none": []}
     for task in tasks:
         query = Query(tuple(task.query.splitlines()))
@@ -244,9 +399,9 @@ def timed(pipeline: Pipeline, query: Query) -> float:
     return 1e3 * (time.perf_counter() - started)
 
 
-def latency(tools: Sequence[Tool], tasks: Sequence[Task], size: int) -> dict[str, Any]:
+def latency(pool: Pool, tasks: Sequence[Task], size: int) -> dict[str, Any]:
     """Build time, memory and search times (best of three) over `size` tools, by length of the query in words."""
-    many = repeated(tools, size)
+    many = repeated(pool.tools, size)
     before = resident_mib()
     started = time.perf_counter()
     corpus = Corpus(many)
@@ -258,7 +413,7 @@ def latency(tools: Sequence[Tool], tasks: Sequence[Task], size: int) -> dict[str
     started = time.perf_counter()
     corpus.replace(last, theirs)
     found[f"add_{len(theirs)}_tools_ms"] = round(1e3 * (time.perf_counter() - started), 2)
-    pipeline = Pipeline(corpus)
+    pipeline = Pool(many, {}, pool.encoders).pipeline() if pool.encoders else Pipeline(corpus)
     times: dict[str, list[float]] = {}
     for task in tasks:
         words = len(task.query.split())
@@ -276,51 +431,86 @@ def latency(tools: Sequence[Tool], tasks: Sequence[Task], size: int) -> dict[str
     return found
 
 
-def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One line of figures per method, then the gate's, or the latency alone."""
-    folder: Path = arguments.folder
-    tools = read_tools(folder)
-    tasks = read_tasks(arguments.queries or folder / "dev.jsonl", tools)[: arguments.limit]
-    if not tasks:
-        raise SystemExit(f"{folder}: no query whose gold tools are in tools.jsonl; give another file with --queries")
-    texts = read_server_texts(folder) if arguments.server_texts else {}
+def opened(arguments: argparse.Namespace, store: Store) -> list[Embedder]:
+    """The encoders of `--encoder`; their prepared models and vectors beside `--vectors`."""
+    cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
+    return [
+        Embedder(encoders.open_encoder(weights, cache), weights.key, Vectors(store))
+        for weights in encoders.find(arguments.encoder)
+    ]
+
+
+def read(arguments: argparse.Namespace) -> tuple[list[Tool], list[Task], dict[str, str]]:
+    """Tools, tasks and server texts of what was named."""
+    source: Path = arguments.folder
+    if source.is_file():
+        tools, tasks = read_search_file(source, not arguments.no_servers)
+        texts: dict[str, str] = {}
+    else:
+        tools = read_tools(source)
+        tasks = read_tasks(arguments.queries or source / "dev.jsonl", tools)
+        texts = read_server_texts(source) if arguments.server_texts else {}
     if arguments.pool:
         own = {tool.id for tool in tools}
         tools = [*tools, *(tool for tool in read_catalogs(arguments.pool) if tool.id not in own)]
-    if arguments.latency:
-        yield {"set": folder.name, "method": "latency", "n": len(tasks), **latency(tools, tasks, arguments.latency)}
-        return
-    sizes = token_sizes(tools)
-    for name in arguments.methods.split(","):
-        answers = run(METHODS[name], tools, texts, tasks)
-        yield {
-            "set": folder.name,
-            "method": name,
-            "n": len(tasks),
-            "tools": len(tools),
-            **figures(answers, tasks, sizes),
-        }
-    yield {"set": folder.name, "method": "gate", "n": len(tasks), **levels(tools, texts, tasks)}
+    if not tasks:
+        raise SystemExit(f"{source}: no query whose gold tools are in tools.jsonl; give another file with --queries")
+    if arguments.sample and arguments.sample < len(tasks):
+        tasks = random.Random(7).sample(tasks, arguments.sample)
+    return tools, tasks[: arguments.limit], texts
+
+
+def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """One line of figures per method, then the gate's, or the latency alone."""
+    tools, tasks, texts = read(arguments)
+    name = arguments.folder.stem if arguments.folder.is_file() else arguments.folder.name
+    with Store.open(arguments.vectors or ":memory:") as store:
+        pool = Pool(tools, texts, opened(arguments, store))
+        head = {"set": name, "n": len(tasks), "encoders": "+".join(each.encoder.name for each in pool.encoders)}
+        if arguments.latency:
+            yield {**head, "method": "latency", **latency(pool, tasks, arguments.latency)}
+            return
+        sizes = token_sizes(tools)
+        runs: dict[str, Run] = {}
+        for method in arguments.methods.split(","):
+            if method in NEED_ENCODER and not pool.encoders:
+                raise SystemExit(f"--methods: {method} needs an encoder; {encoders.INSTALL}")
+            runs[method] = run(METHODS[method], pool, tasks)
+            tests = {
+                f"over_{other}": paired(runs[method], runs[other], tasks)
+                for other in PAIRED
+                if other in runs and other != method
+            }
+            yield {**head, "method": method, "tools": len(tools), **figures(runs[method], tasks, sizes), **tests}
+        yield {**head, "method": "gate", **levels(pool, tasks)}
 
 
 def shown(result: Mapping[str, Any]) -> str:
     """A result for people: one line, intervals left out."""
     head = f"{result['set']:<18} {result['method']:<8} n={result['n']:<5}"
-    rest = (f"{key} {value}" for key, value in result.items() if key not in ("set", "method", "n"))
+    rest = (f"{key} {value}" for key, value in result.items() if key not in ("set", "method", "n") and value != "")
     return head + "  ".join(part for part in rest if "_interval" not in part)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and print as results come."""
-    parser = argparse.ArgumentParser(prog="python -m bench.retrieval", description=__doc__)
-    parser.add_argument("folder", type=Path, help="a data set")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.retrieval",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="a data set: a folder, or one JSON file of servers and queries")
     parser.add_argument("--queries", type=Path, help="default: dev.jsonl of the folder")
     parser.add_argument(
         "--methods", default="bm25,lexical,served", help=f"of {', '.join(METHODS)}; default %(default)s"
     )
     parser.add_argument("--limit", type=int, help="only the first so many queries")
+    parser.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
     parser.add_argument("--pool", type=Path, help="folder of server catalogs to hide the tools among")
     parser.add_argument("--server-texts", action="store_true", help="index what servers say of themselves as well")
+    parser.add_argument("--no-servers", action="store_true", help="one JSON file: its server names mean nothing")
+    parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
+    parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
     parser.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args(argv)

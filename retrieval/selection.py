@@ -10,11 +10,15 @@ from foretool.retrieval.rankers.usage import decayed
 from foretool.retrieval.ranking import Evidence, Query, Ranking
 from foretool.storage.records import Cause, Level, ToolId, Usage
 
-# Logistic regression of "a gold tool is among the first five" on stabletoolbench (dev, 400 queries) and toole (train,
-# 400), each alone and among 4,400 other tools. `python -m bench.retrieval` prints what each level is worth elsewhere.
+# Words alone: logistic regression of "a gold tool is among the first five" on stabletoolbench (dev, 400 queries) and
+# toole (train, 400), each alone and among 4,400 other tools. `python -m bench.retrieval` prints what each level is
+# worth elsewhere; `retrieval/gate.py` has the same for lists in which encoders take part.
 _BIAS, _STRENGTH, _ENTROPY = 1.49, 1.29, -0.52
 HIGH, MEDIUM = 0.80, 0.55
 """Least probability of each level."""
+NONE = 0.35
+"""Where encoders take part, below this probability nothing fits: a fifth of the tasks that need no tool, and less than
+one in a hundred of those that do (metatool_awareness)."""
 FAINTEST = 0.35
 """Below this strength a match is chance: less than one needed tool in a hundred matches so badly on the train sets."""
 
@@ -30,9 +34,13 @@ class Selection:
 
 
 def sufficiency(evidence: Evidence) -> float:
-    """Probability that a tool this line needs is among the first five, from its words alone."""
+    """Probability that a tool this line needs is among the first five."""
     if evidence.named:
         return 1.0
+    if evidence.signs is not None:
+        from foretool.retrieval import gate  # a file to read, for who has an encoder
+
+        return gate.probability(evidence)
     if evidence.strength <= 0.0:
         return 0.0
     return 1.0 / (1.0 + exp(-(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)))
@@ -45,10 +53,18 @@ def level(ranking: Ranking, query: Query) -> Level:
     if not ranking.evidence:
         # Ranked by usage alone: there were no words to be right or wrong about.
         return "low"
-    if all(not each.named and each.strength < FAINTEST for each in ranking.evidence):
+    if all(map(_is_chance, ranking.evidence)):
         return "none"
     probability = sum(map(sufficiency, ranking.evidence)) / len(ranking.evidence)
     return "high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"
+
+
+def _is_chance(evidence: Evidence) -> bool:
+    if evidence.named:
+        return False
+    if evidence.signs is not None:
+        return sufficiency(evidence) < NONE
+    return evidence.strength < FAINTEST
 
 
 def select(

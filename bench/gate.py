@@ -1,0 +1,230 @@
+"""Fits and examines the gate: `python -m bench.gate DATA [--fit] [--vectors FILE]`.
+
+DATA holds sets as `bench.retrieval` reads them. `--fit` writes `retrieval/gate.json` from the train splits of `FITTED`,
+each alone and, if it is small, hidden among tools of real servers. Else figures per development set: AUC, expected
+calibration error with its sampling floor, reliability; and how well queries that need a tool are told from others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from msgspec import to_builtins
+
+from bench.retrieval import Embedder, Pool, Task, read_catalogs, read_lines, read_tasks, read_tools
+from foretool.retrieval import encoders, evaluation, gate
+from foretool.retrieval.gate import Gate, Logistic
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.ranking import Evidence, Query
+from foretool.retrieval.selection import NONE
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+FITTED = {"toole": "MIT", "ultratool": "MIT", "sealtools": "Apache-2.0"}
+"""Sets whose train split the gate is fitted on, with their licence."""
+EXAMINED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "bfcl", "toole_unseen", "apibank", "stabletoolbench")
+DETECTED = {"metatool_awareness": "metatool_awareness", "tooldet": "toole"}
+"""Sets with queries that need no tool, and the set whose queries and tools stand against them."""
+SAMPLE = 400
+EVERY = 4
+"""One tool in so many of the real servers' stands beside those of a set."""
+LARGE = 2000
+"""A set with more tools is hard enough alone."""
+BINS = 10
+RIDGE = 1e-2
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One query's features, and whether a needed tool was among the first five."""
+
+    features: dict[str, float]
+    right: float
+
+
+def asked(pipeline: Pipeline, text: str) -> tuple[Evidence, list[str]]:
+    """The query as one line: its evidence and the first five."""
+    ranking = pipeline.rank(Query((" ".join(text.split()),)), limit=5)
+    return ranking.evidence[0], [each.tool for each in ranking.ranked]
+
+
+def samples(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Sample]:
+    found = []
+    for task in tasks:
+        evidence, ranked = asked(pipeline, task.query)
+        found.append(Sample(gate.features(evidence), evaluation.hit(ranked, task.gold, 5)))
+    return found
+
+
+def fit(data: Sequence[Sample], names: Sequence[str]) -> Logistic:
+    """Logistic regression by Newton's method over standardised features, ridge on all but the bias."""
+    x = np.array([[each.features[name] for name in names] for each in data])
+    y = np.array([each.right for each in data])
+    mean, deviation = x.mean(0), x.std(0)
+    z = np.column_stack([np.ones(len(x)), (x - mean) / deviation])
+    ridge = RIDGE * len(x) * np.diag([0.0, *np.ones(len(names))])
+    beta = np.zeros(z.shape[1])
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-z @ beta))
+        gradient = z.T @ (p - y) + ridge @ beta
+        beta -= np.linalg.solve((z * (p * (1 - p))[:, None]).T @ z + ridge, gradient)
+    weights = beta[1:] / deviation
+    rounded = {name: round(float(weight), 4) for name, weight in zip(names, weights, strict=True)}
+    return Logistic(round(float(beta[0] - weights @ mean), 4), rounded)
+
+
+def auc(right: Sequence[float], wrong: Sequence[float]) -> float:
+    """Probability that one of the right has the higher value; half for equals."""
+    if not right or not wrong:
+        return float("nan")
+    values = np.array([*right, *wrong])
+    order = values.argsort(kind="stable")
+    ranks = np.empty(len(values))
+    ranks[order] = np.arange(1, len(values) + 1)
+    for value in np.unique(values):
+        ranks[values == value] = ranks[values == value].mean()
+    return float((ranks[: len(right)].sum() - len(right) * (len(right) + 1) / 2) / (len(right) * len(wrong)))
+
+
+def calibration(p: Sequence[float], right: Sequence[float]) -> tuple[float, list[list[float]]]:
+    """Expected calibration error over equal bins; for each bin that has any: mean probability, share right, count."""
+    bins: list[list[tuple[float, float]]] = [[] for _ in range(BINS)]
+    for each, hit in zip(p, right, strict=True):
+        bins[min(int(each * BINS), BINS - 1)].append((each, hit))
+    rows = [[fmean(a for a, _ in one), fmean(b for _, b in one), float(len(one))] for one in bins if one]
+    error = sum(abs(said - was) * count for said, was, count in rows) / len(p)
+    return error, [[round(value, 3) for value in row] for row in rows]
+
+
+def floor(p: Sequence[float], draws: int = 200) -> float:
+    """The calibration error that a perfect gate would show on so few queries."""
+    draw = random.Random(7)
+    return fmean(calibration(p, [float(draw.random() < each) for each in p])[0] for _ in range(draws))
+
+
+def examined(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> dict[str, Any]:
+    evidence = [(asked(pipeline, task.query), task) for task in tasks]
+    p = [gate.probability(found) if found.signs else 0.0 for (found, _), _ in evidence]
+    right = [evaluation.hit(ranked, task.gold, 5) for (_, ranked), task in evidence]
+    error, rows = calibration(p, right)
+    chance = [each < NONE for each in p]
+    return {
+        "set": name,
+        "n": len(tasks),
+        "right": round(fmean(right), 3),
+        "auc": round(auc([v for v, hit in zip(p, right, strict=True) if hit],
+                         [v for v, hit in zip(p, right, strict=True) if not hit]), 3),
+        "ece": round(error, 3),
+        "floor": round(floor(p), 3),
+        "called_none": round(fmean(chance), 3),
+        "reliability": rows,
+    }  # fmt: skip
+
+
+def detected(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence[str]) -> dict[str, Any]:
+    """Queries that need a tool against those that need none."""
+    found = [[asked(pipeline, text)[0] for text in texts] for texts in (needing, idle)]
+    p = [[gate.probability(each) for each in one] for one in found]
+    cosines = [[fmean(each.signs.cosines) for each in one if each.signs] for one in found]
+    none = [fmean(each < NONE for each in one) for one in p]
+    return {
+        "set": name, "method": "needs a tool", "n": [len(needing), len(idle)],
+        "auc": round(auc(*p), 3), "auc_of_cosine_alone": round(auc(*cosines), 3),
+        "called_none": [round(each, 3) for each in none],
+    }  # fmt: skip
+
+
+def offered(name: str, folder: Path, embedders: Sequence[Embedder], positives: Path) -> dict[str, Any]:
+    """bfcl_irrelevance: nothing of what is offered fits, against questions whose function is offered.
+
+    A pool of one has no z-scores, so this reads the cosine of the best tool offered, mean over the encoders.
+    """
+    tools = {tool.name: tool for tool in read_tools(folder)} | {tool.name: tool for tool in read_tools(positives)}
+    pool = Pool(list(tools.values()), {}, embedders)
+    meaning, slot_of = pool.pipeline().meaning, pool.corpus.slot_of
+    assert meaning is not None
+
+    def best(text: str, names: Sequence[str]) -> float:
+        slots = [slot_of[tools[each].id] for each in names if each in tools]
+        return fmean(float(head.cosines([text])[0][slots].max()) for head in meaning.heads)
+
+    known = (row for row in read_lines(folder / "dev.jsonl") if any(each in tools for each in row["offered"]))
+    wrong = [best(row["query"], row["offered"]) for row in known]
+    rows = [row for row in read_lines(positives / "dev.jsonl") if any(each in tools for each in row["calls"])][:SAMPLE]
+    right = [best(row["query"], [*row["calls"], *row.get("offered", ())]) for row in rows]
+    return {"set": name, "method": "fits what is offered", "n": [len(right), len(wrong)],
+            "auc_of_cosine_alone": round(auc(right, wrong), 3)}  # fmt: skip
+
+
+def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
+    """From every train split, alone and among the tools of real servers; for one encoder, two, and any."""
+    distractors = read_catalogs(catalogs)[::EVERY]
+    models: dict[str, Logistic] = {}
+    for most in range(1, len(embedders) + 1):
+        found: list[Sample] = []
+        for name in FITTED:
+            tools = read_tools(data / name)
+            tasks = read_tasks(data / name / "train.jsonl", tools)
+            tasks = random.Random(7).sample(tasks, min(SAMPLE, len(tasks)))
+            own = {tool.id for tool in tools}
+            hidden = [*tools, *(tool for tool in distractors if tool.id not in own)]
+            for pool in (tools, hidden) if len(tools) < LARGE else (tools,):
+                found += samples(Pool(pool, {}, embedders).pipeline(most), tasks)
+        names = sorted(found[0].features)
+        plain = [each for each in names if not each.startswith("cosine")]
+        key = "+".join(each.encoder.name for each in embedders[:most])
+        for each, read in ((key, names), ("", plain)):
+            models[each] = fit(found, read)
+    said = ", ".join(f"{name} train ({licence})" for name, licence in FITTED.items())
+    return Gate(f"{said}; {SAMPLE} queries each, alone and among {len(distractors)} other tools", models)
+
+
+def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    data: Path = arguments.data
+    with Store.open(arguments.vectors or ":memory:") as store:
+        cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
+        embedders = [
+            Embedder(encoders.open_encoder(weights, cache), weights.key, Vectors(store))
+            for weights in encoders.find(arguments.encoder)
+        ]
+        if arguments.fit:
+            written = fitted(data, embedders, data / "mcp_catalogs")
+            gate.FILE.write_text(json.dumps(to_builtins(written), indent=2) + "\n", encoding="utf-8")
+            yield to_builtins(written)
+            return
+        for name in (each for each in EXAMINED if (data / each).is_dir()):
+            tools = read_tools(data / name)
+            tasks = read_tasks(data / name / "dev.jsonl", tools)[:SAMPLE]
+            yield examined(name, Pool(tools, {}, embedders).pipeline(), tasks)
+        for name, against in DETECTED.items():
+            pipeline = Pool(read_tools(data / against), {}, embedders).pipeline()
+            rows = read_lines(data / name / "dev.jsonl")
+            idle = [row["query"] for row in rows if not row["needs_tool"]][:SAMPLE]
+            needing = [row["query"] for row in rows if row["needs_tool"]] or [
+                row["query"] for row in read_lines(data / against / "dev.jsonl")
+            ]
+            yield detected(name, pipeline, needing[:SAMPLE], idle)
+        yield offered("bfcl_irrelevance", data / "bfcl_irrelevance", embedders, data / "bfcl")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and print one JSON object a line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.gate", description=__doc__)
+    parser.add_argument("data", type=Path, help="a folder of data sets")
+    parser.add_argument("--fit", action="store_true", help="write retrieval/gate.json instead of examining it")
+    parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
+    parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
+    for result in results(parser.parse_args(argv)):
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The arithmetic of the gate's benchmark, by hand, and one run over a small set."""
+
+from __future__ import annotations
+
+import json
+import random
+from math import exp
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
+
+from bench.gate import Sample, auc, calibration, fit, floor
+from bench.retrieval import main as retrieval
+from tests.retrieval.tiny_model import write_model
+
+
+def test_auc_by_hand() -> None:
+    # Of the 2 x 3 pairs (right, wrong): .9 beats all three, .4 beats .1, equals .4, loses to .5.
+    assert auc([0.9, 0.4], [0.1, 0.4, 0.5]) == pytest.approx((3 + 1 + 0.5) / 6)
+
+
+def test_calibration_by_hand() -> None:
+    # Bin .8 to .9: said .8 and .85, one of two right; bin .1 to .2: said .1, wrong.
+    error, rows = calibration([0.8, 0.85, 0.1], [1.0, 0.0, 0.0])
+    assert error == pytest.approx((2 * abs(0.825 - 0.5) + 0.1) / 3)
+    assert rows == [[0.1, 0.0, 1.0], [0.825, 0.5, 2.0]]
+
+
+def test_a_perfect_gate_has_a_floor_that_falls_with_the_number_of_queries() -> None:
+    assert floor([0.5] * 20) > floor([0.5] * 2000) > 0.0
+
+
+def test_the_fit_finds_the_weights_that_made_the_data() -> None:
+    draw = random.Random(1)
+    data = []
+    for _ in range(6000):
+        x, y = draw.gauss(2, 1), draw.gauss(0, 3)
+        data.append(Sample({"x": x, "y": y}, float(draw.random() < 1 / (1 + exp(-(1.5 * x - 3))))))
+    model = fit(data, ["x", "y"])
+    assert model.weights["x"] == pytest.approx(1.4, abs=0.2)
+    assert model.weights["y"] == pytest.approx(0.0, abs=0.05)
+
+
+def test_encoders_take_part_in_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    tools = [{"name": f"{verb}_{noun}", "description": "", "inputSchema": {"type": "object"}}
+             for verb in ("open", "report") for noun in ("issue", "page", "bug")]  # fmt: skip
+    data = {"servers": {"s0": tools}, "queries": [{"query": "open a page", "gold": ["open_page"]}]}
+    (tmp_path / "set.json").write_text(json.dumps(data))
+    folder = write_model(tmp_path / "tiny")
+    retrieval([
+        str(tmp_path / "set.json"), "--no-servers", "--encoder", str(folder), "--vectors", str(tmp_path / "v.sqlite3"),
+        "--methods", "bm25,dense,light,hybrid,served", "--json",
+    ])  # fmt: skip
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["method"] for row in rows] == ["bm25", "dense", "light", "hybrid", "served", "gate"]
+    assert all(row["encoders"] == "tiny" for row in rows)
+    assert rows[3]["r@1"] == rows[4]["r@1"] == 1.0
+    assert rows[3]["over_bm25"]["r@1"] == [0.0, 0.0, 0.0] and "over_light" in rows[3]
+    with pytest.raises(SystemExit, match="dense needs an encoder"):
+        retrieval([str(tmp_path / "set.json"), "--encoder", "none", "--methods", "dense"])

@@ -1,0 +1,58 @@
+"""The gate over lists in which encoders take part: logistic, shipped as a file, falling back for unknown encoders."""
+
+from __future__ import annotations
+
+from math import exp
+
+import pytest
+
+from foretool.retrieval import gate
+from foretool.retrieval.gate import Gate, Logistic
+from foretool.retrieval.ranking import Evidence, Query, Ranked, Ranking, Signs
+from foretool.retrieval.selection import level, sufficiency
+from foretool.storage.records import ToolId
+
+SHARP = Signs("minilm+bge-small", top=14.0, margin=3.0, entropy=0.6, overlap=0.6, cosines=(0.75, 0.88))
+FLAT = Signs("minilm+bge-small", top=2.5, margin=0.0, entropy=3.8, overlap=0.0, cosines=(0.15, 0.6))
+
+
+def ranking(signs: Signs) -> Ranking:
+    evidence = Evidence(strength=1.0, entropy=1.0, coverage=0.9 if signs is SHARP else 0.0, signs=signs)
+    return Ranking((Ranked(ToolId("a"), 1.0),), 1, (evidence,))
+
+
+def test_the_probability_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"": Logistic(0.0, {}), "one": Logistic(-1.0, {"top": 0.5, "cosine_0": 2.0})}
+    monkeypatch.setattr(gate, "shipped", lambda: Gate("", models))
+    evidence = Evidence(signs=Signs("one", top=3.0, cosines=(0.25,)))
+    assert gate.probability(evidence) == pytest.approx(1 / (1 + exp(-(-1.0 + 1.5 + 0.5))))
+    unknown = Evidence(signs=Signs("another", top=3.0))
+    assert gate.probability(unknown) == 0.5
+
+
+@pytest.mark.parametrize("encoders", ["minilm", "minilm+bge-small", "of a folder"])
+def test_the_shipped_file_tells_a_sharp_list_from_a_flat_one(encoders: str) -> None:
+    sharp, flat = (
+        gate.probability(Evidence(coverage=coverage, signs=Signs(encoders, *signs)))
+        for coverage, signs in (
+            (0.9, (SHARP.top, SHARP.margin, SHARP.entropy, SHARP.overlap, SHARP.cosines)),
+            (0.0, (FLAT.top, FLAT.margin, FLAT.entropy, FLAT.overlap, FLAT.cosines)),
+        )
+    )
+    assert flat < 0.4 < 0.8 < sharp
+
+
+def test_the_shipped_file_says_what_it_was_fitted_on() -> None:
+    assert "train (MIT)" in gate.shipped().fitted_on
+    assert {"", "minilm", "minilm+bge-small"} == gate.shipped().models.keys()
+
+
+def test_levels_follow_the_probability() -> None:
+    assert level(ranking(SHARP), Query(("a task",))) == "high"
+    assert level(ranking(FLAT), Query(("a task",))) in ("low", "none")
+    assert sufficiency(Evidence(named=True, signs=FLAT)) == 1.0
+
+
+def test_a_line_that_names_a_tool_is_no_chance() -> None:
+    named = Ranking((Ranked(ToolId("a"), 1.0),), 1, (Evidence(named=True, signs=FLAT),))
+    assert level(named, Query(("a task",))) == "high"
