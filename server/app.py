@@ -36,6 +36,7 @@ from foretool.server.embedding import Embedding
 from foretool.server.exposure import Exposures
 from foretool.server.links.base import Link, Receiver
 from foretool.server.links.stdio import Watcher, open_stdio
+from foretool.server.memory import EVERY_S, give_back
 from foretool.server.pipes import Turn
 from foretool.server.proxy import Proxy
 from foretool.server.recorder import Recorder
@@ -80,6 +81,7 @@ class App:
         self._saving: asyncio.TimerHandle | None = None
         self._listed_at: dict[str, float] = {}
         self._counting = False
+        self._gave_back_at = time.monotonic()
         self._stamp = config.stamp
         self._load(entries)
 
@@ -146,11 +148,17 @@ class App:
             self.embedding.tick()
             await self._reload_if_changed()
             self._refresh_stale()
+            self._give_back_memory()
             if self.store.is_checkpoint_due:
                 # In a thread: a checkpoint writes megabytes, and no call should wait for that.
                 await asyncio.to_thread(self.store.checkpoint)
             if self.catalog.uncounted() and not self._counting:
                 await self._count_tokens()
+
+    def _give_back_memory(self) -> None:
+        if time.monotonic() - self._gave_back_at > EVERY_S:
+            self._gave_back_at = time.monotonic()
+            give_back()
 
     def _refresh_stale(self) -> None:
         now = time.time()

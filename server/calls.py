@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Via = Literal["name", "bridge"]
 
 RANKED: Final = 50
-"""How deep a ranking is kept for the record."""
+"""How deep is ranked for a profile that does not have every upstream."""
 
 
 class _Attempt(Struct):
@@ -80,7 +80,9 @@ class Calls:
         started = time.perf_counter()
         query = discovery.query(arguments, session.history, session.servers_in_use())
         profile, catalog = exchange.client.profile, proxy.catalog
-        ranking = proxy.rank(query, profile, max(RANKED, arguments.wanted))
+        # Those of other profiles are left out afterwards.
+        limit = arguments.wanted if profile.servers == ("*",) else max(RANKED, arguments.wanted)
+        ranking = proxy.rank(query, profile, limit)
         found = discovery.answer(
             arguments,
             ranking,

@@ -6,6 +6,7 @@ Everything here is a function of its arguments: the ranking, the catalog and the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,8 @@ MATCHES: Final = 12
 WIDE: Final = 25
 """Matches shown when the caller says that what it sees does not suffice."""
 MOST: Final = 50
+CARD_TOKENS: Final = 12
+"""What a match costs beside its words and its schema."""
 WORST_SUFFICIENCY: Final = 0.5
 """Below this self-rating the search widens (ITR section 4, threshold tau)."""
 
@@ -138,8 +141,8 @@ _arguments = msgspec.json.Decoder(Arguments, strict=False)
 def read_arguments(value: Raw | bytes) -> Arguments:
     """Raises `RpcError` saying what is wrong."""
     # Models send null for what they leave out.
-    given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
     try:
+        given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
         return _arguments.decode(jsonrpc.encode(given))
     except msgspec.ValidationError as error:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
@@ -147,6 +150,8 @@ def read_arguments(value: Raw | bytes) -> Arguments:
         # Only the fast decoder refuses lone surrogates; nothing in them can be searched for.
         plain = jsonrpc.plain(value)
         return Arguments(task=str(plain.get("task", "")).encode(errors="replace").decode())
+    except ValueError as error:
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
 
 
 class Answer(Struct, frozen=True):
@@ -183,14 +188,13 @@ def answer(
     chosen = chosen[: max(arguments.wanted, len(asked))]
     if not chosen:
         return _nothing(catalog, unknown, admits, budget)
-    cards: list[dict[str, Any]] = []
-    for each in chosen:
-        if (tool := catalog.get(each.tool)) is not None:
-            cards.append(_card(tool, each, catalog, visible(each.tool)))
+    known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
+    cards = [_card(tool, each, visible(tool.id)) for tool, each in known]
     whole = {each.tool for each in asked}
-    left = budget - sum(estimate(f"{card['name']}{card['description']}{card['why']}") + 12 for card in cards)
-    for card in cards:
-        left = _add_schema(card, catalog, left, cap, whole=card["name"] in whole)
+    said = "\n".join(f"{card['name']} {card['description']} {card['why']}" for card in cards)
+    left = budget - estimate(said) - CARD_TOKENS * len(cards)
+    for (tool, _), card in zip(known, cards, strict=True):
+        left = _add_schema(card, tool, left, cap, whole=tool.id in whole)
     level = "high" if asked and not unknown else level
     structured = {"confidence": level, "matches": cards, "advice": _advice(level, unknown)}
     text = _text(structured)
@@ -218,32 +222,43 @@ def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
     return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
 
 
-def _card(tool: Tool, ranked: Ranked, catalog: Catalog, listed: bool) -> dict[str, Any]:
+class _Sheet(Struct, frozen=True):
+    """What the answers say of one tool, worked out once for its definition."""
+
+    summary: str
+    schema: Raw
+    tokens: int
+    """Of the schema."""
+    trimmed: Raw
+    trimmed_tokens: int
+
+
+@lru_cache(maxsize=512)
+def _sheet(definition: bytes) -> _Sheet:
     # Not at the top: no list waits for what only searches need.
     from foretool.retrieval.document import document, summary_line
 
-    described = document(tool, catalog.server_text(tool.upstream))
-    card = {"name": tool.id, "description": summary_line(described), "why": "; ".join(ranked.reasons)}
+    summary = summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+    schema = jsonrpc.fields(definition)["inputSchema"]
+    trimmed = jsonrpc.raw(trim(jsonrpc.plain(schema)))
+    return _Sheet(summary, schema, estimate(bytes(schema).decode()), trimmed, estimate(bytes(trimmed).decode()))
+
+
+def _card(tool: Tool, ranked: Ranked, listed: bool) -> dict[str, Any]:
+    card = {"name": tool.id, "description": _sheet(tool.definition).summary, "why": "; ".join(ranked.reasons)}
     return {**card, "listed": True} if listed else card
 
 
-def _add_schema(card: dict[str, Any], catalog: Catalog, left: int, cap: int, *, whole: bool) -> int:
+def _add_schema(card: dict[str, Any], tool: Tool, left: int, cap: int, *, whole: bool) -> int:
     """Put the schema into the card if it fits, trimmed if only that fits; returns the tokens left."""
-    tool = catalog.get(card["name"])
-    if tool is None:
-        return left
-    schema = jsonrpc.plain(jsonrpc.fields(tool.definition)["inputSchema"])
-    cost = estimate(jsonrpc.encode(schema).decode())
-    if whole or cost <= min(left, cap):
-        card["inputSchema"] = schema
-        return left - cost
-    if cost > cap:
-        trimmed = trim(schema)
-        cost = estimate(jsonrpc.encode(trimmed).decode())
-        if cost <= left:
-            card["inputSchema"] = trimmed
-            card["trimmed"] = f'ask discover_tools(names=["{tool.id}"]) for the whole schema'
-            return left - cost
+    sheet = _sheet(tool.definition)
+    if whole or sheet.tokens <= min(left, cap):
+        card["inputSchema"] = sheet.schema
+        return left - sheet.tokens
+    if sheet.tokens > cap and sheet.trimmed_tokens <= left:
+        card["inputSchema"] = sheet.trimmed
+        card["trimmed"] = f'ask discover_tools(names=["{tool.id}"]) for the whole schema'
+        return left - sheet.trimmed_tokens
     return left
 
 
@@ -303,7 +318,7 @@ def _text(structured: Mapping[str, Any]) -> str:
         why = f" [{card['why']}]" if card["why"] else ""
         lines.append(f"{place}. {card['name']}{listed}: {card['description']}{why}")
         if "inputSchema" in card:
-            lines.append("   " + jsonrpc.encode(card["inputSchema"]).decode())
+            lines.append("   " + bytes(card["inputSchema"]).decode())
         if "trimmed" in card:
             lines.append(f"   trimmed: {card['trimmed']}")
     lines += [f"{name}: {entry}" for name, entry in structured.get("servers", {}).items()]

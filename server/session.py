@@ -131,7 +131,7 @@ class Session:
             cause=why.cause if why else "unknown",
             rank=found.rank if found else why.rank if why else 0,
             of=found.of if found else why.of if why else 0,
-            query=found.task if found else self._task,
+            query=found.task if found else "",  # an earlier task need not be what this call is for
             history=tuple(self.history), exposure=self.exposure, discovery=found.discovery if found else 0,
             change=why.change if why else "", recovered="discovered" if found else "called",
             turns=1 if found else 0, tokens=found.tokens if found else 0,

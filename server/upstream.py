@@ -121,6 +121,8 @@ class Upstream:
         self._redact = redact
         self._lines: dict[Era, _Line] = {era: _Line(era) for era in ERAS}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        """What is being ended; waited for, never cut short: a child that is not seen off stays a zombie."""
         self._stopped: asyncio.Event | None = None
         self._relist: asyncio.TimerHandle | None = None
         self._stderr: tuple[str, ...] = ()
@@ -234,7 +236,7 @@ class Upstream:
         finally:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, *self._closing, return_exceptions=True)
 
     async def stop(self) -> None:
         """End every connection and child process; requests in flight are lost."""
@@ -260,14 +262,16 @@ class Upstream:
             line.running = True
             self._spawn(self._keep(line))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """A task of this upstream; `run` ends it and waits for it."""
+    def _spawn(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]] | None = None) -> None:
+        """A task of this upstream; `run` ends it, unless it is `among` those that close, and waits for it."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        tasks = self._tasks if among is None else among
+        tasks.add(task)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._closing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # The boundary: a mistake of ours in one upstream's task must not end the others.
             log.error("upstream %r: %s", self.name, error, exc_info=error)
@@ -391,7 +395,7 @@ class Upstream:
         self.speaks[line.era] = False
         connection, line.connection = line.connection, None
         if connection is not None:
-            self._spawn(connection.close())
+            self._spawn(connection.close(), self._closing)
         self._hand_over(line, other)
         if other.connection is not None and other.connection.ready:
             self._send_waiting(other, other.connection)
@@ -425,7 +429,7 @@ class Upstream:
         connection, line.connection = line.connection, None
         if connection is not None:
             self._stderr = connection.stderr() or self._stderr
-            self._spawn(connection.close())
+            self._spawn(connection.close(), self._closing)
 
     def _set(self, state: State) -> None:
         # Stopped is for ever: what fails because it was stopped must not start it again.

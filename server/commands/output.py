@@ -98,6 +98,6 @@ def plural(count: int, noun: str) -> str:
     """`1 tool`, `2 discoveries`, `3 misses`."""
     if count == 1:
         return f"1 {noun}"
-    return f"{count:,} " + (
-        f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    )
+    if noun.endswith("y"):
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}es" if noun.endswith(("s", "ch")) else f"{count:,} {noun}s"

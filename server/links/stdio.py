@@ -28,6 +28,9 @@ GRACE_S: Final = 2.0
 """How long a child has to leave after its stdin is closed, and again after SIGTERM (spec: stdio, shutdown)."""
 
 # dash, which is /bin/sh in many places, takes a group only after `kill -s NAME --`.
+SPAWNS: Final = 4
+"""Children started at a time: between them, those that run already are heard."""
+
 _WATCHER: Final = """
 trap '' INT TERM HUP
 groups=
@@ -47,6 +50,7 @@ class Watcher:
     """Ends the process groups it was told of as soon as this process is gone."""
 
     def __init__(self) -> None:
+        self.slots = asyncio.Semaphore(SPAWNS)
         self._sh: subprocess.Popen[bytes] | None = None
 
     def watch(self, group: int) -> None:
@@ -156,8 +160,12 @@ class StdioLink:
             # Its stderr may say why, and arrives on another pipe: let this turn of the loop read it first.
             self._loop.call_soon(self._report_end)
 
-    def _report_end(self) -> None:
+    def _report_end(self, looks: int = 5) -> None:
         code = self._process.poll()
+        if code is None and looks > 0 and not self._closing:
+            # A process that ends closes its output first: its exit status says more, if it comes at once.
+            self._loop.call_later(0.004, self._report_end, looks - 1)
+            return
         why = "closed its output" if code is None else _exit_reason(code)
         last = f"; last stderr line: {self._errors[-1]!r}" if self._errors else ""
         self._receiver.on_closed(why + last)
@@ -263,12 +271,15 @@ async def open_stdio(
     `env` adds to this process's environment. `limit`: bytes of one message. `turn`: the one that all pipes of a proxy
     share. Raises `LinkError` when it cannot start.
     """
-    process = _spawn(command, args, env, cwd)
-    watcher.watch(process.pid)
-    link = StdioLink(process, receiver, watcher, limit, turn or Turn())
-    try:
-        await link.connect()
-    except BaseException:
-        link.abort()
-        raise
+    async with watcher.slots:
+        process = _spawn(command, args, env, cwd)
+        watcher.watch(process.pid)
+        link = StdioLink(process, receiver, watcher, limit, turn or Turn())
+        try:
+            await link.connect()
+        except BaseException:
+            link.abort()
+            raise
+        # A round of the loop for those that run already, before the next is started.
+        await asyncio.sleep(0)
     return link

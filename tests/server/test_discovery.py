@@ -14,7 +14,7 @@ from foretool.retrieval.selection import level
 from foretool.retrieval.tokens import count
 from foretool.server import discovery
 from foretool.server.catalog import Catalog
-from foretool.server.jsonrpc import RpcError, raw
+from foretool.server.jsonrpc import RpcError, encode, plain, raw
 from foretool.storage.records import ToolId
 
 
@@ -54,7 +54,7 @@ def test_the_best_match_comes_first_with_a_schema_ready_to_call() -> None:
     (match,) = answer.structured["matches"]
     assert match["name"] == "calc__add"
     assert match["listed"] is True
-    assert match["inputSchema"] == {"type": "object", "properties": {"a": {"type": "number"}}}
+    assert plain(match["inputSchema"]) == {"type": "object", "properties": {"a": {"type": "number"}}}
     assert "add" in match["why"]
     assert [each.rank for each in answer.matches] == [1]
     assert answer.structured["confidence"] == answer.level != "none"
@@ -65,7 +65,7 @@ def test_the_best_match_comes_first_with_a_schema_ready_to_call() -> None:
 def test_exact_names_give_whole_schemas_however_big() -> None:
     answer = asked(catalog(wide("plot", 80)), names=["calc__plot"], budget=100)
     (match,) = answer.structured["matches"]
-    assert len(match["inputSchema"]["properties"]) == 80
+    assert len(plain(match["inputSchema"])["properties"]) == 80
     assert answer.level == "high"
 
 
@@ -81,7 +81,7 @@ def test_an_unknown_name_gives_those_close_to_it_and_says_so() -> None:
 def test_a_giant_schema_is_trimmed_and_says_how_to_get_the_whole() -> None:
     answer = asked(catalog(wide("plot", 80)), task="plot a chart")
     (match,) = answer.structured["matches"]
-    assert len(match["inputSchema"]["properties"]) == 20
+    assert len(plain(match["inputSchema"])["properties"]) == 20
     assert match["trimmed"] == 'ask discover_tools(names=["calc__plot"]) for the whole schema'
 
 
@@ -182,7 +182,7 @@ def test_arguments_are_checked_by_the_schema_and_a_broken_schema_checks_nothing(
 
 def test_an_answer_is_json_that_a_client_can_read() -> None:
     answer = asked(catalog(tool("add", "Adds \u2028 \ud800".encode("utf-8", "replace").decode())), task="adds")
-    assert json.loads(json.dumps(answer.structured))["matches"]
+    assert json.loads(encode(answer.structured))["matches"]
 
 
 def test_a_query_holds_the_lines_the_names_and_what_was_called() -> None:
