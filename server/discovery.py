@@ -222,43 +222,50 @@ def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
     return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
 
 
-class _Sheet(Struct, frozen=True):
-    """What the answers say of one tool, worked out once for its definition."""
-
-    summary: str
-    schema: Raw
-    tokens: int
-    """Of the schema."""
-    trimmed: Raw
-    trimmed_tokens: int
+SHEETS: Final = 1024
+"""Definitions of which what the answers say is kept."""
 
 
-@lru_cache(maxsize=512)
-def _sheet(definition: bytes) -> _Sheet:
+@lru_cache(maxsize=SHEETS)
+def _summary(definition: bytes) -> str:
     # Not at the top: no list waits for what only searches need.
     from foretool.retrieval.document import document, summary_line
 
-    summary = summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+    return summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+
+
+@lru_cache(maxsize=SHEETS)
+def _schema(definition: bytes) -> tuple[Raw, int]:
+    """The input schema, and its tokens."""
     schema = jsonrpc.fields(definition)["inputSchema"]
-    trimmed = jsonrpc.raw(trim(jsonrpc.plain(schema)))
-    return _Sheet(summary, schema, estimate(bytes(schema).decode()), trimmed, estimate(bytes(trimmed).decode()))
+    return schema, estimate(bytes(schema).decode())
+
+
+@lru_cache(maxsize=SHEETS)
+def _trimmed(definition: bytes) -> tuple[Raw, int]:
+    trimmed = jsonrpc.raw(trim(jsonrpc.plain(_schema(definition)[0])))
+    return trimmed, estimate(bytes(trimmed).decode())
 
 
 def _card(tool: Tool, ranked: Ranked, listed: bool) -> dict[str, Any]:
-    card = {"name": tool.id, "description": _sheet(tool.definition).summary, "why": "; ".join(ranked.reasons)}
+    card = {"name": tool.id, "description": _summary(tool.definition), "why": "; ".join(ranked.reasons)}
     return {**card, "listed": True} if listed else card
 
 
 def _add_schema(card: dict[str, Any], tool: Tool, left: int, cap: int, *, whole: bool) -> int:
     """Put the schema into the card if it fits, trimmed if only that fits; returns the tokens left."""
-    sheet = _sheet(tool.definition)
-    if whole or sheet.tokens <= min(left, cap):
-        card["inputSchema"] = sheet.schema
-        return left - sheet.tokens
-    if sheet.tokens > cap and sheet.trimmed_tokens <= left:
-        card["inputSchema"] = sheet.trimmed
-        card["trimmed"] = f'ask discover_tools(names=["{tool.id}"]) for the whole schema'
-        return left - sheet.trimmed_tokens
+    if left < CARD_TOKENS and not whole:
+        return left
+    schema, tokens = _schema(tool.definition)
+    if whole or tokens <= min(left, cap):
+        card["inputSchema"] = schema
+        return left - tokens
+    if tokens > cap:
+        trimmed, tokens = _trimmed(tool.definition)
+        if tokens <= left:
+            card["inputSchema"] = trimmed
+            card["trimmed"] = f'ask discover_tools(names=["{tool.id}"]) for the whole schema'
+            return left - tokens
     return left
 
 
