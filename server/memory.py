@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-EVERY_S: Final = 60.0
+EVERY_S: Final = 10.0
 """How often; it takes a few milliseconds."""
 
 
@@ -22,7 +22,7 @@ def give_back() -> bool:
 
 @cache
 def _trim() -> Callable[[int], int] | None:
-    import ctypes  # not needed before the first minute is over
+    import ctypes  # not needed before the first list
 
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
