@@ -179,10 +179,12 @@ async def clients(port: int, sessions: int, connections: int) -> list[list[HttpC
     return made
 
 
-async def listening(port: int) -> None:
-    """Wait until somebody listens there. Raises `TimeoutError`."""
+async def listening(port: int, proxy: asyncio.subprocess.Process) -> None:
+    """Wait until the proxy listens there. Raises `Failed` if it ended instead, and `TimeoutError`."""
     async with asyncio.timeout(START_S):
         while True:
+            if proxy.returncode is not None:
+                raise Failed(f"the proxy ended with status {proxy.returncode}")
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
             except OSError:
@@ -202,10 +204,13 @@ async def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     with (folder / "log").open("wb") as log:
         proxy = await asyncio.create_subprocess_exec(*command, "--http", f"127.0.0.1:{port}", stderr=log)
     try:
-        await listening(port)
+        await listening(port, proxy)
         found = await measured(arguments, servers, port, Watch(proxy.pid, counts, folder / "foretool.sqlite3"))
+    except Failed as error:
+        raise SystemExit(f"{error}: {(folder / 'log').read_text('utf-8')[-500:]}") from None
     finally:
-        proxy.terminate()
+        if proxy.returncode is None:
+            proxy.terminate()
         status = await asyncio.wait_for(proxy.wait(), START_S)
     log_lines = (folder / "log").read_text("utf-8").splitlines()
     return {**found, "exit_status": status, "log_lines": len(log_lines), "log_tail": log_lines[-3:]}
@@ -245,6 +250,7 @@ async def measured(arguments: argparse.Namespace, servers: Sequence[str], port: 
         "p50_ms": round(processes.quantile(work.milliseconds, 0.5), 2),
         "p99_ms": round(processes.quantile(work.milliseconds, 0.99), 2),
         "growth": growth(during, work.calls),
+        "rss_mib": [sample["rss_mib"] for sample in during],
         "after_the_clients_left": after,
         "load": processes.load_average(),
     }
