@@ -12,6 +12,7 @@ pauses, instead of failing call by call.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -64,6 +65,10 @@ class _Expired(Exception):
     """The server does not know our session."""
 
 
+LISTEN_S: Final = 0.1
+"""Longest wait of the first request for the answer to our GET; some servers send nothing before there is an event."""
+
+
 class HttpLink:
     """See the module."""
 
@@ -88,6 +93,8 @@ class HttpLink:
         self._ready = asyncio.Event()
         """Not set while `notifications/initialized` is on its way: nothing may overtake it."""
         self._ready.set()
+        self._listening = asyncio.Event()
+        """The server has answered our GET, whatever it said."""
         self._older: SseLink | None = None
         self._gone = ""
 
@@ -211,6 +218,7 @@ class HttpLink:
             seen = events.seen
             try:
                 async with self._open_stream(events) as response:
+                    self._listening.set()
                     if response.status_code != 200 or _kind(response) != EVENTS:
                         raise Failed(f"broke off its answer and cannot resume it (HTTP {response.status_code})")
                     if await self._read(response, events, request, message):
@@ -316,9 +324,16 @@ class HttpLink:
                 self._lost("its session had expired")
         finally:
             if first:
+                await self._hear()
                 self._ready.set()
-        if first and self._era == "legacy":
+
+    async def _hear(self) -> None:
+        """Open the stream of what belongs to no request before the first request: its questions may come there."""
+        if self._era == "legacy":
             self._tasks.spawn(self._listen())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LISTEN_S):
+                    await self._listening.wait()
 
     # -- the stream of what belongs to no request
 
