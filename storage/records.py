@@ -194,6 +194,24 @@ class Usage(Struct, frozen=True):
     last_at: float
 
 
+class Episode(Struct, frozen=True):
+    """One task and the calls it took, as training reads it."""
+
+    calls: tuple[ToolId, ...]
+    """In order; none for a task that needed no tool."""
+    tasks: tuple[str, ...] = ()
+    """The task in words, the first known first; none where nobody said it."""
+    edges: tuple[tuple[int, int], ...] | None = None
+    """Places in `calls` of which the first must come before the second; None where only the order is known."""
+    ended: bool = True
+    """The task was done after the last call; False for one that may have gone on unseen."""
+    source: Literal["log", "import"] = "log"
+    at: float = 0.0
+    """When it began; 0 for an imported one."""
+    key: str = ""
+    """Where it comes from: session and number in the log, the id in a file."""
+
+
 class Changes(Struct, frozen=True):
     """What a new list of an upstream's tools changed, by exposed name, in the order listed."""
 
