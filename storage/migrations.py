@@ -300,3 +300,27 @@ def m004_vectors(db: Database) -> None:
         ("encoder", "digest"),
         {"encoder": str, "digest": bytes, "data": bytes, "used_at": float},
     )
+
+
+@migration
+def m005_learning(db: Database) -> None:
+    """What was learned (`storage/artifacts.py`), and what was imported to learn from."""
+    _create(
+        db,
+        "artifacts",
+        "id",
+        {
+            "id": int,
+            "kind": str,
+            "number": int,
+            "created_at": float,
+            "sha256": str,
+            "data": bytes,
+            "active": int,
+            "previous": int,
+            "promoted_at": float,
+            "report": str,
+        },
+    )
+    db.table("artifacts").create_index(["kind", "active"])
+    _create(db, "demonstrations", "digest", {"digest": bytes, "episode": str, "at": float})
