@@ -324,3 +324,33 @@ def m005_learning(db: Database) -> None:
     )
     db.table("artifacts").create_index(["kind", "active"])
     _create(db, "demonstrations", "digest", {"digest": bytes, "episode": str, "at": float})
+
+
+@migration
+def m006_steps(db: Database) -> None:
+    """What users asked their clients for (`foretool hint`), and what was put together for single steps."""
+    _create(db, "prompts", "id", {"id": int, "at": float, "session": str, "cwd": str, "text": str})
+    db.table("prompts").create_index(["at"])
+    _create(
+        db,
+        "steps",
+        "id",
+        {
+            "id": int,
+            "session": str,
+            "at": float,
+            "task": str,
+            "tools": str,
+            "fragments": str,
+            "tokens": int,
+            "budget": int,
+            "probability": float,
+            "sufficiency": float,
+            "fallback": str,
+            "cached": int,
+            "error": str,
+            "took_ms": float,
+        },
+        nullable=("sufficiency",),
+    )
+    db.table("steps").create_index(["at"])

@@ -116,6 +116,40 @@ class Discovery(Struct, frozen=True):
     id: int = 0
 
 
+class Prompt(Struct, frozen=True):
+    """What a user asked a client for, as a prompt hook told us; see `foretool hint`."""
+
+    at: float
+    text: str
+    session: str = ""
+    """The client's own name for its conversation; none of our sessions."""
+    cwd: str = ""
+    """The folder the client works in."""
+    id: int = 0
+
+
+class StepRecord(Struct, frozen=True):
+    """What was put together for one step: the telemetry of ITR (section 12)."""
+
+    session: str
+    at: float
+    task: str
+    tools: tuple[ToolId, ...]
+    fragments: tuple[str, ...]
+    """Ids of instruction fragments, the overlay's included."""
+    tokens: int
+    budget: int
+    probability: float
+    """Of a needed tool being among those shown, as the gate saw it."""
+    sufficiency: float | None
+    """The model's own rating that asked for this selection; None for the first of a step."""
+    fallback: Literal["none", "expand", "discover"]
+    cached: bool
+    error: str
+    took_ms: float
+    id: int = 0
+
+
 class Call(Struct, frozen=True):
     """One tool call with its outcome; written before the result is sent."""
 

@@ -36,8 +36,10 @@ from foretool.storage.records import (
     Exposure,
     Match,
     Miss,
+    Prompt,
     SessionRecord,
     Statistics,
+    StepRecord,
     Tool,
     ToolId,
     ToolVersion,
@@ -73,11 +75,16 @@ _MISS_TAIL = ("exposure", "discovery", "change", "recovered", "turns", "tokens")
 _MISS = (*_MISS_HEAD, "history", *_MISS_TAIL, "parts", "call")
 _SESSION = ("key", "client", "version", "era", "transport", "profile", "started_at", "ended_at")
 _UPSTREAM = ("era", "server_info", "instructions", "capabilities", "lacks")
+_PROMPT = ("at", "text", "session", "cwd")
+_STEP_FIGURES = ("tokens", "budget", "probability", "sufficiency", "fallback", "cached", "error", "took_ms")
+_STEP = ("session", "at", "task", "tools", "fragments", *_STEP_FIGURES)
 
 _call_row = attrgetter(*_CALL)
 _miss_head = attrgetter(*_MISS_HEAD)
 _miss_tail = attrgetter(*_MISS_TAIL)
 _session_row = attrgetter(*_SESSION)
+_prompt_row = attrgetter(*_PROMPT)
+_step_figures = attrgetter(*_STEP_FIGURES)
 _upstream_row = attrgetter(*_UPSTREAM)
 
 _strings = msgspec.json.Decoder(tuple[str, ...])
@@ -98,6 +105,8 @@ def _listed(columns: Sequence[str]) -> str:
 
 _ADD_CALL = _insert("calls", _CALL)
 _ADD_MISS = _insert("misses", _MISS)
+_ADD_PROMPT = _insert("prompts", _PROMPT)
+_ADD_STEP = _insert("steps", _STEP)
 _ADD_SESSION = (
     f"INSERT INTO sessions ({_listed(_SESSION)}, first_call)"  # noqa: S608  # names are constants of this file
     " SELECT ?, ?, ?, ?, ?, ?, ?, ?, coalesce(max(id), 0) + 1 FROM calls WHERE true ON CONFLICT (key) DO NOTHING"
@@ -110,6 +119,8 @@ _GET_EXPOSURES = (
     " FROM exposures JOIN lists ON lists.id = exposures.list"
 )
 _GET_DISCOVERIES = "SELECT session, at, task, names, sufficiency, level, matches, tokens, took_ms, id FROM discoveries"
+_GET_PROMPTS = f"SELECT {_listed(_PROMPT)}, id FROM prompts"  # noqa: S608
+_GET_STEPS = f"SELECT {_listed(_STEP)}, id FROM steps"  # noqa: S608
 _GET_STATES = (
     "SELECT pid, started_at, upstream, state, since, era, tools, restarts, skipped_lines, last_error, stderr"
     " FROM upstream_states"
@@ -150,10 +161,14 @@ _USAGE = """
     ) GROUP BY tool ORDER BY sum(calls) DESC, max(last_at) DESC, tool
 """
 
+# A prompt belongs to no profile: its client may be connected to any.
 _TASKS = """
-    SELECT task FROM discoveries WHERE at >= :since AND task != ''
-        AND (:profile IS NULL OR session IN (SELECT key FROM sessions WHERE profile = :profile))
-        GROUP BY task ORDER BY max(at) DESC LIMIT :limit
+    SELECT task FROM (
+        SELECT task, at FROM discoveries WHERE at >= :since AND task != ''
+            AND (:profile IS NULL OR session IN (SELECT key FROM sessions WHERE profile = :profile))
+        UNION ALL
+        SELECT text, at FROM prompts WHERE :profile IS NULL AND at >= :since AND text != ''
+    ) GROUP BY task ORDER BY max(at) DESC LIMIT :limit
 """
 
 _TOOLS = """
@@ -178,6 +193,8 @@ _OLD = {
         "at < :before AND id NOT IN (SELECT discovery FROM misses) AND id NOT IN (SELECT discovery FROM calls)"
         " AND id != (SELECT max(id) FROM discoveries)"
     ),
+    "prompts": "at < :before AND id != (SELECT max(id) FROM prompts)",
+    "steps": "at < :before AND id != (SELECT max(id) FROM steps)",
     "lists": "id NOT IN (SELECT list FROM exposures)",
     "sessions": (
         "started_at < :before AND coalesce(ended_at, started_at) < :before"
@@ -508,9 +525,35 @@ class Store:
         return [_discovery(row) for row in self._rows(f"{_GET_DISCOVERIES} ORDER BY id DESC LIMIT ?", (limit,))]
 
     def tasks(self, since: float = 0.0, limit: int = -1, profile: str | None = None) -> list[str]:
-        """The texts given to discoveries, each once, the latest first."""
+        """What was wanted, in words: texts given to discoveries and recorded prompts, each once, the latest first.
+
+        With a `profile` only the discoveries of its clients.
+        """
         rows = self._rows(_TASKS, {"since": since, "limit": limit, "profile": profile})
         return [task for (task,) in rows]
+
+    def add_prompt(self, prompt: Prompt) -> int:
+        """Keep what a user asked for; returns its id."""
+        with self.atomic():
+            self._run(_ADD_PROMPT, _prompt_row(prompt))
+            return self._last_id()
+
+    def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]:
+        """Recorded prompts, the newest first."""
+        rows = self._rows(f"{_GET_PROMPTS} WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
+        return [Prompt(*row) for row in rows]
+
+    def add_step(self, step: StepRecord) -> int:
+        """Keep what was put together for a step; returns its id."""
+        head = (step.session, step.at, step.task, _json(step.tools), _json(step.fragments))
+        with self.atomic():
+            self._run(_ADD_STEP, (*head, *_step_figures(step)))
+            return self._last_id()
+
+    def steps(self, since: float = 0.0, limit: int = -1) -> list[StepRecord]:
+        """What was put together for steps, the newest first."""
+        rows = self._rows(f"{_GET_STEPS} WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
+        return [_step(row) for row in rows]
 
     # The client ledger
 
@@ -863,6 +906,12 @@ def _discovery(row: Sequence[Any]) -> Discovery:
     session, at, task, names, sufficiency, level, matches, tokens, took_ms, id = row
     found = _matches.decode(matches)
     return Discovery(session, at, task, _strings.decode(names), sufficiency, level, found, tokens, took_ms, id)
+
+
+def _step(row: Sequence[Any]) -> StepRecord:
+    session, at, task, tools, fragments, *figures, cached, error, took_ms, id = row
+    kept = (_tool_ids.decode(tools), _strings.decode(fragments), *figures)
+    return StepRecord(session, at, task, *kept, bool(cached), error, took_ms, id)
 
 
 def _client(row: Sequence[Any]) -> ClientRecord:

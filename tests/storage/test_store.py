@@ -24,8 +24,10 @@ from foretool.storage.records import (
     Exposure,
     Match,
     Miss,
+    Prompt,
     SessionRecord,
     Statistics,
+    StepRecord,
     Tool,
     ToolId,
     ToolVersion,
@@ -268,6 +270,33 @@ def test_tasks_are_listed_once_and_the_latest_first(store: Store) -> None:
     assert store.tasks(since=2.5) == ["a"]
     assert store.tasks(limit=1) == ["a"]
     assert store.tasks(profile="work") == []
+
+
+def test_prompts_come_back_newest_first_and_are_tasks_of_everyone(store: Store) -> None:
+    asked = [Prompt(2.0, "mend the roof", "c1", "/home/me"), Prompt(1.0, "paint it")]
+    assert [store.add_prompt(each) for each in asked] == [1, 2]
+    assert store.prompts() == [replace(asked[0], id=1), replace(asked[1], id=2)]
+    assert (store.prompts(since=1.5), store.prompts(limit=1)) == ([replace(asked[0], id=1)],) * 2
+    store.add_discovery(replace(DISCOVERY, at=1.5, task="find a ladder"))
+    assert store.tasks() == ["mend the roof", "find a ladder", "paint it"]
+    assert store.tasks(profile="work") == []
+
+
+def test_steps_come_back_as_they_were(store: Store) -> None:
+    first = StepRecord(
+        "s1", 1.0, "mend", (ToolId("a__b"),), ("file x#y",), 120, 2000, 0.7, None, "none", False, "", 1.5
+    )
+    second = replace(first, at=2.0, sufficiency=0.2, fallback="expand", cached=True)
+    assert [store.add_step(each) for each in (first, second)] == [1, 2]
+    assert store.steps() == [replace(second, id=2), replace(first, id=1)]
+    assert store.steps(since=1.5) == [replace(second, id=2)]
+
+
+def test_old_prompts_and_steps_are_pruned_but_for_the_newest(store: Store) -> None:
+    for at in (1.0, 2.0, 3.0):
+        store.add_prompt(Prompt(at, f"{at}"))
+    assert store.prune(10.0) == 2
+    assert [each.at for each in store.prompts()] == [3.0]
 
 
 # The client ledger
