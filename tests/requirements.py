@@ -132,6 +132,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:nothing": Promise("design: the two tools", "nothing found shows the servers, never everything"),
     "discovery:lines": Promise("design: the two tools", "each line of a task is a need of its own"),
     "discovery:sufficiency": Promise(ITR, "a self-rating below the threshold widens the search"),
+    # Learning
+    "learn:episodes": Promise("docs/learning.md", "the log is cut into tasks; failures and repeats are no steps"),
+    "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
     # Names
     "names:49-characters": Promise("design: names", "every exposed name is plain, its own, at most 49 characters"),
     "names:deterministic": Promise("design: names", "the same tools get the same names"),

@@ -1,0 +1,249 @@
+"""The recorded traffic as episodes: one task's calls in order, with its words where somebody said them.
+
+A conversation (a session) is cut where nothing happened for `GAP_S`, at a prompt that a hook recorded, and at a
+discovery whose task is another one than before, once something was called for that. What went wrong is left out: calls
+that failed were not what the task took, and one tool called several times in a row is one step.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from foretool.storage.records import Episode, ToolId
+from foretool.storage.store import Store
+
+GAP_S: Final = 1800.0
+"""Without a call or a question for this long, what follows is another task."""
+PROMPT_S: Final = 300.0
+"""A prompt belongs to the conversation that does something next, if that is within this time."""
+ALIKE: Final = 0.5
+"""Two tasks that share this much of the shorter one's words are one, put in other words."""
+MOST_CALLS: Final = 200_000
+"""The latest calls on record that are read."""
+LONGEST: Final = 64
+"""Calls of one episode; a longer one is a program, not a task, and its first calls are kept."""
+
+_WORD = re.compile(r"\w+")
+
+
+class Event(NamedTuple):
+    """Something that happened in one conversation."""
+
+    at: float
+    kind: str
+    """`prompt`, `task` or `call`."""
+    text: str
+    """What was said, or the tool."""
+    ok: bool = True
+
+
+def episodes(store: Store, since: float = 0.0, *, now: float) -> list[Episode]:
+    """What the log holds, oldest first; `now` tells which conversations may still go on."""
+    spoken = _conversations(store, since)
+    found = _unanswered(store, since, spoken)
+    ends = {key for (key,) in store.read("SELECT key FROM sessions WHERE ended_at IS NOT NULL")}
+    for key, events in spoken.items():
+        is_over = key.partition("/")[0] in ends or now - events[-1].at > GAP_S
+        found += cut(key, events, is_over)
+    return sorted(found, key=lambda each: each.at)
+
+
+def _conversations(store: Store, since: float) -> dict[str, list[Event]]:
+    """Events by conversation, each in order."""
+    rows = store.read(
+        "SELECT session, at, tool, outcome, rowid FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?",
+        (since, MOST_CALLS),
+    )
+    events = [(key, Event(at, "call", tool, outcome == "ok"), row) for key, at, tool, outcome, row in rows]
+    rows = store.read("SELECT session, at, task, rowid FROM discoveries WHERE at >= ? AND task != ''", (since,))
+    events += [(key, Event(at, "task", task), row) for key, at, task, row in rows]
+    # What was asked comes before what was called in the same instant.
+    events.sort(key=lambda each: (each[1].at, each[1].kind == "call", each[2]))
+    spoken: dict[str, list[Event]] = {}
+    for key, event, _ in events:
+        spoken.setdefault(key, []).append(event)
+    for key, event in _addressed(store, since, [(event.at, key) for key, event, _ in events]):
+        spoken[key].append(event)
+        spoken[key].sort(key=lambda each: each.at)
+    return spoken
+
+
+def _addressed(store: Store, since: float, events: Sequence[tuple[float, str]]) -> Iterator[tuple[str, Event]]:
+    """Prompts, each with the conversation that does something next."""
+    place = 0
+    for at, text, _ in _prompts(store, since):
+        while place < len(events) and events[place][0] < at:
+            place += 1
+        if place < len(events) and events[place][0] - at <= PROMPT_S:
+            yield events[place][1], Event(at, "prompt", text)
+
+
+def _prompts(store: Store, since: float) -> list[tuple[float, str, str]]:
+    rows = store.read("SELECT at, text, session FROM prompts WHERE at >= ? AND text != '' ORDER BY at, id", (since,))
+    return [(at, text, session) for at, text, session in rows]
+
+
+def _unanswered(store: Store, since: float, spoken: Mapping[str, Sequence[Event]]) -> list[Episode]:
+    """Prompts that were followed by the next one of their conversation, and by nothing here: they needed no tool."""
+    acted = sorted(event.at for events in spoken.values() for event in events if event.kind != "prompt")
+    found: list[Episode] = []
+    last: dict[str, tuple[float, str]] = {}
+    for at, text, session in _prompts(store, since):
+        before = last.get(session)
+        if before is not None and not any(before[0] <= moment <= at for moment in acted):
+            found.append(Episode((), (before[1],), at=before[0], key=f"prompt:{session}:{before[0]:.3f}"))
+        last[session] = (at, text)
+    return found
+
+
+def cut(key: str, events: Sequence[Event], is_over: bool) -> list[Episode]:
+    """The episodes of one conversation; only the last one may go on unseen, unless the conversation `is_over`."""
+    parts = [part for part in _parts(events) if any(event.kind == "call" for event in part)]
+    told = ((number, part, _steps(part)) for number, part in enumerate(parts, 1))
+    return [
+        Episode(
+            calls=steps[:LONGEST],
+            tasks=tuple(dict.fromkeys(event.text for event in part if event.kind != "call")),
+            ended=(is_over or number < len(parts)) and len(steps) <= LONGEST,
+            at=part[0].at,
+            key=f"{key}:{number}",
+        )
+        for number, part, steps in told
+        if steps
+    ]
+
+
+def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
+    part: list[Event] = []
+    for event in events:
+        if part and _begins_anew(part, event):
+            yield part
+            part = []
+        part.append(event)
+    if part:
+        yield part
+
+
+def _begins_anew(part: Sequence[Event], event: Event) -> bool:
+    if event.at - part[-1].at > GAP_S:
+        return True
+    if event.kind == "prompt":
+        return True
+    if event.kind == "call" or not any(each.kind == "call" for each in part):
+        return False
+    # Where prompts are known they say where a task begins; a discovery then asks for a part of it.
+    said = [each for each in part if each.kind != "call"]
+    return not any(each.kind == "prompt" or are_alike(each.text, event.text) for each in said)
+
+
+def are_alike(one: str, other: str) -> bool:
+    """Whether two texts are about one task."""
+    words = [set(_WORD.findall(text.lower())) for text in (one, other)]
+    least = min(len(each) for each in words)
+    return one == other or (least > 0 and len(words[0] & words[1]) >= ALIKE * least)
+
+
+def _steps(part: Sequence[Event]) -> tuple[ToolId, ...]:
+    """The tools whose calls succeeded, in order, each once in a row."""
+    steps: list[ToolId] = []
+    for event in part:
+        if event.kind == "call" and event.ok and (not steps or steps[-1] != event.text):
+            steps.append(ToolId(event.text))
+    return tuple(steps)
+
+
+# Demonstrations
+
+
+class Imported(Struct, frozen=True):
+    """What a file of demonstrations held."""
+
+    episodes: tuple[Episode, ...]
+    rows: int
+    unknown: tuple[str, ...]
+    """Tools that it names and the catalog does not have, each once; their rows were left out."""
+
+
+def read_demonstrations(path: Path, names: Mapping[str, ToolId]) -> Imported:
+    """Lines of JSON with `query`, `calls` (tools in order) and optionally `edges`, `id`, `needs_tool`.
+
+    `names`: every name by which a tool may be called here. Raises `ValueError` with the line, and `OSError`.
+    """
+    found: list[Episode] = []
+    unknown: dict[str, None] = {}
+    rows = 0
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        rows += 1
+        row = _row(path, number, line)
+        calls = row["calls"] if row.get("needs_tool", True) else []
+        if missing := [call for call in calls if call not in names]:
+            unknown.update(dict.fromkeys(missing))
+            continue
+        edges = row.get("edges")
+        found.append(
+            Episode(
+                calls=tuple(names[call] for call in calls),
+                tasks=(row["query"],) if row["query"] else (),
+                edges=tuple((edge[0], edge[1]) for edge in edges) if edges is not None else None,
+                source="import",
+                key=f"{path.name}:{row.get('id', number)}",
+            )
+        )
+    return Imported(tuple(found), rows, tuple(unknown))
+
+
+def _row(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{path}: line {number}: no JSON ({error}); one object a line is expected") from None
+    if not isinstance(row, dict) or not isinstance(row.get("query", ""), str):
+        raise ValueError(f'{path}: line {number}: expected an object with "query" (text) and "calls" (list of names)')
+    calls = row.get("calls")
+    if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
+        raise ValueError(f'{path}: line {number}: "calls" must be a list of tool names')
+    edges = row.get("edges")
+    if edges is not None and not _are_edges(edges, len(calls)):
+        raise ValueError(f'{path}: line {number}: "edges" must be pairs of places in "calls", counted from 0')
+    return {**row, "query": row.get("query", "")}
+
+
+def _are_edges(edges: Any, size: int) -> bool:
+    def is_place(value: Any) -> bool:
+        return isinstance(value, int) and 0 <= value < size
+
+    return isinstance(edges, list) and all(
+        isinstance(edge, list) and len(edge) == 2 and all(map(is_place, edge)) for edge in edges
+    )
+
+
+def without(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> list[Episode]:
+    """The episodes without calls of tools that are not `kept`; those of which nothing is left go.
+
+    With a call the places of the others move, so of edges only those between calls that stay are kept.
+    """
+    found: list[Episode] = []
+    for each in episodes:
+        places = [place for place, call in enumerate(each.calls) if call in kept]
+        if len(places) == len(each.calls):
+            found.append(each)
+        elif places:
+            new = {place: number for number, place in enumerate(places)}
+            edges = each.edges
+            if edges is not None:
+                edges = tuple((new[a], new[b]) for a, b in edges if a in new and b in new)
+            found.append(
+                Episode(
+                    calls=tuple(each.calls[place] for place in places),
+                    tasks=each.tasks, edges=edges, ended=each.ended, source=each.source, at=each.at, key=each.key,
+                )
+            )  # fmt: skip
+    return found

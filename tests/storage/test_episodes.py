@@ -1,0 +1,142 @@
+"""The recorded traffic is cut into tasks; what went wrong or was repeated is no step of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from requirements import requirement
+
+from foretool.storage.episodes import GAP_S, LONGEST, Event, are_alike, cut, episodes, read_demonstrations, without
+from foretool.storage.records import Call, Discovery, Episode, Outcome, SessionRecord, ToolId
+from foretool.storage.store import Store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open(":memory:") as store:
+        yield store
+
+
+def call(session: str, at: float, tool: str, outcome: Outcome = "ok") -> Call:
+    return Call(session, at, ToolId(tool), "u", "name", False, outcome, 1.0, True, "")
+
+
+def asked(session: str, at: float, task: str) -> Discovery:
+    return Discovery(session, at, task, (), None, "high", (), 10, 1.0)
+
+
+def prompt(store: Store, at: float, text: str, session: str = "chat") -> None:
+    store.write_all("INSERT INTO prompts (at, session, cwd, text) VALUES (?, ?, '', ?)", [(at, session, text)])
+
+
+def told(found: list[Episode]) -> list[tuple[tuple[str, ...], tuple[str, ...], bool]]:
+    return [(each.calls, each.tasks, each.ended) for each in found]
+
+
+@requirement("learn:episodes")
+def test_a_session_is_one_task_until_a_long_gap(store: Store) -> None:
+    store.record([call("s", 1.0, "a"), call("s", 2.0, "b"), call("s", 2.0 + GAP_S + 1, "c"), call("t", 1.5, "d")])
+    found = episodes(store, now=2.0 + GAP_S + 2)
+    assert told(found) == [(("a", "b"), (), True), (("d",), (), True), (("c",), (), False)]
+    assert [each.key for each in found] == ["s:1", "t:1", "s:2"]
+    assert [each.at for each in found] == [1.0, 1.5, 2.0 + GAP_S + 1]
+
+
+@requirement("learn:episodes")
+def test_another_task_begins_another_episode_once_something_was_called(store: Store) -> None:
+    for at, task in ((1.0, "weather in Oslo"), (2.0, "the weather of Oslo today"), (5.0, "send a mail to Ada")):
+        store.add_discovery(asked("s", at, task))
+    store.record([call("s", 3.0, "weather"), call("s", 4.0, "alerts"), call("s", 6.0, "mail")])
+    store.begin_session(SessionRecord("s", "c", "1", "legacy", "stdio", "", 0.0))
+    store.end_session("s", 7.0)
+    assert told(episodes(store, now=8.0)) == [
+        (("weather", "alerts"), ("weather in Oslo", "the weather of Oslo today"), True),
+        (("mail",), ("send a mail to Ada",), True),
+    ]
+
+
+@requirement("learn:episodes")
+def test_failed_calls_are_no_steps_and_repeats_are_one(store: Store) -> None:
+    outcomes: list[tuple[str, Outcome]] = [
+        ("a", "tool_error"), ("a", "ok"), ("a", "ok"), ("b", "lost"), ("c", "error"), ("a", "ok"), ("d", "cancelled"),
+        ("e", "ok"), ("a", "ok"),
+    ]  # fmt: skip
+    store.record([call("s", float(at), tool, outcome) for at, (tool, outcome) in enumerate(outcomes)])
+    store.record([call("t", 3.0, "x", "lost")])
+    assert [each.calls for each in episodes(store, now=10.0)] == [("a", "e", "a")]
+
+
+@requirement("learn:episodes")
+def test_a_prompt_is_the_task_of_the_conversation_that_acts_next(store: Store) -> None:
+    prompt(store, 1.0, "book a flight")
+    store.add_discovery(asked("s", 2.0, "flights from Oslo"))
+    store.record([call("s", 3.0, "search")])
+    store.add_discovery(asked("s", 4.0, "pay with a card"))
+    store.record([call("s", 5.0, "pay")])
+    prompt(store, 10.0, "thanks, what a nice day")
+    prompt(store, 20.0, "cancel it")
+    store.record([call("s", 21.0, "cancel")])
+    assert told(episodes(store, now=10_000.0)) == [
+        (("search", "pay"), ("book a flight", "flights from Oslo", "pay with a card"), True),
+        ((), ("thanks, what a nice day",), True),
+        (("cancel",), ("cancel it",), True),
+    ]
+
+
+def test_a_program_is_cut_and_its_end_was_not_seen() -> None:
+    events = [Event(float(at), "call", f"t{at}") for at in range(LONGEST + 5)]
+    (found,) = cut("s", events, is_over=True)
+    assert (len(found.calls), found.ended) == (LONGEST, False)
+
+
+def test_texts_are_alike_when_the_shorter_one_is_half_in_the_other() -> None:
+    assert are_alike("weather in Oslo", "what is the weather in Bergen")
+    assert not are_alike("weather in Oslo", "send a mail")
+    assert not are_alike("!!!", "...")
+
+
+@requirement("learn:import")
+def test_demonstrations_are_read_by_any_name_and_rows_of_unknown_tools_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "demos.jsonl"
+    rows = [
+        {"id": "7", "query": "do", "calls": ["a", "u/b"], "edges": [[0, 1]]},
+        {"query": "other", "calls": ["gone"]},
+        {"query": "chat", "calls": ["a"], "needs_tool": False},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    names = {"a": ToolId("u__a"), "u/b": ToolId("u__b")}
+    found = read_demonstrations(path, names)
+    assert (found.rows, found.unknown) == (3, ("gone",))
+    assert found.episodes == (
+        Episode((ToolId("u__a"), ToolId("u__b")), ("do",), ((0, 1),), source="import", key="demos.jsonl:7"),
+        Episode((), ("chat",), source="import", key="demos.jsonl:3"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 2: no JSON"),
+        ("[]", 'line 2: expected an object with "query"'),
+        ('{"query": "x", "calls": "a"}', 'line 2: "calls" must be a list of tool names'),
+        ('{"query": "x", "calls": ["a"], "edges": [[0, 1]]}', 'line 2: "edges" must be pairs of places'),
+    ],
+)
+@requirement("learn:import")
+def test_a_file_that_is_wrong_says_where(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "demos.jsonl"
+    path.write_text(f'{{"query": "x", "calls": []}}\n{line}\n')
+    with pytest.raises(ValueError, match=said.replace("[", r"\[")):
+        read_demonstrations(path, {})
+
+
+def test_calls_of_tools_that_are_gone_leave_their_episodes() -> None:
+    a, b, c = ToolId("a"), ToolId("b"), ToolId("c")
+    whole = Episode((a, c))
+    holed = Episode((a, b, c), ("t",), ((0, 1), (0, 2)), at=3.0)
+    assert without([whole, holed, Episode((b,)), Episode(())], {a: 1, c: 1}) == [
+        whole, Episode((a, c), ("t",), ((0, 1),), at=3.0), Episode(()),
+    ]  # fmt: skip
