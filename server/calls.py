@@ -35,6 +35,7 @@ class _Attempt(Struct):
     """One call of one tool, from the decision to the record."""
 
     session: Session
+    handle: str
     tool: Tool
     upstream: Upstream
     via: Via
@@ -63,10 +64,19 @@ class Calls:
         else:
             self._call(exchange, name, "name")
 
+    def _belongs(self, exchange: Exchange, handle: str) -> None:
+        """Take up the conversation that a handle stands for. When it comes back for the first time, the discovery that
+        gave it out is known to have been of that conversation."""
+        chat = exchange.chat = _session(exchange).conversation(handle)
+        if chat.opened_by:
+            self._proxy.recorder.name_discovery(chat.opened_by, chat.handle)
+            chat.opened_by = 0
+
     # -- discover_tools
 
     def _discover(self, exchange: Exchange, raw: Raw) -> None:
         arguments = discovery.read_arguments(raw)
+        self._belongs(exchange, arguments.handle)
         # Before the first upstreams have said what they have, nothing would be found.
         self._proxy.when_listed(
             lambda: exchange.client.attempt(exchange, lambda _, exchange: self._search(exchange, arguments))
@@ -77,8 +87,9 @@ class Calls:
         from foretool.retrieval.selection import level
 
         proxy, session = self._proxy, _session(exchange)
+        chat = exchange.chat or session.conversation()
         started = time.perf_counter()
-        query = discovery.query(arguments, session.history, session.servers_in_use())
+        query = discovery.query(arguments, chat.history, chat.servers_in_use())
         profile, catalog = exchange.client.profile, proxy.catalog
         # Those of other profiles are left out afterwards.
         limit = arguments.wanted if profile.servers == ("*",) else max(RANKED, arguments.wanted)
@@ -96,10 +107,12 @@ class Calls:
         kept = Discovery(
             session=session.record.key, at=proxy.clock(), task=arguments.task if proxy.keeps_text else "",
             names=arguments.names, sufficiency=arguments.sufficiency, level=found.level, matches=found.matches,
-            tokens=found.tokens, took_ms=(time.perf_counter() - started) * 1000,
+            tokens=found.tokens, took_ms=(time.perf_counter() - started) * 1000, handle=chat.handle,
         )  # fmt: skip
-        for miss in session.discovered(kept, proxy.recorder.discovery(kept), len(catalog)):
+        id = proxy.recorder.discovery(kept)
+        for miss in session.discovered(kept, id, len(catalog), chat):
             proxy.recorder.miss(miss)
+        found = discovery.with_handle(found, session.handle_for(chat, id))
         result = {"content": [{"type": "text", "text": found.text}], "structuredContent": found.structured}
         if found.level in ("high", "medium") and self._grow(exchange, session, [match.tool for match in found.matches]):
             exchange.client.hold(lambda: exchange.own_result(result))
@@ -139,6 +152,7 @@ class Calls:
             return
         if name in OWN:
             raise RpcError(jsonrpc.INVALID_PARAMS, "call_tool cannot call itself; name the tool to call")
+        self._belongs(exchange, jsonrpc.text(wrapped.get("handle")) or "")
         exchange.params = {key: value for key, value in exchange.params.items() if key not in ("name", "arguments")}
         exchange.params["arguments"] = wrapped.get("arguments", jsonrpc.EMPTY)
         self._call(exchange, name, "bridge")
@@ -178,7 +192,7 @@ class Calls:
             self._unknown(exchange, session, name, via)
             return
         if not proxy.exposures.allowed(exchange.client.profile, tool.upstream):
-            proxy.recorder.miss(session.denied(tool, proxy.clock()))
+            proxy.recorder.miss(session.denied(tool, proxy.clock(), exchange.chat))
             self._fail(exchange, via, f"tool {name!r} is not in profile {exchange.client.profile.name!r}")
             return
         if via == "bridge" and (refusal := self._refusal(exchange, tool)):
@@ -208,13 +222,13 @@ class Calls:
             self._unreachable(exchange, session, upstream, name, via)
             return
         candidates = discovery.close_names(name, self._proxy.catalog, exchange.client.profile.admits)
-        self._proxy.recorder.miss(session.unknown(name, candidates, self._proxy.clock()))
+        self._proxy.recorder.miss(session.unknown(name, candidates, self._proxy.clock(), exchange.chat))
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ""
         self._fail(exchange, via, f"Unknown tool: {name}{meant} discover_tools finds tools by task")
 
     def _unreachable(self, exchange: Exchange, session: Session, upstream: Upstream, name: str, via: Via) -> None:
         """The upstream that may have the tool could not be asked for its list."""
-        self._proxy.recorder.miss(session.unreachable(name, upstream.name, via, self._proxy.clock()))
+        self._proxy.recorder.miss(session.unreachable(name, upstream.name, via, self._proxy.clock(), exchange.chat))
         lost = Lost(upstream.error or "its tools are not known yet", sent=False)
         text = self._proxy.config.redact(lost_text(upstream.name, lost, repr(name)))
         exchange.own_result({"content": [{"type": "text", "text": text}], "isError": True})
@@ -238,7 +252,7 @@ class Calls:
             }
 
             def answered(at: Exchange, message: Message) -> None:
-                at.params = exchange.params  # a modern client's retry is wrapped once more
+                at.params, at.chat = exchange.params, exchange.chat  # a modern client's retry is wrapped once more
                 if _has_accepted(message):
                     go(at)
                 else:
@@ -256,13 +270,14 @@ class Calls:
     def _go(self, exchange: Exchange, session: Session, tool: Tool, via: Via) -> None:
         proxy = self._proxy
         at = proxy.clock()
-        decisions = session.call(tool, via, at)
+        decisions = session.call(tool, via, at, exchange.chat)
         misses = [decision for decision in decisions if isinstance(decision, Miss)]
         forward = next(decision for decision in decisions if isinstance(decision, Forward))
         arguments = exchange.params.get("arguments")
         shape = proxy.argument_record(arguments)
         upstream = proxy.upstreams[tool.upstream]
-        attempt = _Attempt(session, tool, upstream, via, forward, misses, shape, at, time.perf_counter())
+        handle = exchange.chat.handle if exchange.chat else ""
+        attempt = _Attempt(session, handle, tool, upstream, via, forward, misses, shape, at, time.perf_counter())
         params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
         headers = call_headers(tool.definition, arguments)
         exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
@@ -296,6 +311,7 @@ class Calls:
                 sent=sent,
                 arguments=attempt.shape,
                 discovery=attempt.forward.discovery,
+                handle=attempt.handle,
             ),
             attempt.misses,
         )

@@ -60,7 +60,7 @@ _CALL: Final = {
     "description": "Calls any tool by name with its arguments, listed or found by discover_tools.",
     "inputSchema": {
         "type": "object",
-        "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+        "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}, "handle": {"type": "string"}},
         "required": ["name"],
     },
     "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
@@ -76,15 +76,16 @@ _DISCOVER: Final = {
             "names": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "exact names whose schemas you want",
+                "description": "names whose schemas you want",
             },
             "sufficiency": {
                 "type": "number",
                 "minimum": 0,
                 "maximum": 1,
-                "description": "how far the tools you see suffice",
+                "description": "how far listed tools suffice",
             },
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST},
+            "limit": {"type": "integer", "maximum": MOST},
+            "handle": {"type": "string", "description": "of your last answer"},
         },
     },
     "outputSchema": {
@@ -122,6 +123,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     names: tuple[str, ...] = ()
     sufficiency: float | None = None
     limit: int | None = None
+    handle: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -162,6 +164,13 @@ class Answer(Struct, frozen=True):
     structured: dict[str, Any]
     matches: tuple[Match, ...]
     tokens: int
+
+
+def with_handle(answer: Answer, handle: str) -> Answer:
+    """The answer with the handle of the conversation it belongs to."""
+    text = f"{answer.text}\nhandle: {handle} (pass it on to discover_tools and call_tool)"
+    structured = {**answer.structured, "handle": handle}
+    return Answer(answer.level, text, structured, answer.matches, answer.tokens)
 
 
 Visible = Callable[[ToolId], bool]

@@ -16,7 +16,7 @@ from foretool.storage.records import Era
 
 if TYPE_CHECKING:
     from foretool.server.client import Client
-    from foretool.server.session import Session
+    from foretool.server.session import Conversation, Session
     from foretool.server.upstream import Upstream
 
 
@@ -31,7 +31,9 @@ class Exchange(Struct, eq=False):
     params: dict[str, Raw]
     meta: dict[str, Raw]
     session: Session | None = None
-    """Whose conversation it belongs to; set before its handler runs."""
+    """Whose it is; set before its handler runs."""
+    chat: Conversation | None = None
+    """Which of the session's conversations it belongs to, where it said so."""
     started: float = field(default_factory=time.perf_counter)
     upstream: Upstream | None = None
     request: Request | None = None

@@ -45,6 +45,8 @@ class Sink(Protocol):
 
     def add_discovery(self, discovery: Discovery) -> int: ...
 
+    def name_discovery(self, id: int, handle: str) -> None: ...
+
     def begin_session(self, session: SessionRecord) -> None: ...
 
     def end_session(self, key: str, at: float) -> None: ...
@@ -80,6 +82,10 @@ class Recorder:
         self._misses: list[Miss] = []
         self._late: list[Callable[[], object]] = []
         """Other writes that were refused, oldest first; they go before the calls, which may refer to them."""
+        self._promised = 0
+        """The last id given out for a record that was refused; they are negative."""
+        self._ids: dict[int, int] = {}
+        """The ids that such records got in the end, by those given out."""
         self._written = self._dropped = self._failures = 0
         self._failing = False
 
@@ -92,12 +98,16 @@ class Recorder:
         self._misses.append(miss)
 
     def exposure(self, exposure: Exposure) -> int:
-        """Its id, 0 when the store refuses it for now."""
-        return self._write(partial(self._store.add_exposure, exposure), 0)
+        """Its id; while the store refuses it, one that stands for it here alone."""
+        return self._identified(partial(self._store.add_exposure, exposure))
 
     def discovery(self, discovery: Discovery) -> int:
-        """Its id, 0 when the store refuses it for now."""
-        return self._write(partial(self._store.add_discovery, discovery), 0)
+        """As `exposure`."""
+        return self._identified(partial(self._store.add_discovery, discovery))
+
+    def name_discovery(self, id: int, handle: str) -> None:
+        """The conversation that a discovery turned out to belong to."""
+        self._write(lambda: self._store.name_discovery(self._id(id), handle), None)
 
     def begin_session(self, session: SessionRecord) -> None:
         self._write(partial(self._store.begin_session, session), None)
@@ -145,6 +155,12 @@ class Recorder:
         if not self._write_late():
             self._trim()
             return
+        if self._promised:
+            self._calls = [replace(call, discovery=self._id(call.discovery)) for call in self._calls]
+            self._misses = [
+                replace(miss, exposure=self._id(miss.exposure), discovery=self._id(miss.discovery))
+                for miss in self._misses
+            ]
         try:
             self._store.record(self._calls, self._misses)
         except StorageError as error:
@@ -163,6 +179,32 @@ class Recorder:
     def statistics(self) -> Statistics:
         waiting = len(self._calls) + len(self._misses) + len(self._late)
         return Statistics(self._written, waiting, self._dropped, self._failures)
+
+    def _identified(self, write: Callable[[], int]) -> int:
+        """As `_write`, for what other records refer to."""
+        promised = self._promised - 1
+
+        def late() -> None:
+            self._ids[promised] = write()
+
+        if not self._failing:
+            try:
+                id = write()
+            except StorageError as error:
+                if not error.temporary:
+                    self._drop(error)
+                    return 0
+                self._refused(error)
+            else:
+                self._written += 1
+                return id
+        self._promised = promised
+        self._late.append(late)
+        return promised
+
+    def _id(self, id: int) -> int:
+        """The id in the store for one that was given out here; 0 where there is none."""
+        return id if id >= 0 else self._ids.get(id, 0)
 
     def _write(self, write: Callable[[], T], instead: T) -> T:
         """Now, or with the next `retry`; `instead` then stands for its outcome."""

@@ -354,3 +354,10 @@ def m006_steps(db: Database) -> None:
         nullable=("sufficiency",),
     )
     db.table("steps").create_index(["at"])
+
+
+@migration
+def m007_handles(db: Database) -> None:
+    """Which of a session's conversations a call or a discovery belongs to; "" where nobody said."""
+    for table in ("calls", "discoveries"):
+        db.table(table).add_column("handle", str, not_null_default="")

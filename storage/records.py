@@ -114,6 +114,8 @@ class Discovery(Struct, frozen=True):
     """Tokens of the answer."""
     took_ms: float
     id: int = 0
+    handle: str = ""
+    """Which of the session's conversations it belongs to; "" where nobody said."""
 
 
 class Prompt(Struct, frozen=True):
@@ -169,6 +171,8 @@ class Call(Struct, frozen=True):
     discovery: int = 0
     """Id of the discovery that had found the tool, or 0."""
     id: int = 0
+    handle: str = ""
+    """As that of a `Discovery`."""
 
 
 class Miss(Struct, frozen=True):

@@ -69,7 +69,8 @@ _KEPT_DELAYS = 31
 _TRANSACTION = ("COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("RELEASE inner_block", ("ROLLBACK TO inner_block", "RELEASE inner_block"))
 
-_CALL = ("session", "at", "tool", "upstream", "via", "hidden", "outcome", "took_ms", "sent", "arguments", "discovery")
+_CALL_HEAD = ("session", "at", "tool", "upstream", "via", "hidden", "outcome", "took_ms", "sent", "arguments")
+_CALL = (*_CALL_HEAD, "discovery", "handle")
 _MISS_HEAD = ("session", "at", "tool", "noticed", "cause", "rank", "of", "query")
 _MISS_TAIL = ("exposure", "discovery", "change", "recovered", "turns", "tokens")
 _MISS = (*_MISS_HEAD, "history", *_MISS_TAIL, "parts", "call")
@@ -118,7 +119,9 @@ _GET_EXPOSURES = (
     "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id"
     " FROM exposures JOIN lists ON lists.id = exposures.list"
 )
-_GET_DISCOVERIES = "SELECT session, at, task, names, sufficiency, level, matches, tokens, took_ms, id FROM discoveries"
+_GET_DISCOVERIES = (
+    "SELECT session, at, task, names, sufficiency, level, matches, tokens, took_ms, id, handle FROM discoveries"
+)
 _GET_PROMPTS = f"SELECT {_listed(_PROMPT)}, id FROM prompts"  # noqa: S608
 _GET_STEPS = f"SELECT {_listed(_STEP)}, id FROM steps"  # noqa: S608
 _GET_STATES = (
@@ -500,8 +503,9 @@ class Store:
         """Returns its id."""
         with self.atomic():
             self._run(
-                "INSERT INTO discoveries (session, at, task, names, sufficiency, level, matches, tokens, took_ms)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO discoveries"
+                " (session, at, task, names, sufficiency, level, matches, tokens, took_ms, handle)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     discovery.session,
                     discovery.at,
@@ -512,9 +516,14 @@ class Store:
                     _json(discovery.matches),
                     discovery.tokens,
                     discovery.took_ms,
+                    discovery.handle,
                 ),
             )
             return self._last_id()
+
+    def name_discovery(self, id: int, handle: str) -> None:
+        """The handle that its answer gave out has come back: it belongs to that conversation."""
+        self._run("UPDATE discoveries SET handle = ? WHERE id = ?", (handle, id))
 
     def discovery(self, id: int) -> Discovery | None:
         row = self._row(f"{_GET_DISCOVERIES} WHERE id = ?", (id,))
@@ -886,8 +895,8 @@ def _miss_row(miss: Miss, call: int) -> tuple[Any, ...]:
 
 
 def _call(row: Sequence[Any]) -> Call:
-    session, at, tool, upstream, via, hidden, outcome, took_ms, sent, arguments, discovery, id = row
-    return Call(session, at, tool, upstream, via, bool(hidden), outcome, took_ms, bool(sent), arguments, discovery, id)
+    session, at, tool, upstream, via, hidden, outcome, took_ms, sent, *rest, handle, id = row
+    return Call(session, at, tool, upstream, via, bool(hidden), outcome, took_ms, bool(sent), *rest, id, handle)
 
 
 def _miss(row: Sequence[Any]) -> Miss:
@@ -903,9 +912,8 @@ def _exposure(row: Sequence[Any]) -> Exposure:
 
 
 def _discovery(row: Sequence[Any]) -> Discovery:
-    session, at, task, names, sufficiency, level, matches, tokens, took_ms, id = row
-    found = _matches.decode(matches)
-    return Discovery(session, at, task, _strings.decode(names), sufficiency, level, found, tokens, took_ms, id)
+    session, at, task, names, sufficiency, level, matches, *rest = row
+    return Discovery(session, at, task, _strings.decode(names), sufficiency, level, _matches.decode(matches), *rest)
 
 
 def _step(row: Sequence[Any]) -> StepRecord:

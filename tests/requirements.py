@@ -135,6 +135,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     # Learning
     "learn:episodes": Promise("docs/learning.md", "the log is cut into tasks; failures and repeats are no steps"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
+    "conversation:handle": Promise(
+        "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"
+    ),
     # Names
     "names:49-characters": Promise("design: names", "every exposed name is plain, its own, at most 49 characters"),
     "names:deterministic": Promise("design: names", "the same tools get the same names"),
@@ -195,6 +198,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "eras:first-request": Promise("design: upstreams", "the first request of another era finds its upstream"),
     "upstream:strange-messages": Promise("README: when something is wrong", "what is no sensible message does no harm"),
+    "hostile:messages": Promise("README: when something is wrong", "hostile messages of either side harm nobody else"),
     "upstream:strange-results": Promise(
         "README: when something is wrong", "a result of the wrong shape is answered once"
     ),

@@ -8,7 +8,7 @@ import pytest
 from fakes import changed, failing_store
 
 from foretool.server.recorder import KEEP, Recorder
-from foretool.storage.records import Call, Exposure, Miss, SessionRecord, ToolId
+from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord, ToolId
 
 SESSION = SessionRecord("s" * 32, "c", "1", "legacy", "stdio", "", 1.0)
 CALL = Call(
@@ -41,8 +41,9 @@ def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refe
     recorder = Recorder(store)
     connection.refuse = sqlite3.SQLITE_BUSY
     recorder.begin_session(SESSION)
-    assert recorder.exposure(EXPOSURE) == 0
-    recorder.call(CALL, [MISS])
+    promised = recorder.exposure(EXPOSURE)
+    assert promised < 0
+    recorder.call(CALL, [changed(MISS, exposure=promised)])
     recorder.commit()
     recorder.retry()
     assert recorder.statistics().waiting == 4
@@ -52,8 +53,25 @@ def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refe
     recorder.retry()
     assert store.sessions() == [SESSION]
     assert store.session_calls(SESSION.key) == [changed(CALL, id=1)]
-    assert len(store.session_exposures(SESSION.key)) == 1
+    (exposure,) = store.session_exposures(SESSION.key)
+    assert [miss.exposure for miss in store.misses_since(0.0)] == [exposure.id]
     assert recorder.statistics().waiting == 0
+
+
+def test_what_refers_to_a_refused_record_later_on_gets_its_id_too() -> None:
+    store, connection = failing_store()
+    recorder = Recorder(store)
+    connection.refuse = sqlite3.SQLITE_BUSY
+    lost = recorder.exposure(changed(EXPOSURE, policy="\ud800"))
+    discovery = recorder.discovery(Discovery(SESSION.key, 1.7, "write", (), None, "high", (), 10, 1.0))
+    recorder.name_discovery(discovery, "H")
+    connection.refuse = 0
+    recorder.retry()
+    recorder.call(changed(CALL, discovery=discovery), [changed(MISS, exposure=lost, discovery=discovery)])
+    recorder.commit()
+    assert [call.discovery for call in store.recent_calls(-1)] == [1]
+    assert [(miss.exposure, miss.discovery) for miss in store.misses_since(0.0)] == [(0, 1)]
+    assert [each.handle for each in store.recent_discoveries(-1)] == ["H"]
 
 
 def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakes import changed
 
 from foretool.server.exposure import View
-from foretool.server.session import HISTORY, Forward, Session
+from foretool.server.session import HISTORY, MOST_CONVERSATIONS, Forward, Session
 from foretool.storage.records import Discovery, Match, Miss, SessionRecord, Tool, ToolId
 
 ADD = Tool(ToolId("calc__add"), "calc", "add", b"{}", "h")
@@ -67,11 +67,23 @@ def test_the_history_is_the_latest_calls_and_the_servers_in_use_the_latest_first
     conversation = session(ADD.id, SUB.id, MAIL.id)
     for tool in (ADD, MAIL, ADD):
         conversation.call(tool, "name", 1.0)
-    assert list(conversation.history) == [ADD.id, MAIL.id, ADD.id]
-    assert conversation.servers_in_use() == ("calc", "mail")
+    whole = conversation.conversation()
+    assert list(whole.history) == [ADD.id, MAIL.id, ADD.id]
+    assert whole.servers_in_use() == ("calc", "mail")
     for _ in range(HISTORY):
         conversation.call(SUB, "name", 1.0)
-    assert set(conversation.history) == {SUB.id}
+    assert set(whole.history) == {SUB.id}
+
+
+def test_a_session_keeps_the_conversations_heard_of_last() -> None:
+    made = session(ADD.id)
+    handles = [made.handle_for(made.conversation(), 1) for _ in range(MOST_CONVERSATIONS)]
+    assert len(set(handles)) == MOST_CONVERSATIONS
+    oldest = made.conversation(handles[0])
+    made.call(ADD, "name", 1.0, oldest)
+    made.handle_for(made.conversation(), 1)
+    assert made.conversation(handles[0]) is oldest
+    assert made.conversation(handles[1]).opened_by == 0
 
 
 def test_names_that_lead_nowhere_are_misses_that_say_what_would_help() -> None:

@@ -39,7 +39,7 @@ from foretool.storage.records import (
 from foretool.storage.store import StorageError, Store
 
 SESSION = SessionRecord("s1", "claude-code", "2.1", "modern", "stdio", "default", 10.0)
-CALL = Call("s1", 11.0, ToolId("git__log"), "git", "name", False, "ok", 1.5, True, '{"repo":"string"}', 0)
+CALL = Call("s1", 11.0, ToolId("git__log"), "git", "name", False, "ok", 1.5, True, '{"repo":"string"}', 0, handle="h1")
 MISS = Miss(
     session="s1",
     at=12.0,
@@ -69,6 +69,7 @@ DISCOVERY = Discovery(
     matches=(Match(ToolId("git__blame"), 1, 2.5, {"lexical": 2.5}),),
     tokens=210,
     took_ms=0.7,
+    handle="h1",
 )
 UPSTREAM = UpstreamRecord("git", "f1", "legacy", '{"name":"git"}', "Use absolute paths.", '{"tools":{}}', 5.0)
 STATE = UpstreamState(77, 9.0, "git", "ready", 9.5, "legacy", 12, 1, 3, "", ("starting", "ready"))
