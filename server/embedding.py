@@ -1,6 +1,6 @@
 """Has every tool embedded in the background, and gives the ranking its encoders once somebody has searched.
 
-The vectors are made by a short-lived process (`python -m foretool.retrieval.encoders`) and kept in the store, so that a
+The vectors are made by a short-lived process (`foretool.retrieval.encoders.worker`) and kept in the store, so that a
 text is embedded once for all proxies. This process loads an encoder only after the first search in words, in a thread;
 until then, and whenever there are no weights, words alone rank. Nothing here is heavy until then.
 """
@@ -151,7 +151,7 @@ async def embedded(
     """Vectors by the hash of their text, as they come from a process of their own. Raises `EncoderError`."""
     from foretool.retrieval.encoders import EncoderError
 
-    command = (sys.executable, "-m", "foretool.retrieval.encoders", weights.setting, str(cache or ""))
+    command = (sys.executable, "-m", "foretool.retrieval.encoders.worker", weights.setting, str(cache or ""))
     pipe = asyncio.subprocess.PIPE
     worker = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
     assert worker.stdin and worker.stdout and worker.stderr

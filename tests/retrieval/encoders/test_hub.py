@@ -1,0 +1,48 @@
+"""Models of sentence-transformers, which need torch."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
+
+from foretool.retrieval.encoders import EncoderError, Weights, open_encoder  # noqa: E402
+
+WEIGHTS = Weights("some/model", "some/model", "licence on its model card", kind="sentence-transformers")
+
+
+class Model:
+    """As much of `sentence_transformers.SentenceTransformer` as is used."""
+
+    def __init__(self, name: str, device: str) -> None:
+        if name != "some/model" or device != "cpu":
+            raise OSError(f"{name} is not a local folder\nand much more")
+
+    def encode_document(self, texts: list[str], batch_size: int) -> Any:
+        return np.array([[len(text), 0.0] for text in texts])
+
+    def encode_query(self, texts: list[str], batch_size: int) -> Any:
+        return np.array([[0.0, len(text)] for text in texts])
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("sentence_transformers")
+    module.SentenceTransformer = Model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+
+
+def test_queries_and_documents_are_asked_in_their_own_way() -> None:
+    encoder = open_encoder(WEIGHTS)
+    assert encoder.documents(["ab"]).tolist() == [[1.0, 0.0]]
+    assert encoder.queries(["ab"]).tolist() == [[0.0, 1.0]]
+
+
+def test_a_model_that_is_not_there_is_named_in_one_line() -> None:
+    other = Weights("other/model", "other/model", "", kind="sentence-transformers")
+    with pytest.raises(EncoderError, match="'other/model': not in the cache and not to be had: other/model is not a"):
+        open_encoder(other)

@@ -1,0 +1,76 @@
+"""BERT-like models run from a file, and prepared ones give the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
+pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
+pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+
+from foretool.retrieval.encoders import MANIFEST, EncoderError, Weights, find, locate, open_encoder  # noqa: E402
+from foretool.retrieval.encoders.onnx import OnnxEncoder, cut  # noqa: E402
+from tests.retrieval.tiny_model import DIMENSION, write_model  # noqa: E402
+
+
+def test_vectors_are_of_length_one_and_do_not_depend_on_their_batch(tmp_path: Path) -> None:
+    encoder = open_encoder(find(str(write_model(tmp_path / "m")))[0])
+    texts = ["open issue", "web page", "bug report " * 300, "open issue on github ."] * 12
+    together = encoder.documents(texts)
+    assert together.shape == (48, DIMENSION) and together.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-6)
+    alone = np.concatenate([encoder.documents([text]) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+    assert together[0] @ together[3] > together[0] @ together[1]
+
+
+def test_queries_and_documents_carry_their_prefixes(tmp_path: Path) -> None:
+    (plain,) = find(str(write_model(tmp_path / "m")))
+    asked = open_encoder(replace(plain, prefix="web page ", document_prefix="open "))
+    bare = open_encoder(plain)
+    np.testing.assert_allclose(asked.queries(["bug"]), bare.documents(["web page bug"]), atol=1e-6)
+    np.testing.assert_allclose(asked.documents(["bug"]), bare.documents(["open bug"]), atol=1e-6)
+
+
+def test_states_are_those_of_the_words_without_the_marks(tmp_path: Path) -> None:
+    encoder = open_encoder(find(str(write_model(tmp_path / "m")))[0])
+    assert isinstance(encoder, OnnxEncoder)
+    short, long, none = encoder.states(["bug", "open issue bug report", ""], 5)
+    assert [each.shape for each in (short, long, none)] == [(1, DIMENSION), (3, DIMENSION), (0, DIMENSION)]
+    np.testing.assert_allclose(long[2], short[0], atol=1e-6)
+
+
+def test_a_long_text_keeps_its_last_mark() -> None:
+    assert cut([1, 2, 3, 4, 9], 3) == [1, 2, 9]
+    assert cut([1, 9], 3) == [1, 9]
+
+
+def test_a_prepared_model_gives_the_same_vectors(tmp_path: Path) -> None:
+    (weights,) = find(str(write_model(tmp_path / "m")))
+    cache = tmp_path / "cache"
+    texts = ["open issue", "web page"]
+    plain = open_encoder(weights).documents(texts)
+    for _ in range(2):
+        np.testing.assert_allclose(open_encoder(weights, cache).documents(texts), plain, atol=1e-6)
+    (folder,) = cache.iterdir()
+    assert folder.name.startswith(weights.sha256[:16])
+
+
+def test_a_file_with_other_numbers_is_not_run(tmp_path: Path) -> None:
+    (weights,) = find(str(write_model(tmp_path / "m")))
+    (tmp_path / "m" / "model.onnx").write_bytes(b"something else")
+    with pytest.raises(EncoderError, match=r"has sha256 .*, expected"):
+        open_encoder(weights)
+
+
+@pytest.mark.parametrize("weights", MANIFEST, ids=lambda weights: weights.name)
+def test_known_weights_put_like_texts_together(weights: Weights) -> None:
+    if locate(weights) is None:
+        pytest.skip(f"{weights.package} is not installed")
+    encoder = open_encoder(weights)
+    tools = encoder.documents(["create issue. Open a new issue in a repository.", "get forecast. Weather of a place."])
+    near, far = (tools @ encoder.queries(["report a bug"])[0]).tolist()
+    assert near > far + 0.1

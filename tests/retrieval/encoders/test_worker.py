@@ -1,0 +1,39 @@
+"""The process that embeds answers in order, says what is missing, and ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
+pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
+pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+
+from foretool.retrieval.encoders import find, open_encoder  # noqa: E402
+from foretool.retrieval.encoders.worker import MISSING_STATUS  # noqa: E402
+from tests.retrieval.tiny_model import DIMENSION, write_model  # noqa: E402
+
+WORKER = [sys.executable, "-m", "foretool.retrieval.encoders.worker"]
+
+
+def test_it_answers_in_order_and_ends(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m")
+    texts = [f"open issue {'bug ' * (number % 5)}" for number in range(40)]
+    lines = "".join(json.dumps(text) + "\n" for text in texts)
+    command = [*WORKER, str(folder), str(tmp_path / "cache")]
+    done = subprocess.run(command, input=lines.encode(), capture_output=True, check=True, timeout=60)
+    header, _, data = done.stdout.partition(b"\n")
+    assert json.loads(header) == {"dimension": DIMENSION}
+    found = np.frombuffer(data, np.float32).reshape(-1, DIMENSION)
+    np.testing.assert_allclose(found, open_encoder(find(str(folder))[0]).documents(texts), atol=1e-6)
+
+
+def test_it_says_what_is_missing(tmp_path: Path) -> None:
+    command = [*WORKER, str(tmp_path), ""]
+    done = subprocess.run(command, input=b'"a"\n', capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (MISSING_STATUS, b"")
+    assert b"no model.onnx in it" in done.stderr
