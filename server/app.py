@@ -36,6 +36,7 @@ from foretool.server.embedding import Embedding
 from foretool.server.exposure import Exposures
 from foretool.server.links.base import Link, Receiver
 from foretool.server.links.stdio import Watcher, open_stdio
+from foretool.server.living import is_running
 from foretool.server.memory import EVERY_S, give_back
 from foretool.server.pipes import Turn
 from foretool.server.proxy import Proxy
@@ -139,9 +140,17 @@ class App:
         with contextlib.suppress(StorageError):
             self.store.clear_states(os.getpid())
 
+    def _forget_the_dead(self) -> None:
+        """Proxies that were killed could not take their last words back."""
+        with contextlib.suppress(StorageError):
+            for pid, started_at in {(state.pid, state.started_at) for state in self.store.states()}:
+                if not is_running(pid, started_at):
+                    self.store.clear_states(pid, started_at=started_at)
+
     async def _housekeeping(self) -> None:
+        await asyncio.sleep(TICK_S)
+        self._forget_the_dead()
         while True:
-            await asyncio.sleep(TICK_S)
             self.proxy.tick()
             while self.catalog.index_one():
                 await asyncio.sleep(0)  # one upstream at a time, so that no call waits for all of them
@@ -154,6 +163,7 @@ class App:
                 await asyncio.to_thread(self.store.checkpoint)
             if self.catalog.uncounted() and not self._counting:
                 await self._count_tokens()
+            await asyncio.sleep(TICK_S)
 
     def _give_back_memory(self) -> None:
         if time.monotonic() - self._gave_back_at > EVERY_S:

@@ -779,14 +779,15 @@ class Store:
         rows = self._rows(f"{_GET_STATES} ORDER BY started_at, pid, upstream")
         return [UpstreamState(*[*row[:-1], _strings.decode(row[-1])]) for row in rows]
 
-    def clear_states(self, pid: int, upstream: str | None = None) -> None:
-        """Forget one proxy's states, or its state of one upstream.
+    def clear_states(self, pid: int, upstream: str | None = None, started_at: float | None = None) -> None:
+        """Forget one proxy's states, or its state of one upstream; `started_at` where the pid may be another's now.
 
         A proxy does so when it ends, and when it starts: the system may have given it the pid of a dead one.
         """
         self._run(
-            "DELETE FROM upstream_states WHERE pid = :pid AND (:upstream IS NULL OR upstream = :upstream)",
-            {"pid": pid, "upstream": upstream},
+            "DELETE FROM upstream_states WHERE pid = :pid AND (:upstream IS NULL OR upstream = :upstream)"
+            " AND (:started_at IS NULL OR started_at = :started_at)",
+            {"pid": pid, "upstream": upstream, "started_at": started_at},
         )
 
     # Upkeep
@@ -895,8 +896,10 @@ def _miss_row(miss: Miss, call: int) -> tuple[Any, ...]:
 
 
 def _call(row: Sequence[Any]) -> Call:
-    session, at, tool, upstream, via, hidden, outcome, took_ms, sent, *rest, handle, id = row
-    return Call(session, at, tool, upstream, via, bool(hidden), outcome, took_ms, bool(sent), *rest, id, handle)
+    *head, arguments, discovery, handle, id = row
+    session, at, tool, upstream, via, hidden, outcome, took_ms, sent = head
+    more = (arguments, discovery, id, handle)
+    return Call(session, at, tool, upstream, via, bool(hidden), outcome, took_ms, bool(sent), *more)
 
 
 def _miss(row: Sequence[Any]) -> Miss:
@@ -917,9 +920,10 @@ def _discovery(row: Sequence[Any]) -> Discovery:
 
 
 def _step(row: Sequence[Any]) -> StepRecord:
-    session, at, task, tools, fragments, *figures, cached, error, took_ms, id = row
-    kept = (_tool_ids.decode(tools), _strings.decode(fragments), *figures)
-    return StepRecord(session, at, task, *kept, bool(cached), error, took_ms, id)
+    *head, tools, fragments, tokens, budget, probability, sufficiency, fallback, cached, error, took_ms, id = row
+    lists = (_tool_ids.decode(tools), _strings.decode(fragments))
+    figures = (tokens, budget, probability, sufficiency, fallback, bool(cached), error, took_ms)
+    return StepRecord(*[*head, *lists, *figures, id])
 
 
 def _client(row: Sequence[Any]) -> ClientRecord:

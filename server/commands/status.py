@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,6 +13,7 @@ from foretool.retrieval import encoders
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load
 from foretool.server.config import Config
+from foretool.server.living import is_running
 from foretool.server.settings import Record
 from foretool.server.upstream import State
 from foretool.storage.records import Statistics, UpstreamState
@@ -137,30 +137,6 @@ def _proxies(states: list[UpstreamState]) -> list[Proxy]:
     for (started_at, pid), of_one in groupby(states, lambda state: (state.started_at, state.pid)):
         found.append(Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(of_one)))
     return found
-
-
-def is_running(pid: int, started_at: float) -> bool:
-    """Whether the proxy that started then under this pid still runs, and not another process under its number."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # another user's, but there
-    born = _born(pid)
-    # The proxy notes its start a moment after the system does; the system's clock ticks in hundredths.
-    return born is None or born <= started_at + 2.0
-
-
-def _born(pid: int) -> float | None:
-    """When the system started this process, where it tells (Linux)."""
-    try:
-        # The name in parentheses may hold anything; field 22 is the 20th after it.
-        ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
-        boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if "btime" in line)
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
-    return int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _print(status: Status, verbose: bool) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
+import subprocess
+import sys
+import time
 
 import pytest
 from fakes import BOTH, FakeApp, FakeUpstream, SwiftLoop, config_of, failing_store, proxy_over
 from requirements import requirement
 
 from foretool.server.app import App
+from foretool.storage.records import UpstreamState
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +60,22 @@ async def test_housekeeping_outlives_a_store_that_refuses_everything() -> None:
         await stage.client.call_tool("calc__add", {})
         await asyncio.sleep(5)
         assert len(stage.calls()) == 1
+
+
+def dead_pid() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+        return process.pid
+
+
+async def test_a_proxy_that_starts_forgets_those_that_were_killed_and_no_other() -> None:
+    store, _ = failing_store()
+    here, long_ago = time.time(), time.time() - 30 * 86_400
+    for pid, began, name in ((dead_pid(), here, "killed"), (os.getppid(), here, "other"), (os.getpid(), long_ago, "a")):
+        store.save_state(UpstreamState(pid, began, name, "ready", began, "legacy", 1, 0, 0, "", ()))
+    async with proxy_over(FakeUpstream("calc", ["add"]), store=store):
+        await asyncio.sleep(5)
+        assert {state.upstream for state in store.states()} == {"other", "calc"}
 
 
 @requirement("list:budget")

@@ -11,7 +11,6 @@ import pytest
 from command_fakes import fill, write_config
 
 from foretool.server.commands.group import run
-from foretool.server.commands.status import is_running
 from foretool.storage.records import UpstreamState
 from foretool.storage.store import Store
 
@@ -80,9 +79,3 @@ def test_broken_and_disabled_servers_are_named(tmp_path: Path, capsys: pytest.Ca
     assert run(["status", "--config", str(path)]) == 1
     out = capsys.readouterr().out
     assert f"broken    bad: {path}:1:" in out and "disabled  off" in out
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process started")
-def test_another_process_under_the_same_number_is_not_the_proxy() -> None:
-    assert is_running(os.getpid(), time.time())
-    assert not is_running(os.getpid(), 1000.0)
