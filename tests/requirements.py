@@ -69,6 +69,19 @@ MANIFEST: Final[dict[str, Promise]] = {
     "profile:denied": Promise("design: exposure", "what a profile leaves out is refused, and the denial is a miss"),
     "profile:discovery": Promise("design: exposure", "discovery shows nothing of what a profile leaves out"),
     "profile:summary": Promise("design: exposure", "the summary in discover_tools counts the profile alone"),
+    # ITR, and instructions
+    "itr:scores": Promise("ITR, eq. 3 and Algorithm 1", "hybrid scores, the best M, re-ranked"),
+    "itr:selection": Promise("ITR, eq. 4", "greedy by gain per token under one budget over tools and instructions"),
+    "itr:assembly": Promise("ITR, section 3.6", "overlay always on, instructions by priority, tools, routing note"),
+    "itr:sufficiency": Promise("ITR, section 3.7", "below tau the selection is expanded, else the catalog is shown"),
+    "itr:pins": Promise("ITR, section 3.7", "tools pinned to a domain are eligible where a task is in it"),
+    "itr:cache": Promise("ITR, sections 3.8 and 12", "cached per task signature until the content changes"),
+    "itr:loop": Promise("ITR, Algorithm 1", "one pass, and a second one where the tools do not suffice"),
+    "itr:telemetry": Promise("ITR, section 12", "what was selected, rated, fell back and failed is told"),
+    "instructions:chunks": Promise("ITR, section 3.2", "chunks of 200 to 600 tokens"),
+    "instructions:ids": Promise("ITR, section 12", "ids are stable, and an edit is noticed"),
+    "instructions:unique": Promise("ITR, section 12", "the same words are kept once"),
+    "instructions:found": Promise("design: instructions", "fragments are found by the share of the query they have"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
@@ -134,6 +147,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:sufficiency": Promise(ITR, "a self-rating below the threshold widens the search"),
     # Learning
     "learn:episodes": Promise("docs/learning.md", "the log is cut into tasks; failures and repeats are no steps"),
+    "learn:parts": Promise("docs/learning.md", "what was learned is a named part of each score, and says why"),
+    "learn:without": Promise("docs/learning.md", "without models every answer is what it was"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
     "conversation:handle": Promise(
         "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"
