@@ -1,9 +1,9 @@
 """The recipe: which rankers, in which order, over this catalog.
 
 Words decide (`rankers.lexical`), and meaning beside them where an encoder is attached (`rankers.dense`), each line of a
-task for itself; usage settles near ties (`rankers.usage`); a tool that was named stands before all others
-(`rankers.names`). A tool without a matching word, name or use, or with a meaning further off than that of the average
-tool, is not ranked at all.
+task for itself; what was learned from tasks before is one part more (`rankers.experience`); usage settles near ties
+(`rankers.usage`); a tool that was named stands before all others (`rankers.names`). A tool without a matching word,
+name or use, or with a meaning further off than that of the average tool, is not ranked at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from foretool.retrieval.words import KINDRED_WORDS, spelled
 from foretool.storage.records import Tool, ToolId, Usage
 
 if TYPE_CHECKING:
-    from foretool.retrieval.rankers.dense import Blend, Meaning
+    from foretool.retrieval.blend import Blend, Floats
+    from foretool.retrieval.rankers.dense import Meaning
+    from foretool.retrieval.rankers.experience import Experience
 
 NAMED = 1000.0
 """More than any sum of words: a named tool comes first."""
@@ -37,6 +39,14 @@ MAX_NEED_WORDS = 40
 """A longer line is a paragraph, and the lines are one story."""
 MAX_REASON_TERMS = 8
 MAX_REASON_WORDS = 5
+WORDS_ALONE = 1.0
+"""What a standard deviation of the words counts beside what was learned, where there is no encoder."""
+TELLING = 0.5
+"""From here on a learned part is a reason."""
+LEADING = 5
+"""Among so many of the best, what feeds one of them says so."""
+MAX_VECTORS = 256
+"""Texts whose vector is kept."""
 ENTROPY_DEPTH = 50
 _FEW_GAPS = 256
 
@@ -129,17 +139,63 @@ class Corpus:
 class Pipeline:
     """Ranks a corpus; reads it at each query, so a corpus may change between two."""
 
-    def __init__(self, corpus: Corpus, meaning: Meaning | None = None) -> None:
+    def __init__(self, corpus: Corpus, meaning: Meaning | None = None, experience: Experience | None = None) -> None:
         self.corpus = corpus
         self.meaning = meaning
         """The encoders; None where there are none, or none yet."""
+        self.experience = experience
+        """What was learned; None where nothing was, or nobody has asked yet."""
+        self._vectors: dict[str, Floats] = {}
+        """Of the texts that were looked for last, for the models."""
+        self._encoder: object = None
+        """Whose vectors they are."""
         self.has_searched = False
         """Whether anything was looked for in words: an encoder is worth its memory from then on."""
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """The best `limit` tools for a query; tools asked for by name first; empty when nothing fits."""
         self.has_searched |= bool(query.lines)
-        return _Request(self.corpus, query, usage or {}, self._meaning()).ranking(limit)
+        meaning = self._meaning()
+        return _Request(self, query, usage or {}, meaning, self._experience(meaning)).ranking(limit)
+
+    def after(
+        self, history: Sequence[ToolId], lines: Sequence[str] = (), least: float = 0.01
+    ) -> tuple[dict[ToolId, float], float]:
+        """Which tools are called next with a probability of at least `least`, the likeliest first, and the probability
+        that the task is done; ({}, 0) where nothing was learned.
+
+        Cheap enough for the path of a call: the words of a task count only if they were looked for before.
+        """
+        experience = self._experience(self._meaning())
+        vector = self._vectors.get("\n".join(needs(lines)))
+        found = experience.after(history, vector) if experience is not None else None
+        if found is None:
+            return {}, 0.0
+        chances, end = found
+        likely = sorted((chances >= least).nonzero()[0].tolist(), key=lambda slot: -chances[slot])
+        ids = self.corpus.ids
+        return {tool: float(chances[slot]) for slot in likely if (tool := ids[slot]) is not None}, end
+
+    def vectors(self, texts: Sequence[str], meaning: Meaning) -> list[Floats]:
+        """Of the first encoder, (dimension,) each; kept for a while."""
+        if self._encoder is not meaning:
+            self._vectors.clear()
+            self._encoder = meaning
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        if new:
+            self._vectors.update(zip(new, meaning.vectors(new), strict=True))
+        found = [self._vectors[text] for text in texts]
+        while len(self._vectors) > MAX_VECTORS:
+            del self._vectors[next(iter(self._vectors))]
+        return found
+
+    def _experience(self, meaning: Meaning | None) -> Experience | None:
+        """What was learned, brought up to the tools as they are now."""
+        experience = self.experience
+        if experience is not None and not experience.follows(stamp := (self.corpus.version, id(meaning))):
+            vectors = meaning.heads[0].vectors() if meaning is not None else None
+            experience.align(self.corpus.ids, stamp, vectors)
+        return experience
 
     def _meaning(self) -> Meaning | None:
         """The encoders, if they know nearly all tools as they are now."""
@@ -189,12 +245,20 @@ class _Request:
     """One query against one corpus: the parts of every score, before they are cut to a ranking."""
 
     def __init__(
-        self, corpus: Corpus, query: Query, usage: Mapping[ToolId, Usage], meaning: Meaning | None = None
+        self,
+        pipeline: Pipeline,
+        query: Query,
+        usage: Mapping[ToolId, Usage],
+        meaning: Meaning | None,
+        experience: Experience | None,
     ) -> None:
+        corpus = pipeline.corpus
+        self.pipeline = pipeline
         self.corpus = corpus
         self.query = query
         self.usage = usage
         self.meaning = meaning
+        self.experience = experience
         self.lines = [_Line(corpus, text) for text in needs(query.lines)]
         self.blends = self._blends()
         self.blend = self.blends[-1] if self.blends else None
@@ -215,14 +279,59 @@ class _Request:
         return _Line(self.corpus, "\n".join(line.text for line in self.lines))
 
     def _blends(self) -> list[Blend]:
-        """One for each line and, where there are several, one for all of them together; [] without an encoder."""
-        if self.meaning is None or not self.lines:
+        """One for each line and, where there are several, one for all of them together; [] where words alone rank."""
+        if self.meaning is None and self.experience is None:
             return []
-        told = self.lines if len(self.lines) == 1 else [*self.lines, self._whole()]
-        blends = self.meaning.blends([line.text for line in told], [line.hits for line in told])
+        told = self.lines if len(self.lines) < 2 else [*self.lines, self._whole()]
+        texts, hits = [line.text for line in told], [line.hits for line in told]
+        vectors: list[Floats] = []
+        if self.experience is None:
+            blends = self.meaning.blends(texts, hits) if self.meaning is not None and told else []
+        else:
+            if self.meaning is not None and told:
+                vectors = self.pipeline.vectors(texts, self.meaning)
+            blends = self._learned(self.experience, texts, hits, vectors)
         if len(blends) > 1:
-            blends[-1] = self.meaning.fused(blends[:-1], blends[-1], self.corpus.ids)
+            from foretool.retrieval.blend import fuse_lines
+
+            blends[-1] = fuse_lines(blends[:-1], blends[-1], self.corpus.ids)
         return blends
+
+    def _learned(
+        self,
+        experience: Experience,
+        texts: Sequence[str],
+        hits: Sequence[Mapping[int, float]],
+        vectors: Sequence[Floats],
+    ) -> list[Blend]:
+        """The blends with what was learned; one of the history alone where there are no texts and no names."""
+        import numpy as np
+
+        from foretool.retrieval.blend import Blend, by_slot, standard, total_of
+
+        if not texts and self.query.names:
+            return []
+        if not texts:
+            texts, hits = [""], [{}]
+        added = [
+            experience.parts(
+                Query((text,) if text else (), (), self.query.history, self.query.servers_in_use),
+                vectors[place] if vectors else None,
+            )
+            for place, text in enumerate(texts)
+        ]
+        if self.meaning is not None and vectors:
+            factors = experience.factors_for("+".join(head.name for head in self.meaning.heads))
+            blends = self.meaning.blends(texts, hits, np.stack(vectors))
+        elif any(added):
+            factors = experience.factors_for("")
+            words = [
+                np.float32(WORDS_ALONE) * standard(by_slot(hit, len(self.corpus.ids)), experience.live) for hit in hits
+            ]
+            blends = [Blend(total_of({"lexical": each}, experience.live), {"lexical": each}) for each in words]
+        else:
+            return []
+        return [blend.plus(parts).scaled(factors) for blend, parts in zip(blends, added, strict=True)]
 
     def _id_of(self, slot: int) -> str:
         return str(self.corpus.ids[slot])
@@ -297,12 +406,37 @@ class _Request:
             yield "words: " + ", ".join(dict.fromkeys(said))
         elif has:
             yield "words alike: " + ", ".join(KINDRED_WORDS[term] for term in has[:MAX_REASON_WORDS])
-        elif self.blend is not None:
+        elif self.blend is not None and self.meaning is not None:
             yield "meaning"
+        if self.experience is not None:
+            parts = self.blend.of(slot) if self.blend is not None else {}
+            yield from self._learned_reasons(self.experience, parts, tool)
         if tool in self.usage:
             yield "used before"
         if any(slot in self.corpus.slots_of.get(server, ()) for server in self.query.servers_in_use):
             yield "server in use"
+
+    def _learned_reasons(self, experience: Experience, parts: Mapping[str, float], tool: ToolId) -> Iterator[str]:
+        history = self.query.history
+        if parts.get("tasks", 0.0) >= TELLING:
+            yield "like an earlier task"
+        if parts.get("history", 0.0) >= TELLING:
+            yield f"usually follows {history[-1]}" if history else "often comes first"
+        relations = experience.relations
+        if relations is None:
+            return
+        takers = {other for other, _ in relations.consumers(tool)}
+        if fed := next((each for each in self._leaders if each in takers and each != tool), None):
+            yield f"feeds {fed}"
+        givers = {other for other, _ in relations.producers(tool)}
+        if giver := next((each for each in reversed(history) if each in givers and each != tool), None):
+            yield f"takes what {giver} gives"
+
+    @cached_property
+    def _leaders(self) -> list[ToolId]:
+        """The best tools of this ranking."""
+        order, _ = self._order(LEADING) if self.blend is None else self._blended_order(self.blend, LEADING)
+        return [tool for slot, _ in order if (tool := self.corpus.ids[slot]) is not None]
 
     def _telling_terms(self) -> list[str]:
         """The terms that tell most, best first."""

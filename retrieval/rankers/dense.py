@@ -14,14 +14,12 @@ from typing import Any
 
 import faiss
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.retrieval.blend import Blend, Floats, by_slot, foremost, leaders, standard, total_of
+from foretool.retrieval.blend import fuse_lines as fuse_lines
 from foretool.retrieval.encoders import Encoder
-from foretool.retrieval.fusion import LEVELLING, WHOLE
 from foretool.retrieval.ranking import Signs
-
-Floats = NDArray[np.float32]
 
 LEXICAL = 0.35
 """What a standard deviation of the words counts."""
@@ -87,47 +85,30 @@ class Dense:
         self._index = faiss.IndexFlatIP(kept.shape[1])
         self._index.add(kept)
 
+    def vectors(self) -> Floats | None:
+        """(slots, dimension), 0 where there is no vector; None while there is none at all."""
+        if self._index is None or not len(self._rows):
+            return None
+        found: Floats = self._index.reconstruct_batch(self._rows)
+        found[~self.known] = 0.0
+        return found
+
     def cosines(self, texts: Sequence[str]) -> Floats:
         """(texts, slots); 0 where there is no vector."""
-        queries = np.ascontiguousarray(self.encoder.queries(texts))
-        found = np.zeros((len(texts), len(self._rows)), np.float32)
+        return self.nearness(self.encoder.queries(texts))
+
+    def nearness(self, vectors: Floats) -> Floats:
+        """Cosine of each of (texts, dimension) to every slot; (texts, slots), 0 where there is no vector."""
+        queries = np.ascontiguousarray(vectors)
+        found = np.zeros((len(queries), len(self._rows)), np.float32)
         if self._index is None or not len(self._rows):
             return found
         rows = np.ascontiguousarray(np.broadcast_to(self._rows, found.shape))
         # Not `search`, which sorts: every slot is wanted, in its own order.
         self._index.compute_distance_subset(
-            len(texts), faiss.swig_ptr(queries), found.shape[1], faiss.swig_ptr(found), faiss.swig_ptr(rows)
+            len(queries), faiss.swig_ptr(queries), found.shape[1], faiss.swig_ptr(found), faiss.swig_ptr(rows)
         )
         return np.where(self.known, found, np.float32(0))
-
-
-class Blend(Struct, frozen=True):
-    """Every tool's score for one text, with what each ranker added."""
-
-    total: Floats
-    """(slots,); -inf where a tool was dropped."""
-    parts: dict[str, Floats]
-    """(slots,) each; they add up to `total`."""
-    signs: Signs
-
-    def best(
-        self, limit: int, boosts: Mapping[int, float], names: Sequence[object]
-    ) -> tuple[list[tuple[int, float]], int]:
-        """The slots of the highest scores with their score, equals by name, and how many are above the average."""
-        total = self.total.astype(np.float64)
-        for slot, boost in boosts.items():
-            total[slot] += boost
-        fitting = np.flatnonzero(total > 0)
-        head = fitting
-        if len(fitting) > limit > 0:
-            least = -np.partition(-total[fitting], limit - 1)[limit - 1]
-            head = fitting[total[fitting] >= least]
-        order = sorted((-float(total[slot]), str(names[slot]), slot) for slot in head.tolist())
-        return [(slot, -score) for score, _, slot in order[:limit]], len(fitting)
-
-    def of(self, slot: int) -> dict[str, float]:
-        """What each ranker added to one tool."""
-        return {name: float(part[slot]) for name, part in self.parts.items()}
 
 
 class Meaning:
@@ -161,26 +142,32 @@ class Meaning:
         """One blend for several lines."""
         return fuse_lines(lines, whole, names)
 
-    def blends(self, texts: Sequence[str], hits: Sequence[Mapping[int, float]]) -> list[Blend]:
-        """One blend a text; `hits`: what the words score, by slot."""
+    def vectors(self, texts: Sequence[str]) -> Floats:
+        """Of the first encoder, (texts, dimension)."""
+        return self.heads[0].encoder.queries(texts)
+
+    def blends(
+        self, texts: Sequence[str], hits: Sequence[Mapping[int, float]], vectors: Floats | None = None
+    ) -> list[Blend]:
+        """One blend a text; `hits`: what the words score, by slot; `vectors`: of the first encoder, if they are known
+        already."""
         # By encoder, each (texts, slots).
-        cosines = [head.cosines(texts) for head in self.heads]
+        near = self.heads[0].cosines(texts) if vectors is None else self.heads[0].nearness(vectors)
+        cosines = [near, *(head.cosines(texts) for head in self.heads[1:])]
         return [self._blend(hit, [each[place] for each in cosines]) for place, hit in enumerate(hits)]
 
     def _blend(self, hits: Mapping[int, float], cosines: Sequence[Floats]) -> Blend:
-        words = np.zeros(len(self.live), np.float32)
-        words[np.fromiter(hits, np.int64, len(hits))] = np.fromiter(hits.values(), np.float32, len(hits))
+        words = by_slot(hits, len(self.live))
         weight = np.float32(ALONE if len(self.heads) == 1 else TOGETHER)
         parts = {"lexical": np.float32(LEXICAL) * standard(words, self.live)}
         for head, values in zip(self.heads, cosines, strict=True):
             # A tool without a vector is an average one.
             parts[head.name] = weight * standard(values, self.live & head.known)
-        total = _sum(parts)
-        total[~self.live] = -np.inf
+        total = total_of(parts, self.live)
         return Blend(total, parts, self._signs(total, words, cosines))
 
     def _signs(self, total: Floats, words: Floats, cosines: Sequence[Floats]) -> Signs:
-        best = -np.sort(-head(total, DEPTH))
+        best = -np.sort(-foremost(total, DEPTH))
         tops = [leaders(values, AGREEMENT) for values in (np.where(words > 0, words, -np.inf), *cosines)]
         shared = [len(a & b) / AGREEMENT for at, a in enumerate(tops) for b in tops[at + 1 :]]
         odds = np.exp(best - best[0])
@@ -193,72 +180,3 @@ class Meaning:
             overlap=float(np.mean(shared)),
             cosines=tuple(float(values.max()) for values in cosines),
         )
-
-
-def standard(scores: Floats, pool: NDArray[np.bool_]) -> Floats:
-    """z-scores over a pool, 0 outside of it and where all are equal; (slots,)."""
-    values = scores[pool]
-    if not len(values) or (deviation := values.std()) < 1e-6:
-        return np.zeros_like(scores)
-    return np.where(pool, (scores - values.mean()) / deviation, np.float32(0))
-
-
-def head(scores: Floats, size: int) -> Floats:
-    """The best finite scores, in no order."""
-    values = scores[np.isfinite(scores)]
-    return values if len(values) <= size else np.partition(values, len(values) - size)[-size:]
-
-
-def leaders(scores: Floats, size: int) -> set[int]:
-    """The slots of the best finite scores."""
-    size = min(size, len(scores))
-    if not size:
-        return set()
-    return {slot for slot in np.argpartition(-scores, size - 1)[:size].tolist() if np.isfinite(scores[slot])}
-
-
-def fuse_lines(lines: Sequence[Blend], whole: Blend, names: Sequence[object]) -> Blend:
-    """`fusion.fuse_lines` over sums of z-scores: what is below the average of the pool counts as no hit.
-
-    A tool has what it has in its best line plus what it has in all lines read as one; the best tool of each line comes
-    first, of equals the first by `names` (slots,).
-    """
-    told = [(blend, level) for blend in lines if (level := _level(blend)) is not None]
-    best, source = np.zeros_like(whole.total), np.full(len(whole.total), -1)
-    for number, (_, (_, hits)) in enumerate(told):
-        source = np.where(hits > best, number, source)
-        best = np.maximum(hits, best)
-    parts = {name: np.zeros_like(whole.total) for name in whole.parts}
-    for number, (blend, (scale, _)) in enumerate(told):
-        _add(parts, blend, scale, source == number)
-    if (level := _level(whole)) is not None:
-        _add(parts, whole, WHOLE * level[0], level[1] > 0)
-    total = _sum(parts)
-    first = np.float32(total.max(initial=0.0))
-    parts["line"] = np.zeros_like(total)
-    for _, (_, hits) in told:
-        leader = min(np.flatnonzero(hits == hits.max()).tolist(), key=lambda slot: (-total[slot], str(names[slot])))
-        parts["line"][leader] = first
-    total = total + parts["line"]
-    total[~np.isfinite(whole.total)] = -np.inf
-    return Blend(total, parts, whole.signs)
-
-
-def _add(parts: dict[str, Floats], blend: Blend, scale: float, where: NDArray[np.bool_]) -> None:
-    for name, part in blend.parts.items():
-        parts[name] += np.where(where, np.float32(scale) * part, np.float32(0))
-
-
-def _sum(parts: Mapping[str, Floats]) -> Floats:
-    total: Floats = np.sum(list(parts.values()), axis=0, dtype=np.float32)
-    return total
-
-
-def _level(blend: Blend) -> tuple[float, Floats] | None:
-    """What a line is multiplied by so that lines compare (`fusion.levelled`), and its scaled hits; None without any."""
-    hits = np.where(np.isfinite(blend.total), np.maximum(blend.total, 0), np.float32(0))
-    top, pool = float(hits.max(initial=0.0)), np.isfinite(blend.total)
-    if top <= 0.0:
-        return None
-    scale = 1.0 / (max(float(hits[pool].std()), 1e-9) ** (1.0 - LEVELLING) * top**LEVELLING)
-    return scale, np.float32(scale) * hits

@@ -1,0 +1,128 @@
+"""What was learned, over one corpus: each model's scores as a named part of the sum, and what they predict.
+
+A model scores every slot; its z-scores over the pool, cut at `CLIP`, times a weight are its part. A prediction of one
+tool out of hundreds is a sharp peak whose z-score grows with the square root of the pool, hence the cut. The weights
+of all parts are refitted from the log (`Factors`), with the shipped ones as prior.
+
+Imports numpy: only who has a model imports this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, runtime_checkable
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from foretool.retrieval.blend import Floats, standard
+from foretool.retrieval.learned import Learned
+from foretool.retrieval.ranking import Query
+from foretool.storage.records import ToolId
+
+PARTS: Final[Mapping[str, str]] = {"dtdr": "history", "tgr": "graph", "masstool": "tasks"}
+"""The part of the sum that each method has."""
+WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6, "graph": 0.2, "tasks": 0.6}
+"""What a standard deviation of each part counts; an encoder's is 0.65 to 0.7, the words' 0.35."""
+CLIP: Final = 8.0
+"""Standard deviations."""
+
+
+class Factors(Struct, frozen=True):
+    """What the log made of the shipped weights: a factor for each part, for one set of encoders."""
+
+    encoders: str = ""
+    """Their names joined by `+`; with others the factors say nothing."""
+    factors: dict[str, float] = {}
+
+
+@runtime_checkable
+class Foretelling(Protocol):
+    """A model that says what comes next."""
+
+    def after(self, history: Sequence[ToolId], vector: Floats | None) -> tuple[Floats, float]:
+        """Probability of each slot to be called next, and of the task being done; together 1 at most."""
+        ...
+
+
+@runtime_checkable
+class Related(Protocol):
+    """A model that knows which tools need others."""
+
+    def producers(self, tool: ToolId) -> Sequence[tuple[ToolId, str]]:
+        """Tools whose results this one takes, the likeliest first, each with the evidence in words."""
+        ...
+
+    def consumers(self, tool: ToolId) -> Sequence[tuple[ToolId, str]]:
+        """Tools that take its results."""
+        ...
+
+
+@runtime_checkable
+class Detecting(Protocol):
+    """A model that says whether a task needs a tool at all."""
+
+    def needs_tool(self, vector: Floats) -> float:
+        """Probability."""
+        ...
+
+
+class Experience:
+    """The models that are served; made anew whenever other ones are to be."""
+
+    def __init__(self, models: Mapping[str, Learned], factors: Factors | None = None) -> None:
+        """`models` by method."""
+        self.models = dict(models)
+        self.factors = factors or Factors()
+        self.live: NDArray[np.bool_] = np.empty(0, np.bool_)
+        """(slots,): which hold a tool."""
+        self._aligned: tuple[object, ...] = ()
+
+    def align(self, tools: Sequence[ToolId | None], stamp: tuple[object, ...], vectors: Floats | None) -> None:
+        """Follow a corpus: the tool by slot; `stamp` says which corpus and encoder this is, to tell when it is known
+        already; `vectors` (slots, dimension) of the first encoder."""
+        self._aligned = stamp
+        self.live = np.asarray([tool is not None for tool in tools], np.bool_)
+        for model in self.models.values():
+            model.align(tools, vectors)
+
+    def follows(self, stamp: tuple[object, ...]) -> bool:
+        """Whether it was aligned with that last."""
+        return self._aligned == stamp
+
+    def parts(self, query: Query, vector: Floats | None) -> dict[str, Floats]:
+        """What each model adds to the score of every slot; (slots,) each."""
+        found: dict[str, Floats] = {}
+        for kind, model in self.models.items():
+            scores = np.asarray(model.score(query, vector), np.float32)
+            if scores.any():
+                part = PARTS.get(kind, kind)
+                cut = np.clip(standard(scores, self.live), -CLIP, CLIP)
+                found[part] = np.float32(WEIGHTS.get(part, 1.0)) * cut
+        return found
+
+    def factors_for(self, encoders: str) -> Mapping[str, float]:
+        """What to multiply the parts by, with these encoders."""
+        return self.factors.factors if self.factors.encoders == encoders else {}
+
+    def after(self, history: Sequence[ToolId], vector: Floats | None) -> tuple[Floats, float] | None:
+        """As `Foretelling.after`; None where no model can say."""
+        for model in self.models.values():
+            if isinstance(model, Foretelling):
+                return model.after(history, vector)
+        return None
+
+    @property
+    def relations(self) -> Related | None:
+        """Who knows which tools need others."""
+        return next((model for model in self.models.values() if isinstance(model, Related)), None)
+
+    def needs_tool(self, vector: Floats | None) -> float | None:
+        """As `Detecting.needs_tool`; None where nothing is known."""
+        if vector is None:
+            return None
+        for model in self.models.values():
+            if isinstance(model, Detecting):
+                return model.needs_tool(vector)
+        return None

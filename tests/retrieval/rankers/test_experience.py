@@ -1,0 +1,116 @@
+"""What was learned is a named part of every score, over z-scores, with an encoder and without one."""
+
+from __future__ import annotations
+
+import pytest
+from requirements import requirement
+
+np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+
+from foretool.retrieval.pipeline import Corpus, Pipeline  # noqa: E402
+from foretool.retrieval.rankers.experience import CLIP, WEIGHTS, Experience, Factors  # noqa: E402
+from foretool.retrieval.ranking import Query  # noqa: E402
+from foretool.storage.records import ToolId  # noqa: E402
+from tests.retrieval.learned_fakes import START, Counted, Relations  # noqa: E402
+from tests.retrieval.rankers.test_dense import meant  # noqa: E402
+from tests.retrieval.tools import catalog, ids, tool  # noqa: E402
+
+COUNTS = {
+    START: {"web__search": 3, "web__fetch": 1},
+    "web__search": {"web__fetch": 9, "END": 1},
+}
+
+
+def experience(*more: object, factors: Factors | None = None) -> Experience:
+    return Experience({"dtdr": Counted(COUNTS), **{each.name: each for each in more}}, factors)  # type: ignore[attr-defined]
+
+
+def alone(*more: object, factors: Factors | None = None) -> Pipeline:
+    return Pipeline(Corpus(catalog()), None, experience(*more, factors=factors))
+
+
+def test_the_part_by_hand() -> None:
+    learned = experience()
+    learned.align(ids("web__search", "web__fetch", "a__b", "a__c"), (1,), None)
+    (part,) = learned.parts(Query(), None).items()
+    # Probabilities .75, .25, 0, 0: mean .25, deviation sqrt((.25 + 0 + .0625 + .0625) / 4) = .30619.
+    expected = [WEIGHTS["history"] * (value - 0.25) / 0.30619 for value in (0.75, 0.25, 0.0, 0.0)]
+    assert part[0] == "history"
+    np.testing.assert_allclose(part[1], expected, atol=1e-4)
+
+
+def test_a_sharp_peak_among_many_tools_is_cut() -> None:
+    learned = Experience({"dtdr": Counted({START: {"t0": 1}})})
+    learned.align([ToolId(f"t{number}") for number in range(500)], (1,), None)
+    part = learned.parts(Query(), None)["history"]
+    assert part[0] == pytest.approx(WEIGHTS["history"] * CLIP)
+    assert abs(part[1:]).max() < 0.1
+
+
+@requirement("learn:parts")
+def test_history_decides_between_tools_that_words_cannot_tell_apart_and_says_why() -> None:
+    query = Query(("a page of the web",), history=(ToolId("web__search"),))
+    before = Pipeline(Corpus(catalog())).rank(query)
+    after = alone().rank(query)
+    assert after.ranked[0].tool == "web__fetch"
+    assert after.ranked[0].parts["history"] > 0.5
+    assert "usually follows web__search" in after.ranked[0].reasons
+    assert "history" not in before.ranked[0].parts
+    for each in after.ranked:
+        assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-4)
+
+
+@requirement("learn:parts")
+def test_with_an_encoder_and_several_lines_the_parts_still_make_up_the_score() -> None:
+    corpus = Corpus(catalog())
+    pipeline = Pipeline(corpus, meant(corpus, catalog()), experience())
+    for lines in (("a page of the web",), ("a page of the web", "open a bug")):
+        ranking = pipeline.rank(Query(lines, history=(ToolId("web__search"),)))
+        for each in ranking.ranked:
+            assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-3)
+        assert {"lexical", "hash", "history"} <= {part for each in ranking.ranked for part in each.parts}
+        assert ranking.evidence[0].signs is not None
+
+
+@requirement("learn:without")
+def test_without_models_every_ranking_is_what_it_was() -> None:
+    corpus = Corpus(catalog())
+    for query in (Query(("open a bug",)), Query(names=("fetch",)), Query(), Query(("one", "web page"))):
+        for meaning in (None, meant(corpus, catalog())):
+            assert Pipeline(corpus, meaning, None).rank(query) == Pipeline(corpus, meaning).rank(query)
+            assert Pipeline(corpus, meaning, Experience({})).rank(query) == Pipeline(corpus, meaning).rank(query)
+
+
+def test_without_words_the_history_ranks() -> None:
+    found = alone().rank(Query(history=(ToolId("web__search"),)))
+    assert [each.tool for each in found.ranked] == ["web__fetch"]
+    assert found.evidence == ()
+
+
+def test_what_comes_next_follows_the_corpus() -> None:
+    pipeline = alone()
+    assert pipeline.after(()) == ({"web__search": 0.75, "web__fetch": 0.25}, 0.0)
+    assert pipeline.after((ToolId("web__search"),), least=0.5) == ({"web__fetch": pytest.approx(0.9)}, 0.1)
+    pipeline.corpus.replace("web", [tool("web", "search", "Find pages on the web.")])
+    assert pipeline.after((ToolId("web__search"),)) == ({}, 0.1)
+    assert Pipeline(Corpus(catalog())).after(()) == ({}, 0.0)
+
+
+def test_what_a_match_needs_says_what_it_feeds() -> None:
+    relations = Relations([("web__search", "web__fetch")])
+    found = alone(relations).rank(Query(("page web",), history=(ToolId("users__getUser"),)))
+    reasons = {each.tool: each.reasons for each in found.ranked}
+    assert "feeds web__fetch" in reasons[ToolId("web__search")]
+    after = alone(relations).rank(Query(("page web",), history=(ToolId("web__search"),)))
+    assert "takes what web__search gives" in after.ranked[0].reasons
+
+
+def test_factors_are_for_the_encoders_they_were_fitted_with() -> None:
+    query = Query(("a page of the web",), history=(ToolId("web__search"),))
+    plain = alone().rank(query).ranked[0].parts
+    halved = alone(factors=Factors("", {"history": 0.5})).rank(query).ranked[0].parts
+    other = alone(factors=Factors("minilm", {"history": 0.5})).rank(query).ranked[0].parts
+    assert halved["history"] == pytest.approx(0.5 * plain["history"])
+    assert halved["lexical"] == pytest.approx(plain["lexical"])
+    assert other == plain

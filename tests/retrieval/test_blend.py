@@ -1,0 +1,46 @@
+"""Sums of parts: adding, scaling, and arrays of some slots."""
+
+from __future__ import annotations
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+from foretool.retrieval.blend import Blend, by_slot, foremost, leaders, total_of  # noqa: E402
+from foretool.retrieval.ranking import Signs  # noqa: E402
+
+
+def floats(*values: float) -> object:
+    return np.array(values, np.float32)
+
+
+def test_parts_are_added_and_dropped_tools_stay_out() -> None:
+    live = np.array([True, True, False])
+    parts = {"lexical": floats(1, 2, 3)}
+    blend = Blend(total_of(parts, live), parts, Signs("m"))
+    more = blend.plus({"history": floats(4, 0, 1)})
+    assert more.total.tolist() == [5.0, 2.0, -np.inf]
+    assert more.of(0) == {"lexical": 1.0, "history": 4.0}
+    assert more.signs == Signs("m")
+    assert blend.plus({}) is blend
+
+
+def test_factors_scale_their_part_alone() -> None:
+    parts = {"a": floats(1, 2), "b": floats(3, 1)}
+    blend = Blend(total_of(parts), parts)
+    scaled = blend.scaled({"b": 0.5, "unheard": 9.0})
+    assert scaled.total.tolist() == [2.5, 2.5]
+    assert scaled.of(1) == {"a": 2.0, "b": 0.5}
+    assert blend.scaled({"a": 1.0}) is blend
+
+
+def test_some_slots_as_an_array() -> None:
+    assert by_slot({2: 1.5}, 4).tolist() == [0.0, 0.0, 1.5, 0.0]
+    assert by_slot({}, 2).tolist() == [0.0, 0.0]
+
+
+def test_the_foremost_and_the_leaders_are_finite() -> None:
+    scores = floats(1, -np.inf, 3, 2)
+    assert sorted(foremost(scores, 2).tolist()) == [2.0, 3.0]
+    assert leaders(scores, 2) == {2, 3}
+    assert leaders(scores, 9) == {0, 2, 3}
