@@ -1,8 +1,9 @@
 """The recorded traffic as episodes: one task's calls in order, with its words where somebody said them.
 
-A conversation (a session) is cut where nothing happened for `GAP_S`, at a prompt that a hook recorded, and at a
-discovery whose task is another one than before, once something was called for that. What went wrong is left out: calls
-that failed were not what the task took, and one tool called several times in a row is one step.
+A conversation is a session, or what one handle stands for where several chats of one session took turns. It is cut
+where nothing happened for `GAP_S`, at a prompt that a hook recorded, and at a discovery whose task is another one than
+before, once something was called for that. What went wrong is left out: calls that failed were not what the task took,
+and one tool called several times in a row is one step.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +43,8 @@ class Event(NamedTuple):
     text: str
     """What was said, or the tool."""
     ok: bool = True
+    handle: str = ""
+    """Of the chat it came from, where that is known."""
 
 
 def episodes(store: Store, since: float = 0.0, *, now: float) -> list[Episode]:
@@ -57,21 +61,40 @@ def episodes(store: Store, since: float = 0.0, *, now: float) -> list[Episode]:
 def _conversations(store: Store, since: float) -> dict[str, list[Event]]:
     """Events by conversation, each in order."""
     rows = store.read(
-        "SELECT session, at, tool, outcome, rowid FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?",
+        "SELECT session, at, tool, outcome, handle, rowid FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?",
         (since, MOST_CALLS),
     )
-    events = [(key, Event(at, "call", tool, outcome == "ok"), row) for key, at, tool, outcome, row in rows]
-    rows = store.read("SELECT session, at, task, rowid FROM discoveries WHERE at >= ? AND task != ''", (since,))
-    events += [(key, Event(at, "task", task), row) for key, at, task, row in rows]
+    events = [
+        (key, Event(at, "call", tool, outcome == "ok", handle), row) for key, at, tool, outcome, handle, row in rows
+    ]
+    rows = store.read("SELECT session, at, task, handle, rowid FROM discoveries WHERE at >= ? AND task != ''", (since,))
+    events += [(key, Event(at, "task", task, handle=handle), row) for key, at, task, handle, row in rows]
     # What was asked comes before what was called in the same instant.
     events.sort(key=lambda each: (each[1].at, each[1].kind == "call", each[2]))
-    spoken: dict[str, list[Event]] = {}
+    sessions: dict[str, list[Event]] = {}
     for key, event, _ in events:
-        spoken.setdefault(key, []).append(event)
-    for key, event in _addressed(store, since, [(event.at, key) for key, event, _ in events]):
-        spoken[key].append(event)
-        spoken[key].sort(key=lambda each: each.at)
+        sessions.setdefault(key, []).append(event)
+    spoken = {name: chat for key, session in sessions.items() for name, chat in _chats(key, session).items()}
+    moments = sorted((event.at, name) for name, chat in spoken.items() for event in chat)
+    for name, event in _addressed(store, since, moments):
+        spoken[name].append(event)
+        spoken[name].sort(key=lambda each: each.at)
     return spoken
+
+
+def _chats(key: str, events: list[Event]) -> dict[str, list[Event]]:
+    """The session as one, unless chats took turns in it: then each of them, and what none of them owned up to."""
+    spans: dict[str, tuple[float, float]] = {}
+    for event in events:
+        if event.handle:
+            spans[event.handle] = (spans.get(event.handle, (event.at,))[0], event.at)
+    ordered = sorted(spans.values())
+    if all(one[1] <= other[0] for one, other in pairwise(ordered)):
+        return {key: events}
+    found: dict[str, list[Event]] = {}
+    for event in events:
+        found.setdefault(f"{key}/{event.handle}" if event.handle else key, []).append(event)
+    return found
 
 
 def _addressed(store: Store, since: float, events: Sequence[tuple[float, str]]) -> Iterator[tuple[str, Event]]:
@@ -134,6 +157,8 @@ def _begins_anew(part: Sequence[Event], event: Event) -> bool:
     if event.at - part[-1].at > GAP_S:
         return True
     if event.kind == "prompt":
+        return True
+    if event.handle and any(each.handle not in ("", event.handle) for each in part):
         return True
     if event.kind == "call" or not any(each.kind == "call" for each in part):
         return False

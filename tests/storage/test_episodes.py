@@ -20,12 +20,12 @@ def store() -> Iterator[Store]:
         yield store
 
 
-def call(session: str, at: float, tool: str, outcome: Outcome = "ok") -> Call:
-    return Call(session, at, ToolId(tool), "u", "name", False, outcome, 1.0, True, "")
+def call(session: str, at: float, tool: str, outcome: Outcome = "ok", handle: str = "") -> Call:
+    return Call(session, at, ToolId(tool), "u", "name", False, outcome, 1.0, True, "", handle=handle)
 
 
-def asked(session: str, at: float, task: str) -> Discovery:
-    return Discovery(session, at, task, (), None, "high", (), 10, 1.0)
+def asked(session: str, at: float, task: str, handle: str = "") -> Discovery:
+    return Discovery(session, at, task, (), None, "high", (), 10, 1.0, handle=handle)
 
 
 def prompt(store: Store, at: float, text: str, session: str = "chat") -> None:
@@ -84,6 +84,24 @@ def test_a_prompt_is_the_task_of_the_conversation_that_acts_next(store: Store) -
         ((), ("thanks, what a nice day",), True),
         (("cancel",), ("cancel it",), True),
     ]
+
+
+@requirement("learn:episodes")
+def test_chats_that_take_turns_in_one_session_are_kept_apart(store: Store) -> None:
+    store.add_discovery(asked("s", 1.0, "weather", "one"))
+    store.add_discovery(asked("s", 2.0, "mail", "two"))
+    store.record([call("s", 3.0, "rain", handle="one"), call("s", 4.0, "send", handle="two"), call("s", 5.0, "listed")])
+    store.record([call("s", 6.0, "snow", handle="one")])
+    assert sorted(told(episodes(store, now=10_000.0))) == [
+        (("listed",), (), True), (("rain", "snow"), ("weather",), True), (("send",), ("mail",), True),
+    ]  # fmt: skip
+
+
+@requirement("learn:episodes")
+def test_one_chat_after_the_other_shares_its_session_with_calls_that_carry_no_handle(store: Store) -> None:
+    store.add_discovery(asked("s", 1.0, "weather", "one"))
+    store.record([call("s", 2.0, "rain", handle="one"), call("s", 3.0, "listed"), call("s", 5.0, "more", handle="two")])
+    assert [each.calls for each in episodes(store, now=10_000.0)] == [("rain", "listed"), ("more",)]
 
 
 def test_a_program_is_cut_and_its_end_was_not_seen() -> None:
