@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +18,11 @@ from foretool.server import jsonrpc, protocol
 from foretool.server.catalog import Catalog
 from foretool.server.jsonrpc import Raw, RpcError
 from foretool.server.names import CALL, DISCOVER
+from foretool.server.schemas import Schemas
 from foretool.storage.records import Level, Match, Tool, ToolId
+
+if TYPE_CHECKING:
+    from foretool.retrieval.fragments import Fragment
 
 MATCHES: Final = 12
 WIDE: Final = 25
@@ -26,8 +30,16 @@ WIDE: Final = 25
 MOST: Final = 50
 CARD_TOKENS: Final = 12
 """What a match costs beside its words and its schema."""
+ALIKE: Final = 0.8
+"""Share of the words of two tools of different servers from which on the answer describes only the first."""
+IN_USE: Final = "server in use"
+"""The reason that the pipeline gives."""
+SUMMARY_TOKENS: Final = 200
+"""Of the servers beside matches that may not suffice."""
+FRAGMENT_SHARE: Final = 4
+"""Instructions get at most one so many-th part of an answer."""
 WORST_SUFFICIENCY: Final = 0.5
-"""Below this self-rating the search widens (ITR section 4, threshold tau)."""
+"""Below this self-rating the search widens (ITR section 3.7, threshold tau)."""
 
 INSTRUCTIONS: Final = (
     "The tool list here is partial: many more tools stand behind it. "
@@ -133,8 +145,12 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     def wanted(self) -> int:
         if self.limit is not None:
             return max(1, min(self.limit, MOST))
-        wide = self.sufficiency is not None and self.sufficiency < WORST_SUFFICIENCY
-        return WIDE if wide else MATCHES
+        return WIDE if self.widens else MATCHES
+
+    @property
+    def widens(self) -> bool:
+        """Whether what the caller sees does not suffice, by its own rating."""
+        return self.sufficiency is not None and self.sufficiency < WORST_SUFFICIENCY
 
 
 _arguments = msgspec.json.Decoder(Arguments, strict=False)
@@ -186,11 +202,12 @@ def answer(
     admits: Admits,
     budget: int,
     cap: int,
+    fragments: Sequence[Fragment] = (),
 ) -> Answer:
     """Matches best first, with ready-to-call schemas while `budget` tokens last, `cap` a schema; then advice.
 
     `visible`: whether the client has a tool in its list already; `admits`: whether its profile has an upstream.
-    Tools asked for by `names` carry their whole schema.
+    Tools asked for by `names` carry their whole schema. `fragments`: instructions that apply, paid from the budget.
     """
     asked, unknown = _asked(arguments.names, catalog, admits)
     chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
@@ -198,16 +215,29 @@ def answer(
     if not chosen:
         return _nothing(catalog, unknown, admits, budget)
     known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
-    cards = [_card(tool, each, visible(tool.id)) for tool, each in known]
+    known, like = _grouped(known, len(asked))
+    cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
     whole = {each.tool for each in asked}
     said = "\n".join(f"{card['name']} {card['description']} {card['why']}" for card in cards)
-    left = budget - estimate(said) - CARD_TOKENS * len(cards)
-    for (tool, _), card in zip(known, cards, strict=True):
-        left = _add_schema(card, tool, left, cap, whole=tool.id in whole)
+    more: dict[str, Any] = {}
+    if fragments:
+        more["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
+    left = budget - estimate(said) - CARD_TOKENS * len(cards) - sum(each.tokens + CARD_TOKENS for each in fragments)
+    if arguments.widens and level in ("low", "none"):
+        # What was found may not suffice either: say what else there is (ITR 3.7).
+        more["servers"] = servers = _servers(catalog, admits, min(left, SUMMARY_TOKENS))
+        left -= sum(estimate(f"{name} {entry}") + 4 for name, entry in servers.items())
+    schemas = Schemas(left, cap)
+    # A tool like one above it is the last to need a schema of its own.
+    for (tool, _), card in sorted(zip(known, cards, strict=True), key=lambda pair: pair[0][0].id in like):
+        schemas.add(card, tool, whole=tool.id in whole)
     level = "high" if asked and not unknown else level
-    structured = {"confidence": level, "matches": cards, "advice": _advice(level, unknown)}
+    structured: dict[str, Any] = {"confidence": level, "matches": cards}
+    if shared := schemas.shared():
+        structured["$defs"] = shared
+    structured |= {**more, "advice": _advice(level, unknown)}
     text = _text(structured)
-    matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in enumerate(chosen, 1))
+    matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
     return Answer(level, text, structured, matches, estimate(text))
 
 
@@ -244,61 +274,43 @@ def _summary(definition: bytes) -> str:
 
 
 @lru_cache(maxsize=SHEETS)
-def _schema(definition: bytes) -> tuple[Raw, int]:
-    """The input schema, and its tokens."""
-    schema = jsonrpc.fields(definition)["inputSchema"]
-    return schema, estimate(bytes(schema).decode())
+def _words(definition: bytes) -> frozenset[str]:
+    from foretool.retrieval.document import document
+    from foretool.retrieval.words import terms
+
+    read = document(Tool(ToolId(""), "", "", definition, ""))
+    return frozenset(terms(f"{jsonrpc.text(jsonrpc.fields(definition).get('name')) or ''} {read.description}"))
 
 
-@lru_cache(maxsize=SHEETS)
-def _trimmed(definition: bytes) -> tuple[Raw, int]:
-    trimmed = jsonrpc.raw(trim(jsonrpc.plain(_schema(definition)[0])))
-    return trimmed, estimate(bytes(trimmed).decode())
+def _grouped(
+    known: Sequence[tuple[Tool, Ranked]], asked: int
+) -> tuple[list[tuple[Tool, Ranked]], dict[ToolId, ToolId]]:
+    """Tools of several servers that say nearly the same: of each group the one whose server is in use changes places
+    with the first. Returns the new order, and by tool the one before it that it is like; the first `asked` stay out."""
+    order = list(known)
+    like: dict[ToolId, ToolId] = {}
+    for place in range(asked, len(order)):
+        first = next((one for one in range(asked, place) if _are_alike(order[one][0], order[place][0])), None)
+        if first is None or order[first][0].id in like:
+            continue
+        if IN_USE in order[place][1].reasons and IN_USE not in order[first][1].reasons:
+            order[first], order[place] = order[place], order[first]
+            like = {tool: order[first][0].id if one == order[place][0].id else one for tool, one in like.items()}
+        like[order[place][0].id] = order[first][0].id
+    return order, like
 
 
-def _card(tool: Tool, ranked: Ranked, listed: bool) -> dict[str, Any]:
-    card = {"name": tool.id, "description": _summary(tool.definition), "why": "; ".join(ranked.reasons)}
+def _are_alike(one: Tool, other: Tool) -> bool:
+    if one.upstream == other.upstream:
+        return False
+    a, b = _words(one.definition), _words(other.definition)
+    return len(a & b) >= ALIKE * len(a | b) > 0
+
+
+def _card(tool: Tool, ranked: Ranked, listed: bool, like: ToolId | None = None) -> dict[str, Any]:
+    description = f"as {like}" if like else _summary(tool.definition)
+    card = {"name": tool.id, "description": description, "why": "; ".join(ranked.reasons)}
     return {**card, "listed": True} if listed else card
-
-
-def _add_schema(card: dict[str, Any], tool: Tool, left: int, cap: int, *, whole: bool) -> int:
-    """Put the schema into the card if it fits, trimmed if only that fits; returns the tokens left."""
-    if left < CARD_TOKENS and not whole:
-        return left
-    schema, tokens = _schema(tool.definition)
-    if whole or tokens <= min(left, cap):
-        card["inputSchema"] = schema
-        return left - tokens
-    if tokens > cap:
-        trimmed, tokens = _trimmed(tool.definition)
-        if tokens <= left:
-            card["inputSchema"] = trimmed
-            card["trimmed"] = f'ask discover_tools(names=["{tool.id}"]) for the whole schema'
-            return left - tokens
-    return left
-
-
-def trim(schema: dict[str, Any], depth: int = 2) -> dict[str, Any]:
-    """A schema cut to what a first call needs: names, types, the first values of an enum, what is required."""
-    kept: dict[str, Any] = {key: schema[key] for key in ("type", "required", "const") if key in schema}
-    if isinstance(schema.get("enum"), list):
-        kept["enum"] = schema["enum"][:12]
-    if isinstance(schema.get("description"), str) and depth < 2:
-        kept["description"] = schema["description"][:60]
-    properties = schema.get("properties")
-    if isinstance(properties, dict) and depth > 0:
-        required = schema.get("required")
-        first = [name for name in required if name in properties] if isinstance(required, list) else []
-        names = dict.fromkeys([*first, *properties])
-        kept["properties"] = {
-            name: trim(properties[name], depth - 1) for name in list(names)[:20] if isinstance(properties[name], dict)
-        }
-    if isinstance(schema.get("items"), dict) and depth > 0:
-        kept["items"] = trim(schema["items"], depth - 1)
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list) and depth > 0:
-            kept[key] = [trim(one, depth - 1) for one in schema[key][:4] if isinstance(one, dict)]
-    return kept
 
 
 def _advice(level: Level, unknown: Sequence[str]) -> str:
@@ -310,8 +322,16 @@ def _advice(level: Level, unknown: Sequence[str]) -> str:
 
 def _nothing(catalog: Catalog, unknown: Sequence[str], admits: Admits, budget: int) -> Answer:
     """No match: which servers there are, so that the next question can be a better one."""
+    servers = _servers(catalog, admits, budget)
+    advice = _advice("none", unknown).replace("None fits clearly", "Nothing fits")
+    structured = {"confidence": "none", "matches": [], "servers": servers, "advice": advice}
+    text = _text(structured)
+    return Answer("none", text, structured, (), estimate(text))
+
+
+def _servers(catalog: Catalog, admits: Admits, left: int) -> dict[str, str]:
+    """The catalog in brief: each server with the number of its tools and the first of its words."""
     servers: dict[str, str] = {}
-    left = budget
     shown = {name: count for name, count in catalog.upstreams().items() if count and admits(name)}
     for name, count in shown.items():
         text = " ".join(catalog.server_text(name).split())[:100]
@@ -321,10 +341,7 @@ def _nothing(catalog: Catalog, unknown: Sequence[str], admits: Admits, budget: i
             servers["..."] = f"{len(shown) - len(servers)} more servers"
             break
         servers[name] = entry
-    advice = _advice("none", unknown).replace("None fits clearly", "Nothing fits")
-    structured = {"confidence": "none", "matches": [], "servers": servers, "advice": advice}
-    text = _text(structured)
-    return Answer("none", text, structured, (), estimate(text))
+    return servers
 
 
 def _text(structured: Mapping[str, Any]) -> str:
@@ -337,6 +354,9 @@ def _text(structured: Mapping[str, Any]) -> str:
             lines.append("   " + bytes(card["inputSchema"]).decode())
         if "trimmed" in card:
             lines.append(f"   trimmed: {card['trimmed']}")
+    if "$defs" in structured:
+        lines.append("$defs of all of them: " + jsonrpc.encode(structured["$defs"]).decode())
+    lines += [f"instructions ({each['source']}): {each['text']}" for each in structured.get("instructions", ())]
     lines += [f"{name}: {entry}" for name, entry in structured.get("servers", {}).items()]
     lines.append(structured["advice"])
     return "\n".join(lines)

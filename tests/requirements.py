@@ -141,6 +141,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call, and says why"),
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
     "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),
+    "discovery:shared": Promise("design: the two tools", "definitions that schemas of an answer share are said once"),
+    "discovery:alike": Promise(
+        "design: the two tools", "tools alike are a group, described by the one whose server is in use; none is left out"
+    ),
     "discovery:budget": Promise("design: the two tools", "schemas are given while the budget lasts"),
     "discovery:nothing": Promise("design: the two tools", "nothing found shows the servers, never everything"),
     "discovery:lines": Promise("design: the two tools", "each line of a task is a need of its own"),

@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeUpstream, config_of, tool
 from requirements import requirement
 
-from foretool.retrieval.ranking import Query
+from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.selection import level
 from foretool.retrieval.tokens import count
 from foretool.server import discovery
@@ -135,25 +135,47 @@ def test_unknown_arguments_are_passed_over_and_numbers_may_be_text() -> None:
     assert (read.task, read.wanted) == ("x", 3)
 
 
-def test_a_trimmed_schema_keeps_what_a_first_call_needs() -> None:
-    schema = {
-        "type": "object",
-        "$defs": {"big": {}},
-        "required": ["mode"],
-        "properties": {
-            "mode": {"enum": list(range(50)), "description": "x" * 200},
-            "deep": {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"type": "null"}}}}},
-            "odd": True,
-        },
-    }
-    assert discovery.trim(schema) == {
-        "type": "object",
-        "required": ["mode"],
-        "properties": {
-            "mode": {"enum": list(range(12)), "description": "x" * 60},
-            "deep": {"type": "object", "properties": {"a": {"type": "object"}}},
-        },
-    }
+@requirement("discovery:shared")
+def test_definitions_that_several_schemas_share_are_said_once() -> None:
+    point = {"type": "object", "properties": {"x": {"type": "number", "description": "metres " * 30}}}
+    schema = {"type": "object", "properties": {"to": {"$ref": "#/$defs/Point"}}, "$defs": {"Point": point}}
+    draw, move = (tool(name, "Moves a robot arm", inputSchema=schema) for name in ("draw_arm", "move_arm"))
+    answer = asked(catalog(draw, move), task="robot arm")
+    assert plain(raw(answer.structured["$defs"])) == {"Point": point}
+    for match in answer.structured["matches"]:
+        assert plain(match["inputSchema"]) == {"type": "object", "properties": {"to": {"$ref": "#/$defs/Point"}}}
+    assert answer.text.count("metres") == 30
+    assert '$defs of all of them: {"Point":' in answer.text
+
+
+@requirement("discovery:alike")
+def test_tools_of_several_servers_that_say_the_same_are_one_group_and_all_there() -> None:
+    made = catalog(tool("click", "Click an element of the page"), tool("fill", "Fill a form in the page"))
+    made.replace("mail", [raw(tool("click", "Click an element of the page"))])
+    first, second, third = asked(made, task="click an element of the page").structured["matches"]
+    assert (first["name"], second["name"], third["name"]) == ("calc__click", "mail__click", "calc__fill")
+    assert second["description"] == "as calc__click"
+    assert third["description"] == "Fill a form in the page"
+    assert "inputSchema" in second
+
+
+@requirement("discovery:alike")
+def test_of_tools_that_are_alike_the_one_of_a_server_in_use_is_described() -> None:
+    made = catalog(tool("click", "Click an element of the page"), "paint")
+    made.replace("mail", [raw(tool("click", "Click an element of the page"))])
+    best, other = (ToolId("calc__click"), ToolId("mail__click"))
+    in_use = Ranked(other, 1.0, {}, (discovery.IN_USE,))
+    ranking = Ranking((Ranked(best, 2.0), Ranked(ToolId("calc__paint"), 1.5), in_use))
+    arguments = discovery.Arguments(task="click")
+    answer = discovery.answer(arguments, ranking, "high", made, lambda _: False, lambda _: True, 1500, 300)
+    assert [(match["name"], match["description"]) for match in answer.structured["matches"]] == [
+        ("mail__click", "Click an element of the page"),
+        ("calc__paint", ""),
+        ("calc__click", "as mail__click"),
+    ]
+    assert [(match.tool, match.rank) for match in answer.matches] == [
+        ("mail__click", 1), ("calc__paint", 2), ("calc__click", 3)
+    ]  # fmt: skip
 
 
 def test_instructions_of_upstreams_are_given_while_their_budget_lasts() -> None:
