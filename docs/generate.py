@@ -13,12 +13,17 @@ import click
 import msgspec
 
 from foretool.server.commands.group import root
-from foretool.server.settings import ProfileEntry, ServerEntry, Settings
+from foretool.server.settings import DomainEntry, ProfileEntry, ServerEntry, Settings
 
 PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md"))
 HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
-STRUCTS: dict[str, type[msgspec.Struct]] = {"server": ServerEntry, "foretool": Settings, "profile": ProfileEntry}
+STRUCTS: dict[str, type[msgspec.Struct]] = {
+    "server": ServerEntry,
+    "foretool": Settings,
+    "profile": ProfileEntry,
+    "domain": DomainEntry,
+}
 _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false", type(None): "null"}
 
 
@@ -85,7 +90,8 @@ def type_in_words(annotation: Any) -> str:
         return f"list of {type_in_words(arguments[0])}s"
     if origin is dict:
         inner = arguments[1]
-        return "object of profiles" if inner is ProfileEntry else f"object of {type_in_words(inner)}s"
+        named = {ProfileEntry: "profile", DomainEntry: "domain"}.get(inner)
+        return f"object of {named or type_in_words(inner)}s"
     if arguments:
         return type_in_words(arguments[0])
     return _TYPES[annotation]

@@ -24,12 +24,15 @@ from foretool.retrieval.tokens import estimate
 from foretool.storage.records import ToolId
 
 LEAST: Final = 200
-MOST: Final = 600
-"""Tokens of a chunk (ITR 3.2)."""
+MOST: Final = 560
+"""Tokens of a chunk (ITR 3.2: 200 to 600), as estimated, which may be some hundredths too few."""
 
 Priority = Literal["safety", "policy", "guidance", "example"]
 PRIORITIES: Final[tuple[Priority, ...]] = ("safety", "policy", "guidance", "example")
 """In the order in which a prompt has them; `safety` is the overlay, which is always on (ITR 3.6)."""
+
+BACKGROUND: Final = 20
+"""Fragments that a shelf has at least, as far as a word's worth goes: among two, every word would tell little."""
 
 Count = Callable[[str], int]
 
@@ -118,6 +121,11 @@ def unique(found: Iterable[Fragment]) -> list[Fragment]:
         if known is None or rank(fragment) < rank(known):
             kept[fragment.digest] = fragment
     return list(kept.values())
+
+
+def is_overlay(fragment: Fragment) -> bool:
+    """Whether it is always on (ITR 3.6); no server can make its own words so."""
+    return fragment.priority == "safety" and not fragment.upstream
 
 
 def rank(fragment: Fragment) -> int:
@@ -242,10 +250,11 @@ class Shelf:
 
     def _coverage(self, wanted: dict[str, float], slot: int) -> float:
         mass = met = 0.0
+        total = max(self._lexical.live, BACKGROUND)
         for term, weight in wanted.items():
             if weight >= SAID:
                 impacts = self._lexical.impacts(term)
-                worth = weight * (impacts.idf if impacts else idf(self._lexical.live, 0))
+                worth = weight * idf(total, len(impacts.slots) if impacts else 0)
                 mass += worth
                 met += worth if impacts and impacts.of(slot) else 0.0
         return met / mass if mass else 0.0

@@ -23,7 +23,7 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.fragments import Fragment, rank
+from foretool.retrieval.fragments import Fragment, is_overlay, rank
 from foretool.retrieval.words import terms
 
 Kind = Literal["instruction", "tool"]
@@ -194,11 +194,6 @@ def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = (), overlay: 
     if note:
         parts.append(note)
     return "\n\n".join(parts)
-
-
-def is_overlay(fragment: Fragment) -> bool:
-    """Whether it is always on; no server can make its own words so."""
-    return fragment.priority == "safety" and not fragment.upstream
 
 
 def cited(fragment: Fragment) -> str:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.fragments import Fragment
+from foretool.retrieval.fragments import Fragment, is_overlay
 from foretool.retrieval.itr import (
     PUBLISHED,
     Candidate,
@@ -22,7 +22,6 @@ from foretool.retrieval.itr import (
     Selected,
     Signatures,
     assemble,
-    is_overlay,
     retrieve,
     select,
     signature,

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from foretool.retrieval.tokens import estimate
@@ -42,7 +42,7 @@ from foretool.server.pipes import Turn
 from foretool.server.proxy import Proxy
 from foretool.server.recorder import Recorder
 from foretool.server.upstream import OpenLink, State, Upstream
-from foretool.storage.records import Era, Tool, UpstreamRecord, UpstreamState
+from foretool.storage.records import Era, Tool, ToolId, UpstreamRecord, UpstreamState
 from foretool.storage.store import StorageError, Store
 
 REFRESH_S: Final = 86_400.0
@@ -79,6 +79,7 @@ class App:
         self._fingerprints: dict[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._dirty_states: set[str] = set()
+        self._unsaved_names: dict[ToolId, tuple[str, str]] = {}
         self._saving: asyncio.TimerHandle | None = None
         self._listed_at: dict[str, float] = {}
         self._counting = False
@@ -134,6 +135,7 @@ class App:
         await asyncio.gather(*(upstream.stop() for upstream in self.proxy.upstreams.values()))
         self.proxy.outbox.flush()
         self.recorder.retry()
+        self._save_names()
         self._watcher.close()
         if self._saving is not None:
             self._saving.cancel()
@@ -152,6 +154,7 @@ class App:
         self._forget_the_dead()
         while True:
             self.proxy.tick()
+            self._save_names()
             while self.catalog.index_one():
                 await asyncio.sleep(0)  # one upstream at a time, so that no call waits for all of them
             self.embedding.tick()
@@ -223,10 +226,19 @@ class App:
         try:
             with self.store.atomic():
                 self.store.save_upstream(record, tools)
-                self.store.save_exposed_names({tool.id: (tool.upstream, tool.name) for tool in tools})
         except StorageError as error:
             log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
         self.state_changed(upstream)
+
+    def names_told(self, names: Mapping[ToolId, tuple[str, str]]) -> None:
+        self._unsaved_names.update(names)
+        asyncio.get_running_loop().call_soon(self._save_names)  # after the answer that waits for us
+
+    def _save_names(self) -> None:
+        if self._unsaved_names:
+            with contextlib.suppress(StorageError):  # tried again about once a second
+                self.store.save_exposed_names(self._unsaved_names)
+                self._unsaved_names.clear()
 
     def state_changed(self, upstream: Upstream) -> None:
         self._dirty_states.add(upstream.name)

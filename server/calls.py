@@ -22,6 +22,8 @@ from foretool.server.session import Forward, Session
 from foretool.storage.records import Call, Discovery, Miss, Outcome, Tool, ToolId
 
 if TYPE_CHECKING:
+    from foretool.retrieval.fragments import Fragment
+    from foretool.retrieval.ranking import Query, Ranking
     from foretool.server.proxy import Proxy
     from foretool.server.upstream import Upstream
 
@@ -87,6 +89,7 @@ class Calls:
         from foretool.retrieval.selection import level
 
         proxy, session = self._proxy, _session(exchange)
+        proxy.tell_names()
         chat = exchange.chat or session.conversation()
         started = time.perf_counter()
         query = discovery.query(arguments, chat.history, chat.servers_in_use())
@@ -103,6 +106,7 @@ class Calls:
             profile.admits,
             proxy.settings.answer_tokens,
             proxy.settings.tool_tokens,
+            self._fragments(exchange, query, ranking),
         )
         kept = Discovery(
             session=session.record.key, at=proxy.clock(), task=arguments.task if proxy.keeps_text else "",
@@ -118,6 +122,15 @@ class Calls:
             exchange.client.hold(lambda: exchange.own_result(result))
         else:
             exchange.own_result(result)
+
+    def _fragments(self, exchange: Exchange, query: Query, ranking: Ranking) -> list[Fragment]:
+        """Instructions that apply; none to an answer that only gives schemas."""
+        if not query.lines:
+            return []
+        instructions, profile = self._proxy.instructions, exchange.client.profile
+        hits = instructions.find(query.lines, profile, [each.tool for each in ranking.ranked[:1]])
+        budget = self._proxy.settings.answer_tokens // discovery.FRAGMENT_SHARE
+        return instructions.fitting(hits, budget, self._proxy.given(profile)) if hits else []
 
     def _grow(self, exchange: Exchange, session: Session, tools: list[ToolId]) -> bool:
         """Append to the list what was found, where the client is known to re-list; says whether it was told to."""
@@ -187,6 +200,7 @@ class Calls:
 
     def _call_known(self, exchange: Exchange, name: str, via: Via, tool: Tool | None = None) -> None:
         proxy, session = self._proxy, _session(exchange)
+        proxy.tell_names()
         tool = tool or proxy.catalog.find(name) or self._meant(name) or self._unlisted(name, exchange, via)
         if tool is None:
             self._unknown(exchange, session, name, via)

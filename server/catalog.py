@@ -71,6 +71,11 @@ class Catalog:
         self._entries = {entry.name: entry for entry in entries}
         self._texts: dict[str, str] = {}
         self._kept = dict(kept_names or {})
+        """Names that somebody knows; a tool has its own for ever, a tool that comes back gets its old one."""
+        self._named: dict[Key, ToolId] = {}
+        """Names of the tools there are; those that nobody knows yet are given anew when another upstream lists."""
+        self._told = 0
+        """The version whose names somebody knows."""
         self._tools: dict[ToolId, Tool] = {}
         self._by_upstream: dict[str, list[Tool]] = {}
         self._ranking: tuple[Corpus, Pipeline] | None = None
@@ -113,8 +118,20 @@ class Catalog:
 
     @property
     def names(self) -> Mapping[Key, ToolId]:
-        """Every name ever handed out here; a tool that comes back gets its old one."""
-        return self._kept
+        """Every name that somebody was told, and those there are."""
+        return self._kept | self._named
+
+    def tell(self) -> dict[ToolId, Key]:
+        """Somebody is told of the tools: from now on they keep their names. Returns those that nobody knew before.
+
+        Until then the order of the config decides who gets a name that several want, and not who listed first.
+        """
+        if self._told == self.version:
+            return {}
+        self._told = self.version
+        new = {name: key for key, name in self._named.items() if self._kept.get(key) != name}
+        self._kept.update(self._named)
+        return new
 
     def tools(self) -> list[Tool]:
         """All of them, by exposed name."""
@@ -144,6 +161,10 @@ class Catalog:
         """What is known of an upstream in words: the config's description, else its `instructions`."""
         entry = self._entries.get(upstream)
         return (entry.description if entry else "") or self._texts.get(upstream, "")
+
+    def instructions(self, upstream: str) -> str:
+        """What an upstream said of itself when it was greeted last, whatever the config says of it."""
+        return self._texts.get(upstream, "")
 
     def configure(self, entries: Sequence[Entry]) -> None:
         """Follow a changed config: forget the tools of upstreams that are gone."""
@@ -248,8 +269,7 @@ class Catalog:
             for entry in self._entries.values()
             for tool in self._by_upstream.get(entry.name, ())
         ]
-        found = names.assign(listed, self._kept)
-        self._kept.update(found)
+        found = self._named = names.assign(listed, self._kept)
         for upstream, tools in self._by_upstream.items():
             named = [replace(tool, id=found[upstream, tool.name]) for tool in tools]
             if upstream not in self._ever_named or [tool.id for tool in named] != [tool.id for tool in tools]:

@@ -329,6 +329,7 @@ class Client:
     def _answer_list(self, exchange: Exchange) -> None:
         session = exchange.session
         assert session is not None
+        self.proxy.tell_names()
         exchange.result(list_result(self.array(session), exchange.era, TTL_MS))
         self.record_list(session, "list")
         if self._announced_at:
@@ -473,7 +474,7 @@ class Client:
                 "protocolVersion": version,
                 "capabilities": self.proxy.server_capabilities("legacy", self.profile),
                 "serverInfo": protocol.IDENTITY,
-                "instructions": self.proxy.instructions(self.profile),
+                "instructions": self.proxy.greeting(self.profile),
             }
         )
 
@@ -482,7 +483,7 @@ class Client:
             {
                 "supportedVersions": [*protocol.MODERN_VERSIONS, *protocol.LEGACY_VERSIONS],
                 "capabilities": self.proxy.server_capabilities("modern", self.profile),
-                "instructions": self.proxy.instructions(self.profile),
+                "instructions": self.proxy.greeting(self.profile),
                 "ttlMs": TTL_MS,
                 "cacheScope": "private",
             }

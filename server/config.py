@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from foretool.server import jsonc
 from foretool.server.invalid import Invalid, convert, dotted, guess, kind_of, one_line, refuse_unknown
-from foretool.server.settings import PolicyChoice, ProfileEntry, ServerEntry, Settings
+from foretool.server.settings import DomainEntry, PolicyChoice, ProfileEntry, ServerEntry, Settings
 from foretool.server.variables import Expansion, Secrets, collect, secrets_in_url
 
 Transport = Literal["stdio", "http", "sse"]
@@ -320,6 +320,9 @@ def _read_settings(block: Any, path: Path, environ: Mapping[str, str]) -> Settin
             problem = "expected letters, digits, '.', '_' or '-' in a profile's name; it becomes part of an address"
             raise Invalid((*here, "profiles", name), problem, at_key=True)
         refuse_unknown(profile, ProfileEntry, (*here, "profiles", name))
+    domains = block.get("domains") if isinstance(block, dict) else None
+    for name, domain in domains.items() if isinstance(domains, dict) else ():
+        refuse_unknown(domain, DomainEntry, (*here, "domains", name))
     settings = convert(block, Settings, here)
     expanded = {
         key: Expansion(environ, (*here, key)).text(getattr(settings, key)) for key in ("storage", "bind", "token")

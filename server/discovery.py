@@ -213,16 +213,14 @@ def answer(
     chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
     chosen = chosen[: max(arguments.wanted, len(asked))]
     if not chosen:
-        return _nothing(catalog, unknown, admits, budget)
+        return _nothing(catalog, unknown, admits, budget, fragments)
     known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
     known, like = _grouped(known, len(asked))
     cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
     whole = {each.tool for each in asked}
     said = "\n".join(f"{card['name']} {card['description']} {card['why']}" for card in cards)
-    more: dict[str, Any] = {}
-    if fragments:
-        more["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
-    left = budget - estimate(said) - CARD_TOKENS * len(cards) - sum(each.tokens + CARD_TOKENS for each in fragments)
+    more: dict[str, Any] = _cited(fragments)
+    left = budget - estimate(said) - CARD_TOKENS * len(cards) - _cost(fragments)
     if arguments.widens and level in ("low", "none"):
         # What was found may not suffice either: say what else there is (ITR 3.7).
         more["servers"] = servers = _servers(catalog, admits, min(left, SUMMARY_TOKENS))
@@ -320,13 +318,23 @@ def _advice(level: Level, unknown: Sequence[str]) -> str:
     return missing + "Call a match by its name, or call_tool(name, arguments) where it is not listed."
 
 
-def _nothing(catalog: Catalog, unknown: Sequence[str], admits: Admits, budget: int) -> Answer:
+def _nothing(
+    catalog: Catalog, unknown: Sequence[str], admits: Admits, budget: int, fragments: Sequence[Fragment]
+) -> Answer:
     """No match: which servers there are, so that the next question can be a better one."""
-    servers = _servers(catalog, admits, budget)
+    servers = _servers(catalog, admits, budget - _cost(fragments))
     advice = _advice("none", unknown).replace("None fits clearly", "Nothing fits")
-    structured = {"confidence": "none", "matches": [], "servers": servers, "advice": advice}
+    structured = {"confidence": "none", "matches": [], **_cited(fragments), "servers": servers, "advice": advice}
     text = _text(structured)
     return Answer("none", text, structured, (), estimate(text))
+
+
+def _cited(fragments: Sequence[Fragment]) -> dict[str, Any]:
+    return {"instructions": [{"source": each.source, "text": each.text} for each in fragments]} if fragments else {}
+
+
+def _cost(fragments: Sequence[Fragment]) -> int:
+    return sum(each.tokens + CARD_TOKENS for each in fragments)
 
 
 def _servers(catalog: Catalog, admits: Admits, left: int) -> dict[str, str]:

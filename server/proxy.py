@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server import discovery, jsonrpc, translate
@@ -33,6 +33,9 @@ from foretool.server.settings import Settings
 from foretool.server.upstream import State, Upstream
 from foretool.storage.records import ClientRecord, Era, SessionRecord, ToolId, Usage
 
+if TYPE_CHECKING:
+    from foretool.server.instructions import Instructions
+
 ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
 
@@ -53,6 +56,8 @@ class Watcher(Protocol):
     def tools_changed(self, upstream: Upstream) -> None: ...
 
     def state_changed(self, upstream: Upstream) -> None: ...
+
+    def names_told(self, names: Mapping[ToolId, tuple[str, str]]) -> None: ...
 
 
 class Proxy:
@@ -89,6 +94,8 @@ class Proxy:
         self._announcing: asyncio.TimerHandle | None = None
         self._said: set[str] = set()
         """Upstreams that have announced a change of their tools since clients were last told."""
+        self._instructions: Instructions | None = None
+        self._given: dict[str, tuple[int, frozenset[str]]] = {}
         self._usage: Mapping[ToolId, Usage] = {}
         self._usage_until = 0.0
 
@@ -99,6 +106,16 @@ class Proxy:
     @property
     def keeps_text(self) -> bool:
         return self.settings.record != "off"
+
+    @property
+    def instructions(self) -> Instructions:
+        """The instruction corpus; nothing is read of it before somebody searches."""
+        if self._instructions is None:
+            # Not at the top: no list waits for what only searches need.
+            from foretool.server.instructions import Instructions
+
+            self._instructions = Instructions(self)
+        return self._instructions
 
     # -- Fronts: for the edges
 
@@ -276,6 +293,8 @@ class Proxy:
         elif method == "notifications/elicitation/complete":
             self.questions.completed(message, str(params.get("elicitationId")))
         elif method in LIST_CHANGES:
+            if self._instructions is not None and method == "notifications/prompts/list_changed":
+                self._instructions.prompts_changed(upstream)
             for client in list(self.clients):
                 client.notify(LIST_CHANGES[method], method)
         elif method == "notifications/message":
@@ -367,11 +386,22 @@ class Proxy:
             extensions.update(translate.forwardable(known).get("extensions", {}))
         return {**capabilities, "extensions": extensions} if extensions else capabilities
 
-    def instructions(self, profile: Profile) -> str:
+    def greeting(self, profile: Profile) -> str:
+        """Our `instructions`."""
         texts = {
             name: self.catalog.server_text(name) for name in self.upstreams if self.exposures.allowed(profile, name)
         }
         return discovery.instructions(texts, INSTRUCTION_TOKENS)
+
+    def given(self, profile: Profile) -> frozenset[str]:
+        """Upstreams whose own words are in our `instructions`: clients need not be told them again."""
+        known = self._given.get(profile.name)
+        if known is None or known[0] != self.catalog.version:
+            told = self.greeting(profile)
+            said = {name: self.catalog.instructions(name).strip() for name in self.upstreams}
+            names = frozenset(name for name, text in said.items() if text and f"## {name}\n{text}" in told)
+            known = self._given[profile.name] = (self.catalog.version, names)
+        return known[1]
 
     def prefix(self, upstream: str) -> str:
         server = self.config.servers.get(upstream)
@@ -405,6 +435,11 @@ class Proxy:
         exchange.client.forward(exchange, upstream, params, arrived)
 
     # -- ranking and recording
+
+    def tell_names(self) -> None:
+        """A client is about to be told of tools, or to call one: their names are theirs from now on."""
+        if new := self.catalog.tell():
+            self._watcher.names_told(new)
 
     def rank(self, query: Query, profile: Profile, limit: int) -> Ranking:
         ranking = self.catalog.pipeline.rank(query, self._recent_usage(), limit)

@@ -1,6 +1,6 @@
 """The config file key by key: every setting with its type, unit, default and meaning.
 
-`docs/configuration.md` is generated from these three structs (`python docs/generate.py`). They hold what is written in
+`docs/configuration.md` is generated from these four structs (`python docs/generate.py`). They hold what is written in
 the file; `config.py` checks and expands it into what the rest of the program sees.
 """
 
@@ -84,6 +84,16 @@ class ProfileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = ""
 
 
+class DomainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `foretool.domains`: a kind of task, known by examples."""
+
+    examples: Annotated[tuple[str, ...], Meta(description="Tasks of this kind in words, the more the better.")] = ()
+    pin: Annotated[
+        tuple[str, ...],
+        Meta(description="Patterns of exposed names that a step for such a task has, whatever its budget."),
+    ] = ()
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `foretool` block. After `load`, `storage` is an absolute path and variables are expanded."""
 
@@ -101,6 +111,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 300
     pin: Annotated[tuple[str, ...], Meta(description="Patterns of exposed names that are always in the list.")] = ()
     profiles: Annotated[dict[str, ProfileEntry], Meta(description="Lists of their own by name; see below.")] = {}
+    instructions: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Patterns of text files with instructions of yours (`**` goes through folders, `~` is "
+            "expanded, a relative one starts at this file's folder); the chunks of them that apply to a task are shown "
+            "with its tools."
+        ),
+    ] = ()
+    domains: Annotated[
+        dict[str, DomainEntry],
+        Meta(description="Kinds of task by name, whose rare but critical tools a step always has; see below."),
+    ] = {}
     storage: Annotated[
         str,
         Meta(

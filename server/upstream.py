@@ -177,6 +177,14 @@ class Upstream:
         line.waiting.append(request)
         self._want(line)
 
+    def ask(self, method: str, params: dict[str, Any], reply: Callable[[Reply], None]) -> bool:
+        """A request of our own, if it is up; whether it was sent."""
+        for line in self._lines.values():
+            if line.connection is not None and line.connection.ready:
+                line.connection.tell(method, params, reply)
+                return True
+        return False
+
     def cancel(self, request: Request, reason: str) -> None:
         for line in self._lines.values():
             if request in line.waiting:

@@ -82,6 +82,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "instructions:ids": Promise("ITR, section 12", "ids are stable, and an edit is noticed"),
     "instructions:unique": Promise("ITR, section 12", "the same words are kept once"),
     "instructions:found": Promise("design: instructions", "fragments are found by the share of the query they have"),
+    "instructions:answers": Promise("design: instructions", "fragments that apply come with tools, in the budget"),
+    "instructions:reload": Promise("docs/configuration.md", "a changed file counts from the next search on"),
+    "instructions:sources": Promise("design: instructions", "a fragment carries its source; servers make no policy"),
+    "instructions:prompts": Promise("docs/configuration.md", "prompts of servers that are up belong to the corpus"),
+    "instructions:problems": Promise("docs/configuration.md", "a file that cannot be read is named, others are read"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
@@ -143,7 +148,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),
     "discovery:shared": Promise("design: the two tools", "definitions that schemas of an answer share are said once"),
     "discovery:alike": Promise(
-        "design: the two tools", "tools alike are a group, described by the one whose server is in use; none is left out"
+        "design: the two tools",
+        "tools alike are a group, described by the one whose server is in use; none is left out",
     ),
     "discovery:budget": Promise("design: the two tools", "schemas are given while the budget lasts"),
     "discovery:nothing": Promise("design: the two tools", "nothing found shows the servers, never everything"),

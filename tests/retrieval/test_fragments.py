@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from requirements import requirement
 
+from foretool.retrieval import tokens
 from foretool.retrieval.fragments import (
     Fragment,
     Shelf,
@@ -62,6 +65,14 @@ def test_no_chunk_is_over_600_tokens_and_nothing_is_lost(text: str) -> None:
     assert kept == "".join(text.split())
 
 
+@requirement("instructions:chunks")
+def test_no_chunk_of_real_pages_is_over_600_tokens_as_a_tokenizer_counts_them() -> None:
+    pages = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
+    found = [each for page in pages for each in fragments(page.read_text(encoding="utf-8"), f"file {page.name}")]
+    assert len(found) > 20
+    assert max(tokens.count([each.text for each in found])) <= 600
+
+
 def test_a_heading_inside_a_code_block_is_none() -> None:
     text = "# Real\n```sh\n# a comment\n```\n" + paragraph(300) + "\n# Next\n" + paragraph(300)
     assert [heading for heading, _ in chunks(text, words)] == ["Real", "Next"]
@@ -114,9 +125,9 @@ def test_relevance_is_the_share_of_what_a_query_says() -> None:
     )
     (hit,) = shelf.find(["write a commit message"])
     assert (hit.fragment.id, hit.relevance) == ("commits", pytest.approx(1.0))
-    # Of two words that tell alike, one is there: idf of a word that one of two has is ln 2, of one that none has ln 6.
+    # One of two words is there; among 20, a word that one has is worth ln(1 + 19.5 / 1.5), none ln(1 + 20.5 / .5).
     (half,) = shelf.find(["lunch meeting"])
-    assert (half.fragment.id, half.relevance) == ("food", pytest.approx(0.6931 / (0.6931 + 1.7918), abs=1e-3))
+    assert (half.fragment.id, half.relevance) == ("food", pytest.approx(2.6391 / (2.6391 + 3.7377), abs=1e-3))
     assert shelf.find(["weather"]) == []
     assert Shelf().find(["weather"]) == []
 

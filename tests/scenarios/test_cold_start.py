@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import BOTH, LIST_CHANGED, Failed, FakeUpstream, failing_store, proxy_over, said
+from fakes import BOTH, LIST_CHANGED, Failed, FakeUpstream, failing_store, proxy_over, said, tool
 from requirements import requirement
 
 from foretool.server.upstream import State
@@ -145,3 +145,38 @@ async def test_a_call_does_not_wait_longer_for_a_silent_upstream_than_a_call_may
         assert loop.time() - began == pytest.approx(3, abs=0.5)
     assert result["isError"] is True
     assert "slow" in said(result)
+
+
+@requirement("names:deterministic", "names:collisions")
+@pytest.mark.parametrize("late", ["first", "second"])
+async def test_whoever_lists_first_on_a_fresh_store_the_order_of_the_config_decides_who_gets_a_name(late: str) -> None:
+    first = FakeUpstream("first", [tool("add", "of the first")], entry={"prefix": "p"})
+    second = FakeUpstream("second", [tool("add", "of the second")], entry={"prefix": "p"})
+    gate = {"first": first, "second": second}[late].gate = asyncio.Event()
+    store, _ = failing_store()
+    async with proxy_over(first, second, store=store, policy="full") as stage:
+        await stage.client.initialize()
+        listing = stage.client.post("tools/list")
+        await asyncio.sleep(0.5)
+        gate.set()
+        listed = (await stage.client.result(listing))["tools"]
+    assert {each["name"]: each["description"] for each in listed if "add" in each["name"]} == {
+        "p__add": "of the first", "second__add": "of the second",
+    }  # fmt: skip
+    assert store.exposed_names() == {"p__add": ("first", "add"), "second__add": ("second", "add")}
+
+
+@requirement("names:collisions")
+async def test_a_name_that_a_client_was_shown_stays_when_an_upstream_before_it_lists_at_last() -> None:
+    first = FakeUpstream("first", ["add"], entry={"prefix": "p"}, gate=asyncio.Event())
+    second = FakeUpstream("second", ["add"], entry={"prefix": "p"})
+    async with proxy_over(first, second, policy="full", cold_list_s=1) as stage:
+        client = stage.client
+        await client.initialize()
+        assert "p__add" in await client.list_tools()
+        assert first.gate is not None
+        first.gate.set()
+        await client.heard(LIST_CHANGED)
+        assert [name for name in await client.list_tools() if "add" in name] == ["first__add", "p__add"]
+        await client.call_tool("p__add", {})
+    assert second.calls == [("add", {})]

@@ -83,12 +83,39 @@ def test_names_are_the_same_whatever_the_order_in_which_upstreams_answer() -> No
 def test_a_tool_that_comes_back_gets_the_name_it_had() -> None:
     one = catalog(FakeUpstream("a", entry={"prefix": ""}), FakeUpstream("b", entry={"prefix": ""}))
     one.replace("b", listed("add"))
+    one.tell()
     one.replace("a", listed("add"))
+    one.tell()
     before = dict(one.names)
     one.replace("b", [])
     one.replace("b", listed("add"))
     assert dict(one.names) == before
     assert sorted(before.values()) == ["a__add", "add"]
+
+
+@requirement("names:deterministic", "names:collisions")
+def test_of_several_that_want_one_name_the_first_of_the_config_gets_it_whoever_lists_first() -> None:
+    found = []
+    for order in itertools.permutations(("a", "b", "c")):
+        one = catalog(*(FakeUpstream(name, entry={"prefix": "p"}) for name in ("c", "a", "b")))
+        for name in order:
+            one.replace(name, listed("add", name))
+        found.append(one.tell())
+    assert all(each == found[0] for each in found)
+    assert found[0] == {
+        "p__add": ("c", "add"), "a__add": ("a", "add"), "b__add": ("b", "add"),
+        "p__c": ("c", "c"), "p__a": ("a", "a"), "p__b": ("b", "b"),
+    }  # fmt: skip
+
+
+@requirement("names:collisions")
+def test_a_name_that_somebody_knows_is_not_given_to_an_upstream_that_lists_later() -> None:
+    one = catalog(FakeUpstream("a", entry={"prefix": "p"}), FakeUpstream("b", entry={"prefix": "p"}))
+    one.replace("b", listed("add"))
+    assert one.tell() == {"p__add": ("b", "add")}
+    assert one.tell() == {}
+    one.replace("a", listed("add"))
+    assert one.tell() == {"a__add": ("a", "add")}
 
 
 def test_what_the_store_remembers_is_named_filtered_and_ranked() -> None:
