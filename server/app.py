@@ -38,6 +38,7 @@ from foretool.server.links.base import Link, Receiver
 from foretool.server.links.stdio import Watcher, open_stdio
 from foretool.server.living import is_running
 from foretool.server.memory import EVERY_S, give_back
+from foretool.server.models import Models, prior
 from foretool.server.pipes import Turn
 from foretool.server.proxy import Proxy
 from foretool.server.recorder import Recorder
@@ -74,6 +75,8 @@ class App:
         self.exposures = Exposures(self.catalog, self.recorder, config.settings.pin, config.settings.epoch_s, time.time)
         self.proxy = Proxy(config, self.catalog, self.exposures, self.recorder, self)
         self.embedding = Embedding(config.settings.encoder, self.catalog, store)
+        self.models = Models(self.catalog, store, self._learned)
+        self.exposures.prior = lambda: prior(store)
         self.started_at = time.time()
         self._watcher = Watcher()
         self._fingerprints: dict[str, str] = {}
@@ -132,6 +135,7 @@ class App:
 
     async def _stop(self) -> None:
         await self.embedding.stop()
+        await self.models.stop()
         await asyncio.gather(*(upstream.stop() for upstream in self.proxy.upstreams.values()))
         self.proxy.outbox.flush()
         self.recorder.retry()
@@ -158,6 +162,7 @@ class App:
             while self.catalog.index_one():
                 await asyncio.sleep(0)  # one upstream at a time, so that no call waits for all of them
             self.embedding.tick()
+            self.models.tick(has_listed=bool(self.exposures.views()))
             await self._reload_if_changed()
             self._refresh_stale()
             self._give_back_memory()
@@ -167,6 +172,11 @@ class App:
             if self.catalog.uncounted() and not self._counting:
                 await self._count_tokens()
             await asyncio.sleep(TICK_S)
+
+    def _learned(self) -> None:
+        """Other models serve than before, or a learning run has ended: lists begin a new epoch."""
+        self.exposures.forget()
+        self.proxy.announce_soon()
 
     def _give_back_memory(self) -> None:
         if time.monotonic() - self._gave_back_at > EVERY_S:
