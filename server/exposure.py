@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.ranking import Query
@@ -28,6 +29,9 @@ HALF_LIFE_S: Final = 14 * 86_400.0
 RELISTERS: Final = frozenset({"claude-code", "mcp-use", "goose", "opencode", "cline", "windsurf"})
 """Clients known to list again after `list_changed` in the legacy era, until the ledger knows better
 (docs/clients.md has the sources)."""
+
+GROWTH_SHARE: Final = 0.5
+"""Of the budget, what a growing list keeps free at its start for what the client will turn out to need."""
 
 RELIST_SHARE: Final = 0.5
 """A client that answered fewer of its announcements than this is not grown for."""
@@ -97,6 +101,8 @@ class Exposures:
         self._catalog = catalog
         self._memory = memory
         self._clock = clock
+        self.prior: Callable[[], tuple[int, bytes]] = _unlearned
+        """Number of the last learning run, and what it says of coming tasks (`retrieval.prior`)."""
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
 
@@ -184,6 +190,8 @@ class Exposures:
         digest = hashlib.sha256()
         for part in (profile.name, policy, profile.list_tokens, profile.about, profile.pin, self.pins, profile.servers):
             digest.update(repr(part).encode())
+        if (learned := self.prior()[0]) and policy != "full":
+            digest.update(b"learned %d" % learned)
         pinned = self._pinned(profile)
         for tool in self._catalog.tools():
             if self.allowed(profile, tool.upstream):
@@ -199,20 +207,33 @@ class Exposures:
         return discovery.definitions({name: count for name, count in counts.items() if self.allowed(profile, name)})
 
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
-        """Tools in the order in which they compete for the budget: by usage, then by the profile's words and the
-        tasks on record."""
+        """Tools in the order in which they compete for the budget: by what was learned and by usage, then by the
+        profile's words and the tasks on record."""
         # Not at the top: a list that is restored is served before any of this is wanted.
         from foretool.retrieval.selection import working_set
 
         pinned = self._pinned(profile)
         usages = [each for each in self._memory.usage() if self._is_candidate(profile, each.tool, pinned)]
-        ranked = dict.fromkeys(working_set(usages, lambda _: 0, 1, self._clock(), HALF_LIFE_S))
+        if (learned := self.prior()[1]) and (expected := self._expected(learned, usages)) is not None:
+            ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
+        else:
+            ranked = dict.fromkeys(working_set(usages, lambda _: 0, 1, self._clock(), HALF_LIFE_S))
         lines = tuple(line for line in (profile.about, *self._memory.tasks(0.0, 5)) if line.strip())
         if lines:
             for each in self._catalog.pipeline.rank(Query(lines=lines), limit=50).ranked:
                 if self._is_candidate(profile, each.tool, pinned):
                     ranked.setdefault(each.tool)
         return tuple(ranked)
+
+    def _expected(self, learned: bytes, usages: Sequence[Usage]) -> list[ToolId] | None:
+        """Tools by what coming tasks will need; None if what was learned cannot be read."""
+        from foretool.retrieval import prior
+
+        try:
+            known = prior.loads(learned)
+        except msgspec.MsgspecError:
+            return None
+        return prior.order(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S)
 
     def _is_candidate(self, profile: Profile, tool: ToolId, pinned: Sequence[ToolId]) -> bool:
         found = self._catalog.get(tool)
@@ -224,7 +245,8 @@ class Exposures:
         if policy == "full":
             chosen = [tool.id for tool in self._catalog.tools() if self.allowed(profile, tool.upstream)]
         else:
-            left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in own.values())
+            share = 1.0 - GROWTH_SHARE if policy == "growing" else 1.0
+            left = int(share * profile.list_tokens) - sum(estimate(bytes(one).decode()) for one in own.values())
             left -= sum(self._catalog.tokens(tool) for tool in pinned)
             chosen = [*pinned, *self._fitting(ranked, left)]
         marked = {protocol.ALWAYS_LOAD: True}
@@ -243,6 +265,10 @@ class Exposures:
                 chosen.append(tool)
                 left -= cost
         return chosen
+
+
+def _unlearned() -> tuple[int, bytes]:
+    return 0, b""
 
 
 def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> Policy:

@@ -43,7 +43,9 @@ def read(config: Config) -> Iterator[Offline]:
     with Store.open(config.storage if config.storage.exists() else ":memory:") as store:
         app = App(config, store)
         settings = config.settings
-        yield Offline(app, Exposures(app.catalog, _Reading(store), settings.pin, settings.epoch_s, time), store)
+        exposures = Exposures(app.catalog, _Reading(store), settings.pin, settings.epoch_s, time)
+        exposures.prior = app.exposures.prior
+        yield Offline(app, exposures, store)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:episodes": Promise("docs/learning.md", "the log is cut into tasks; failures and repeats are no steps"),
     "learn:parts": Promise("docs/learning.md", "what was learned is a named part of each score, and says why"),
     "learn:without": Promise("docs/learning.md", "without models every answer is what it was"),
+    "learn:list": Promise("docs/learning.md", "lists follow what was learned, at the next epoch and within the budget"),
+    "learn:pick-up": Promise("docs/learning.md", "a running proxy picks up what was learned, once it has given a list"),
+    "learn:damaged": Promise("docs/learning.md", "a damaged model is refused and the one before it serves"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
     "conversation:handle": Promise(
         "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"

@@ -9,6 +9,7 @@ import pytest
 from fakes import FakeUpstream, changed, config_of, failing_store, tool
 from requirements import requirement
 
+from foretool.retrieval.prior import Prior, dumps
 from foretool.server.catalog import Catalog
 from foretool.server.config import Config
 from foretool.server.exposure import Exposures, View, choose_policy, list_result
@@ -47,6 +48,29 @@ def test_without_usage_words_or_pins_only_our_own_two_tools_are_listed() -> None
     view = Setting().view()
     assert (view.tools, view.epoch) == (OWN, 1)
     assert [each["name"] for each in json.loads(view.array)] == list(OWN)
+
+
+@requirement("learn:list")
+def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
+    setting = Setting(list_tokens=600)
+    setting.used("add")
+    assert setting.view().tools == ("calc__add", *OWN)
+    setting.exposures.prior = lambda: (1, dumps(Prior({ToolId("calc__sub"): 0.9})))
+    assert setting.view().tools == ("calc__add", *OWN)
+    setting.exposures.forget()
+    view = setting.view()
+    assert (view.epoch, view.tools) == (2, ("calc__add", "calc__sub", *OWN))
+    assert view.order() == ("calc__sub", "calc__add")
+    setting.exposures.prior = lambda: (2, b"damaged")
+    setting.exposures.forget()
+    assert setting.view().tools == ("calc__add", *OWN)
+
+
+def test_a_growing_list_starts_with_half_of_the_budget() -> None:
+    setting = Setting(list_tokens=2000)
+    setting.used("big")
+    assert "calc__big" in setting.view("frozen").shown
+    assert "calc__big" not in setting.view("growing").shown
 
 
 def test_usage_is_brought_in_by_the_next_epoch_and_not_before() -> None:
