@@ -1,0 +1,113 @@
+"""Later tasks played again: where would the tool that came next have stood, with one set of models and with another?
+
+Every call of an episode is one step: the task's words, if they are known, and the calls before it are the query. Two
+sets are compared over the same episodes; what is better has to be so outside the error of the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final
+
+from msgspec import Struct
+
+from foretool.retrieval.evaluation import paired_interval
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.ranking import Query
+from foretool.storage.records import Episode, ToolId, Usage
+
+DEPTH: Final = 10
+"""A tool further down counts as not found."""
+SERVERS: Final = 3
+"""Upstreams called last that count as in use."""
+
+
+class Walk(Struct, frozen=True):
+    """One episode: the rank of what came next at each step, 0 beyond `DEPTH`."""
+
+    ranks: tuple[int, ...]
+
+    @property
+    def reciprocal(self) -> float:
+        """Mean reciprocal rank of the steps."""
+        return fmean(1.0 / rank if rank else 0.0 for rank in self.ranks)
+
+    def found(self, k: int) -> float:
+        """Share of the steps whose tool was among the first k."""
+        return fmean(0 < rank <= k for rank in self.ranks)
+
+
+class Comparison(Struct, frozen=True):
+    """Old and new over the same episodes; each a mean over episodes."""
+
+    episodes: int
+    steps: int
+    old: dict[str, float]
+    new: dict[str, float]
+    difference: tuple[float, float, float]
+    """Of the reciprocal ranks: the lower end of the 95 % interval, the mean, the upper end."""
+
+    @property
+    def is_better(self) -> bool:
+        """The new one ranks better outside the error, and puts no fewer tools among the first five."""
+        return self.difference[0] > 0.0 and self.new["top5"] >= self.old["top5"]
+
+
+def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
+    """What was known before each call, and the call; calls of tools that are gone are history only."""
+    lines = tuple(line.strip() for line in (episode.tasks[0] if episode.tasks else "").splitlines() if line.strip())
+    for place, tool in enumerate(episode.calls):
+        history = episode.calls[:place]
+        lately = [upstream_of[each] for each in reversed(history) if each in upstream_of]
+        if tool in upstream_of:
+            yield Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS]), tool
+
+
+def walk(
+    pipeline: Pipeline,
+    episodes: Sequence[Episode],
+    upstream_of: Mapping[ToolId, str],
+    usage: Mapping[ToolId, Usage] | None = None,
+) -> list[Walk]:
+    """One for each episode that has a step."""
+    found = []
+    for episode in episodes:
+        ranks = [pipeline.rank(query, usage, DEPTH).rank_of(tool) for query, tool in steps(episode, upstream_of)]
+        if ranks:
+            found.append(Walk(tuple(ranks)))
+    return found
+
+
+def compare(old: Sequence[Walk], new: Sequence[Walk]) -> Comparison:
+    """`old` and `new` are of the same episodes."""
+    if not old:
+        return Comparison(0, 0, _means(()), _means(()), (0.0, 0.0, 0.0))
+    before, after = [each.reciprocal for each in old], [each.reciprocal for each in new]
+    low, high = paired_interval(after, before)
+    mean = fmean(after) - fmean(before)
+    return Comparison(
+        len(old), sum(len(each.ranks) for each in old), _means(old), _means(new),
+        (round(low, 4), round(mean, 4), round(high, 4)),
+    )  # fmt: skip
+
+
+def _means(walks: Sequence[Walk]) -> dict[str, float]:
+    if not walks:
+        return {"mrr": 0.0, "top5": 0.0, "top10": 0.0}
+    return {
+        "mrr": round(fmean(each.reciprocal for each in walks), 4),
+        "top5": round(fmean(each.found(5) for each in walks), 4),
+        "top10": round(fmean(each.found(10) for each in walks), 4),
+    }
+
+
+def told(comparison: Comparison) -> dict[str, Any]:
+    """For a report."""
+    return {
+        "replayed": comparison.episodes,
+        "steps": comparison.steps,
+        "old": comparison.old,
+        "new": comparison.new,
+        "difference": list(comparison.difference),
+    }

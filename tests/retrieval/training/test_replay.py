@@ -1,0 +1,61 @@
+"""Later tasks are played again with two sets of models, and better means better outside the error."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+from foretool.retrieval.pipeline import Corpus, Pipeline
+from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.training.replay import Comparison, Walk, compare, steps, told, walk
+from foretool.storage.records import Episode, ToolId
+from tests.retrieval.learned_fakes import Counted
+from tests.retrieval.tools import catalog
+
+SEARCH, FETCH, GONE = ToolId("web__search"), ToolId("web__fetch"), ToolId("web__gone")
+UPSTREAM_OF = {tool.id: tool.upstream for tool in catalog()}
+
+
+def test_every_call_is_a_step_and_tools_that_are_gone_are_history() -> None:
+    episode = Episode((SEARCH, GONE, FETCH), ("find it\n and read it",))
+    lines = ("find it", "and read it")
+    assert list(steps(episode, UPSTREAM_OF)) == [
+        (Query(lines), SEARCH),
+        (Query(lines, (), (SEARCH, GONE), ("web",)), FETCH),
+    ]
+
+
+def test_a_model_that_knows_what_follows_is_better_and_the_figures_say_by_how_much() -> None:
+    episodes = [Episode((SEARCH, FETCH), ("a page of the web",))] * 20
+    plain = Pipeline(Corpus(catalog()))
+    learned = Pipeline(Corpus(catalog()), None, Experience({"dtdr": Counted({SEARCH: {FETCH: 1}, "": {SEARCH: 1}})}))
+    old, new = (walk(each, episodes, UPSTREAM_OF) for each in (plain, learned))
+    assert {each.ranks for each in old} == {(2, 1)}
+    assert {each.ranks for each in new} == {(1, 1)}
+    found = compare(old, new)
+    assert found == Comparison(
+        20, 40, {"mrr": 0.75, "top5": 1.0, "top10": 1.0}, {"mrr": 1.0, "top5": 1.0, "top10": 1.0}, (0.25, 0.25, 0.25)
+    )
+    assert found.is_better
+    assert not compare(new, old).is_better
+    assert told(found)["difference"] == [0.25, 0.25, 0.25]
+
+
+def test_a_difference_within_the_error_is_not_better() -> None:
+    old = [Walk((1,)), Walk((2,))] * 5
+    new = [Walk((1,)), Walk((2,))] * 4 + [Walk((1,)), Walk((1,))]
+    found = compare(old, new)
+    assert found.difference[1] > 0.0
+    assert not found.is_better
+
+
+def test_without_episodes_nothing_is_better() -> None:
+    assert not compare([], []).is_better
+    assert walk(Pipeline(Corpus(catalog())), [Episode((GONE,))], UPSTREAM_OF) == []
+
+
+def test_a_rank_beyond_the_depth_is_not_found() -> None:
+    assert Walk((0, 1, 6)).found(5) == pytest.approx(1 / 3)
+    assert Walk((0, 1, 6)).reciprocal == pytest.approx((1 + 1 / 6) / 3)
