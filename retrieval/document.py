@@ -63,7 +63,11 @@ def document(tool: Tool, server_text: str = "") -> Document:
 
 def summary_line(document: Document) -> str:
     """The first sentence of the description in one line of at most 120 characters."""
-    text = document.description.strip() or document.title.strip() or in_words(document.name)
+    return first_sentence(document.description.strip() or document.title.strip() or in_words(document.name))
+
+
+def first_sentence(text: str) -> str:
+    """In one line of at most 120 characters."""
     line = " ".join(_SENTENCE_END.split(text, maxsplit=1)[0].split())
     if len(line) <= MAX_SUMMARY:
         return line

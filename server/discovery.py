@@ -30,6 +30,8 @@ WIDE: Final = 25
 MOST: Final = 50
 CARD_TOKENS: Final = 12
 """What a match costs beside its words and its schema."""
+ADVICE_TOKENS: Final = 24
+"""Of the confidence and the advice."""
 ALIKE: Final = 0.8
 """Share of the words of two tools of different servers from which on the answer describes only the first."""
 IN_USE: Final = "server in use"
@@ -218,9 +220,8 @@ def answer(
     known, like = _grouped(known, len(asked))
     cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
     whole = {each.tool for each in asked}
-    said = "\n".join(f"{card['name']} {card['description']} {card['why']}" for card in cards)
     more: dict[str, Any] = _cited(fragments)
-    left = budget - estimate(said) - CARD_TOKENS * len(cards) - _cost(fragments)
+    left = budget - sum(map(_card_cost, known, cards)) - _cost(fragments)
     if arguments.widens and level in ("low", "none"):
         # What was found may not suffice either: say what else there is (ITR 3.7).
         more["servers"] = servers = _servers(catalog, admits, min(left, SUMMARY_TOKENS))
@@ -236,7 +237,7 @@ def answer(
     structured |= {**more, "advice": _advice(level, unknown)}
     text = _text(structured)
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
-    return Answer(level, text, structured, matches, estimate(text))
+    return Answer(level, text, structured, matches, budget - schemas.left + ADVICE_TOKENS)
 
 
 def _asked(names: Sequence[str], catalog: Catalog, admits: Admits) -> tuple[list[Ranked], list[str]]:
@@ -259,25 +260,39 @@ def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
     return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
 
 
-SHEETS: Final = 1024
+SHEETS: Final = 4096
 """Definitions of which what the answers say is kept."""
+
+
+class _Said(Struct, frozen=True):
+    """What of a definition an answer reads beside its schema."""
+
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+
+
+_said = msgspec.json.Decoder(_Said)
 
 
 @lru_cache(maxsize=SHEETS)
 def _summary(definition: bytes) -> str:
     # Not at the top: no list waits for what only searches need.
-    from foretool.retrieval.document import document, summary_line
+    from foretool.retrieval.document import document, first_sentence, summary_line
 
-    return summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+    try:
+        said = _said.decode(definition)
+    except msgspec.DecodeError:
+        return summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+    return first_sentence((said.description or said.title or "").strip())
 
 
 @lru_cache(maxsize=SHEETS)
-def _words(definition: bytes) -> frozenset[str]:
-    from foretool.retrieval.document import document
+def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
+    """What a tool says in short, without the name of its server: what tools alike have in common."""
     from foretool.retrieval.words import terms
 
-    read = document(Tool(ToolId(""), "", "", definition, ""))
-    return frozenset(terms(f"{jsonrpc.text(jsonrpc.fields(definition).get('name')) or ''} {read.description}"))
+    return frozenset(terms(f"{name} {_summary(definition)}")).difference(terms(upstream))
 
 
 def _grouped(
@@ -287,28 +302,38 @@ def _grouped(
     with the first. Returns the new order, and by tool the one before it that it is like; the first `asked` stay out."""
     order = list(known)
     like: dict[ToolId, ToolId] = {}
+    words = [_words(tool.definition, tool.name, tool.upstream) for tool, _ in order]
     for place in range(asked, len(order)):
-        first = next((one for one in range(asked, place) if _are_alike(order[one][0], order[place][0])), None)
-        if first is None or order[first][0].id in like:
+        tool, ranked = order[place]
+        first = next((one for one in range(asked, place) if _are_alike(words[one], words[place])), None)
+        if first is None or order[first][0].id in like or order[first][0].upstream == tool.upstream:
             continue
-        if IN_USE in order[place][1].reasons and IN_USE not in order[first][1].reasons:
+        if IN_USE in ranked.reasons and IN_USE not in order[first][1].reasons:
+            like = {one: tool.id if other == order[first][0].id else other for one, other in like.items()}
             order[first], order[place] = order[place], order[first]
-            like = {tool: order[first][0].id if one == order[place][0].id else one for tool, one in like.items()}
         like[order[place][0].id] = order[first][0].id
     return order, like
 
 
-def _are_alike(one: Tool, other: Tool) -> bool:
-    if one.upstream == other.upstream:
-        return False
-    a, b = _words(one.definition), _words(other.definition)
-    return len(a & b) >= ALIKE * len(a | b) > 0
+def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    shared = len(one & other)
+    return shared >= ALIKE * (len(one) + len(other) - shared) > 0
 
 
 def _card(tool: Tool, ranked: Ranked, listed: bool, like: ToolId | None = None) -> dict[str, Any]:
     description = f"as {like}" if like else _summary(tool.definition)
     card = {"name": tool.id, "description": description, "why": "; ".join(ranked.reasons)}
     return {**card, "listed": True} if listed else card
+
+
+def _card_cost(known: tuple[Tool, Ranked], card: Mapping[str, Any]) -> int:
+    """Tokens of a match without its schema; counting the whole answer anew would take longer than the search."""
+    return CARD_TOKENS + _summary_tokens(known[0].definition) + (len(card["name"]) + len(card["why"])) // 4
+
+
+@lru_cache(maxsize=SHEETS)
+def _summary_tokens(definition: bytes) -> int:
+    return estimate(_summary(definition))
 
 
 def _advice(level: Level, unknown: Sequence[str]) -> str:

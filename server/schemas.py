@@ -19,7 +19,7 @@ from foretool.server import jsonrpc
 from foretool.server.jsonrpc import Raw
 from foretool.storage.records import Tool
 
-KEPT: Final = 1024
+KEPT: Final = 4096
 """Definitions of tools of which what the answers say is kept."""
 LEAST: Final = 12
 """With fewer tokens left no schema is looked at."""
@@ -55,7 +55,7 @@ class Schemas:
         """Put the schema into the card if it fits, trimmed if only that fits; `whole`: whatever it costs."""
         if self.left < LEAST and not whole:
             return
-        parts = _parts(tool.definition)
+        parts = _parts(tool.definition, tool.tokens)
         apart = not any(name in self._said and self._said[name] != text for name, text in parts.defs.items())
         cost = self._cost(parts) if apart else parts.tokens
         if whole or cost <= min(self.left, self._cap):
@@ -98,9 +98,11 @@ def _closed(found: dict[str, Raw]) -> dict[str, Raw]:
 
 
 @lru_cache(maxsize=KEPT)
-def _parts(definition: bytes) -> _Parts:
+def _parts(definition: bytes, counted: int | None = None) -> _Parts:
     schema = jsonrpc.fields(definition)["inputSchema"]
-    tokens = estimate(bytes(schema).decode())
+    # Its share of what the whole definition was counted to have: estimating it anew takes most of a search.
+    share = len(bytes(schema)) / len(definition)
+    tokens = round(share * counted) if counted else estimate(bytes(schema).decode())
     members = jsonrpc.fields(schema) if b'"$defs"' in definition else {}
     defs = _members(members.pop("$defs", None))
     if not defs:

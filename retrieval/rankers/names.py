@@ -8,7 +8,9 @@ told a name must get that tool. Separators and case never count: "create issue" 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import compact
@@ -41,14 +43,19 @@ class Names:
     def __init__(self) -> None:
         self.size = 0
         self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
-        self._by_length: dict[int, dict[str, int]] = {}  # the same keys and their letters by length, for near names
+        self._having: dict[str, list[str]] = {}  # keys by each pair of neighbouring letters in them, dropped ones too
+        self._sorted: list[str] = []  # the same keys in order, empty when stale
 
     def add(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Know this tool by its name, with and without its server, and by its exposed name."""
         self.size = max(self.size, slot + 1)
         for key in _keys(server, name, exposed):
-            self._slots.setdefault(key, []).append(slot)
-            self._by_length.setdefault(len(key), {})[key] = _letters(key)
+            if key not in self._slots:
+                self._slots[key] = []
+                self._sorted = []
+                if self._having:
+                    self._note(key)
+            self._slots[key].append(slot)
 
     def drop(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Forget the tool in this slot, given what it was called."""
@@ -58,7 +65,7 @@ class Names:
                 slots.remove(slot)
             if not slots:
                 self._slots.pop(key, None)
-                self._by_length.get(len(key), {}).pop(key, None)
+                self._sorted = []
 
     def score(self, query: Query) -> list[float]:
         """How surely each tool was named, 0 for most; (slots,)."""
@@ -104,29 +111,44 @@ class Names:
         """Names that begin with the key, and the nearest of those a few typing errors away, with their strength."""
         size = len(key)
         begun = self._begun(key) if edits == 2 and size >= 6 else []
-        letters, pairs = _letters(key), _pairs(key)
-        for off in range(1, 1 + min(edits, 0 if size < 5 else 1 if size < 8 else 2)):
-            found = [
-                name
-                for length in range(size - off, size + off + 1)
-                for name, others in self._by_length.get(length, {}).items()
-                # An edit changes at most two letters of the alphabet in use and three neighbouring pairs.
-                if (letters ^ others).bit_count() <= 2 * off
-                and len(pairs - _pairs(name)) <= 3 * off
-                and distance(key, name, off) <= off
-            ]
-            if found:
-                return begun + [(name, NEAR + 1.0 - off / size) for name in found]
-        return begun
+        most = min(edits, 0 if size < 5 else 1 if size < 8 else 2)
+        if not most:
+            return begun
+        pairs = _pairs(key)
+        found: dict[int, list[str]] = {}
+        for name in self._likely(key, most):
+            # An edit changes at most three neighbouring pairs.
+            if abs(len(name) - size) <= most and len(pairs - _pairs(name)) <= 3 * most:
+                found.setdefault(distance(key, name, most), []).append(name)
+        off = min(found, default=most + 1)
+        return begun + [(name, NEAR + 1.0 - off / size) for name in sorted(found[off])] if off <= most else begun
+
+    def _likely(self, key: str, edits: int) -> set[str]:
+        """The names within so many edits of a key, and others: they share one of any 3 * edits + 1 of its pairs, of
+        which the rarest have the fewest others."""
+        if not self._having:
+            for name in self._slots:
+                self._note(name)
+        pairs = sorted((len(self._having.get(pair, ())), pair) for pair in _pairs(key))
+        likely = {name for _, pair in pairs[: 3 * edits + 1] for name in self._having.get(pair, ())}
+        return likely & self._slots.keys()
+
+    def _note(self, name: str) -> None:
+        for pair in _pairs(name):
+            self._having.setdefault(pair, []).append(name)
 
     def _begun(self, key: str) -> list[tuple[str, float]]:
+        """Names that begin with the key and are at most twice as long."""
+        if not self._sorted:
+            self._sorted = sorted(self._slots)
         size = len(key)
-        return [
-            (name, NEAR + size / length)
-            for length in range(size + 1, 2 * size + 1)
-            for name in self._by_length.get(length, ())
-            if name.startswith(key)
-        ]
+        found = []
+        for name in islice(self._sorted, bisect_left(self._sorted, key), None):
+            if not name.startswith(key):
+                break
+            if size < len(name) <= 2 * size:
+                found.append((name, NEAR + size / len(name)))
+        return found
 
 
 def distance(a: str, b: str, limit: int) -> int:
@@ -172,14 +194,6 @@ def _trimmed(words: list[str]) -> list[str]:
     while end > start and words[end - 1].lower() in _AROUND:
         end -= 1
     return words[start:end] or words
-
-
-def _letters(key: str) -> int:
-    """The letters that occur, as bits."""
-    bits = 0
-    for letter in key:
-        bits |= 1 << (ord(letter) & 63)
-    return bits
 
 
 def _pairs(key: str) -> set[str]:
