@@ -22,6 +22,7 @@ class Promise(NamedTuple):
 
 MODERN = "spec 2026-07-28"
 LEGACY = "spec 2025-11-25"
+DTDR = "DTDR (dynamic tool dependency retrieval)"
 ITR = "ITR (dynamic system instructions and tool exposure), section 4"
 
 MANIFEST: Final[dict[str, Promise]] = {
@@ -87,6 +88,18 @@ MANIFEST: Final[dict[str, Promise]] = {
     "instructions:sources": Promise("design: instructions", "a fragment carries its source; servers make no policy"),
     "instructions:prompts": Promise("docs/configuration.md", "prompts of servers that are up belong to the corpus"),
     "instructions:problems": Promise("docs/configuration.md", "a file that cannot be read is named, others are read"),
+    # Steps, and the library
+    "step:budget": Promise("design: steps", "tools and instructions of a step are within one budget"),
+    "step:nothing": Promise("design: steps", "where nothing fits, the names of the tools are shown, not the tools"),
+    "step:record": Promise("design: steps", "a step is on record as a discovery, with ITR's telemetry"),
+    "step:prompt": Promise("design: steps", "the prompt assemble_step gives a step as one text"),
+    "library:step": Promise("docs/library.md", "a step has a prompt, tools, a confidence, and calls"),
+    "library:shapes": Promise("docs/library.md", "tools come in the shapes of MCP, OpenAI and Anthropic"),
+    "library:widen": Promise("docs/library.md", "a self-rating below the threshold widens a step"),
+    "library:loop": Promise("ITR, Algorithm 1", "the loop asks again where the tools do not suffice"),
+    "library:record": Promise("docs/library.md", "what the library does is on record as a client's doing is"),
+    "library:errors": Promise("docs/library.md", "misuse and refusals are exceptions, tools' failures results"),
+    "library:light": Promise("docs/library.md", "importing foretool loads nothing of the library"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
@@ -315,6 +328,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "process:restart": Promise("README: what a client sees", "a restart lists at once"),
     "real:python": Promise("README: try it", "three servers from PyPI are searched and called"),
     "real:node": Promise("README: try it", "two servers from npm are searched and called"),
+    # What comes next (DTDR)
+    "dtdr:next": Promise(f"{DTDR}, section 4", "the next tool follows from the task and the calls so far"),
+    "dtdr:no-query": Promise("docs/learning.md: DTDR", "without a task the calls so far decide alone"),
+    "dtdr:unseen": Promise("docs/learning.md: DTDR", "a tool that came after training is ranked at once"),
+    "dtdr:published": Promise(f"{DTDR}, section 4.1", "DTDR-C and DTDR-L run as published, by name"),
     # The repository
     "layout": Promise("docs/architecture.md", "every source file has its test file"),
     "requirements": Promise(

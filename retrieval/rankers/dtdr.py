@@ -1,0 +1,422 @@
+"""What comes next: DTDR (dynamic tool dependency retrieval) as it is served.
+
+The paper conditions on the task and on the calls so far, so does this; where it differs, it measured better
+(`bench.papers.dtdr` prints both, `dtdr_published.py` has the published forms):
+
+- The history goes in as tool ids beside the task's vector, not as text behind it: [vector ; words ; counts ; last
+  three] into one hidden layer, over which softmax gives every tool that was ever called, and END. The task is encoded
+  once, not at every step. Without a task history alone decides.
+- Beside it stand the nearest past tasks whose calls match the history (instead of clusters), and one dependency graph
+  on the last three calls with back-off.
+- A listwise layer, one softmax over per-tool parts, sums them up with what is known of any tool, seen or not: how near
+  its text is to the task and to the last tool, words of its name in the task, whether it was called already. So a tool
+  that came after training is ranked at once, and every number can be explained.
+
+numpy alone; nothing here trains (`training.dtdr`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import log
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from foretool.retrieval.latent import Latent
+from foretool.retrieval.learned import Floats, ModelError, pack, unpack
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.words import terms
+from foretool.storage.records import ToolId
+
+METHOD = "dtdr"
+VERSION = 1
+LAST = 3
+"""Calls back that are told apart; the paper's history length l, beyond which gains taper off."""
+MOST_HISTORY = 20
+"""Older calls are not read."""
+PLACES = 8
+"""Numbers of calls that are told apart."""
+NEIGHBOURS = 60
+NEARNESS = 0.1
+"""Of the softmax over cosines of past tasks."""
+SAME_CALLS, SAME_LAST = 3.0, 2.0
+"""What a matching history counts for beside the task, as exponents: Jaccard overlap of the calls, the same last one."""
+SUFFIX_MASS = 2.0
+"""How many calls the shorter suffix is worth beside what follows the longer one."""
+TRACE = 1e-3
+"""The least probability that a part gives a tool, so that its logarithm says "never" and not "impossible"."""
+
+PARTS = (
+    "network", "neighbours", "graph", "prior", "meaning", "name", "called", "kin", "unseen", "unseen_meaning",
+    "end", "end_place",
+)  # fmt: skip
+"""What the listwise layer sums up, one weight each."""
+
+
+class Calls(NamedTuple):
+    """Past episodes as classes, the latest ones."""
+
+    classes: NDArray[np.int32]
+    """(episodes, longest), -1 where an episode has ended."""
+    lengths: NDArray[np.int32]
+    ended: NDArray[np.bool_]
+
+
+class Network(NamedTuple):
+    """Hidden layers side by side; `out` is their mean."""
+
+    query: Floats
+    """(dimension of vector and words, hidden)."""
+    history: Floats
+    """(rows, hidden); see `history_rows`."""
+    bias: Floats
+    unasked: Floats
+    out: Floats
+    """(hidden, classes and END)."""
+    out_bias: Floats
+
+
+class Model(Struct, frozen=True):
+    """All that training leaves behind."""
+
+    tools: tuple[ToolId, ...]
+    """By class."""
+    network: Network
+    latent: Latent
+    """Words to their part of the network's input."""
+    dimension: int
+    """Of an encoder's vectors; 0 where there was none."""
+    tasks: Floats
+    """(episodes, dimension of vector and words) of past tasks, zeros where nobody said it."""
+    calls: Calls
+    asked: tuple[float, ...]
+    """Weights of the listwise layer where there is a task, by `PARTS`."""
+    unasked: tuple[float, ...]
+    """Where there is none."""
+    scales: tuple[float, float] = (8.0, 8.0)
+    """What vector and words are multiplied by before the network."""
+
+    def dumps(self) -> bytes:
+        header = {
+            "tools": self.tools, "vocabulary": self.latent.vocabulary, "scales": self.scales,
+            "dimension": self.dimension,
+            "asked": dict(zip(PARTS, self.asked, strict=True)), "unasked": dict(zip(PARTS, self.unasked, strict=True)),
+        }  # fmt: skip
+        arrays: dict[str, NDArray[Any]] = {f"network_{name}": part for name, part in self.network._asdict().items()}
+        arrays |= {f"calls_{name}": part for name, part in self.calls._asdict().items()}
+        # Half precision loses nothing that a ranking shows and halves the file.
+        arrays |= {"projection": self.latent.projection.astype(np.float16), "tasks": self.tasks.astype(np.float16)}
+        return pack(METHOD, VERSION, header, arrays)
+
+
+def loaded(model: bytes) -> Model:
+    """Raises `ModelError`."""
+    header, arrays = unpack(model, METHOD, VERSION)
+    try:
+        read = Model(
+            tools=tuple(map(ToolId, header["tools"])),
+            network=Network(*(arrays[f"network_{name}"] for name in Network._fields)),
+            latent=Latent(header["vocabulary"], arrays["projection"].astype(np.float32)),
+            dimension=int(header["dimension"]),
+            tasks=arrays["tasks"].astype(np.float32),
+            calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields)),
+            asked=tuple(float(header["asked"][name]) for name in PARTS),
+            unasked=tuple(float(header["unasked"][name]) for name in PARTS),
+            scales=(float(header["scales"][0]), float(header["scales"][1])),
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ModelError(f"{METHOD}: a part is missing or of another kind ({error!r})") from error
+    _check(read)
+    return read
+
+
+def _check(model: Model) -> None:
+    """Raises `ModelError` unless the parts fit together."""
+    classes, network = len(model.tools), model.network
+    hidden = len(network.bias)
+    width = model.dimension + model.latent.dimension
+    expected = {
+        "query": (width, hidden), "history": (rows_of(classes), hidden), "bias": (hidden,), "unasked": (hidden,),
+        "out": (hidden, classes + 1), "out_bias": (classes + 1,),
+    }  # fmt: skip
+    for name, shape in expected.items():
+        if (found := getattr(network, name).shape) != shape:
+            raise ModelError(f"{METHOD}: {name} has the shape {found}, {classes} tools take {shape}")
+    episodes = len(model.calls.classes)
+    if model.tasks.shape != (episodes, width) or model.calls.classes.max(initial=-1) >= classes:
+        raise ModelError(f"{METHOD}: tasks of the shape {model.tasks.shape} for {episodes} lists of calls")
+
+
+def rows_of(classes: int) -> int:
+    """Rows of the history's weights for so many tools."""
+    return (1 + LAST) * classes + LAST + PLACES
+
+
+def history_rows(history: Sequence[int], classes: int) -> list[int]:
+    """The rows that a history adds up: one a call, one for each of the last three or its absence, one for how many."""
+    rows = list(history[-MOST_HISTORY:])
+    for back in range(LAST):
+        missing = (1 + LAST) * classes + back
+        rows.append((1 + back) * classes + history[-1 - back] if len(history) > back else missing)
+    rows.append((1 + LAST) * classes + LAST + min(len(history), PLACES - 1))
+    return rows
+
+
+class Graph:
+    """The tool dependency graph over suffixes of the history, up to three calls, with back-off to shorter ones.
+
+    p(f | suffix) = (n(suffix, f) + m p(f | shorter suffix)) / (n(suffix) + m), m = `SUFFIX_MASS`; the shortest is how
+    often each tool is called at all. A history begins with a start mark, which is part of its suffix.
+    """
+
+    def __init__(self, walks: Iterable[Sequence[int]], classes: int) -> None:
+        """`walks`: classes in order, with `classes` (END) as the last where the end was seen."""
+        self._follows: dict[tuple[int, ...], Counter[int]] = {}
+        total = np.full(classes + 1, 0.5)
+        for walk in walks:
+            for place, called in enumerate(walk):
+                total[called] += 1
+                for suffix in self._suffixes(walk[:place]):
+                    self._follows.setdefault(suffix, Counter())[called] += 1
+        self.prior = (total / total.sum()).astype(np.float32)
+
+    def after(self, history: Sequence[int]) -> Floats:
+        """(classes and END,)."""
+        chance: Floats = self.prior.copy()
+        for suffix in self._suffixes(history):
+            follows = self._follows.get(suffix)
+            if follows is None:
+                break
+            seen = follows.total()
+            chance *= np.float32(SUFFIX_MASS / (seen + SUFFIX_MASS))
+            chance[list(follows)] += np.fromiter(follows.values(), np.float32) / np.float32(seen + SUFFIX_MASS)
+        return chance
+
+    @staticmethod
+    def _suffixes(history: Sequence[int]) -> list[tuple[int, ...]]:
+        """The shortest first."""
+        marked = (-1, *history[-LAST:]) if len(history) < LAST else tuple(history[-LAST:])
+        return [marked[-length:] for length in range(1, len(marked) + 1)]
+
+
+class Task(NamedTuple):
+    """What a task's words and vector give before any call, worked out once for all its steps."""
+
+    hidden: Floats
+    near: NDArray[np.int64]
+    """The nearest past tasks."""
+    nearness: Floats
+    """Their weights, adding up to 1."""
+    meaning: Floats
+    """(slots,)."""
+    name: Floats
+    """(slots,)."""
+    asked: bool
+
+
+class Dtdr:
+    """A trained model over a corpus (`retrieval.learned.Learned`)."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.classes = len(model.tools)
+        self._class_of = {tool: number for number, tool in enumerate(model.tools)}
+        calls = model.calls
+        self.graph = Graph(
+            (
+                [*row[:length].tolist(), *[self.classes] * bool(ended)]
+                for row, length, ended in zip(calls.classes, calls.lengths, calls.ended, strict=True)
+            ),
+            self.classes,
+        )
+        self._said = np.flatnonzero(np.abs(model.tasks).sum(1) > 0)
+        # What came next at each place of each past episode: a call, END, or nothing that was seen (one beyond END).
+        self._next = _next_calls(calls, self.classes)
+        self.align((), None)
+
+    @property
+    def name(self) -> str:
+        return METHOD
+
+    @classmethod
+    def loads(cls, model: bytes) -> Self:
+        """Raises `ModelError`."""
+        return cls(loaded(model))
+
+    def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
+        """See `Learned`."""
+        self.live = np.asarray([tool is not None for tool in tools], np.bool_)
+        self._classes = np.asarray([self._class_of.get(tool, -1) if tool else -1 for tool in tools], np.int64)
+        self.slots = {tool: slot for slot, tool in enumerate(tools) if tool}
+        fits = vectors is not None and vectors.shape == (len(tools), self.model.dimension)
+        self._vectors = vectors if fits else None
+        self._names = _Names(tools)
+        self._task: tuple[tuple[bytes, tuple[str, ...]], Task] | None = None
+
+    def score(self, query: Query, vector: Floats | None) -> Floats:
+        """(slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
+        chance, _ = self.after(query.history, vector, query.lines)
+        times: Floats = np.log1p(chance * np.float32(max(int(self.live.sum()), 1)))
+        return times
+
+    def after(
+        self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
+    ) -> tuple[Floats, float]:
+        """The probability of each tool to be called next (slots,), and that the task is done.
+
+        `history`: the calls of this task, oldest first; `vector`, `lines`: the task, where one is known.
+        """
+        if not len(self.live):
+            return np.zeros(0, np.float32), 1.0
+        task = self.of_task(vector, tuple(lines))
+        weights = np.asarray(self.model.asked if task.asked else self.model.unasked, np.float32)
+        logits = weights @ self.parts(history, task)
+        logits[:-1][~self.live] = -np.inf
+        chance = np.exp(logits - logits.max())
+        chance /= chance.sum()
+        return chance[:-1], float(chance[-1])
+
+    def parts(self, history: Sequence[ToolId], task: Task) -> Floats:
+        """(`PARTS`, slots and END): what the listwise layer weighs."""
+        known = [number for tool in history if (number := self._class_of.get(tool)) is not None]
+        slots = len(self.live)
+        found = np.zeros((len(PARTS), slots + 1), np.float32)
+        by_class = np.stack(
+            [self._network(known, task), self._neighbours(known, task), self.graph.after(known), self.graph.prior]
+        )
+        floor = np.full((len(by_class), 1), np.float32(0))
+        of_class = np.log(np.concatenate([by_class, floor], 1) + np.float32(TRACE))
+        found[:4, :slots] = of_class[:, self._classes]  # -1 is the floor
+        found[:4, slots] = of_class[:, self.classes]
+        found[4, :slots], found[5, :slots] = task.meaning, task.name
+        called = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
+        found[6, called] = 1
+        if history and (last := self.slots.get(history[-1])) is not None and self._vectors is not None:
+            found[7, :slots] = standard(self._vectors @ self._vectors[last])
+        found[8, :slots] = self._classes < 0
+        found[9] = found[8] * found[4]
+        found[10, slots] = 1
+        found[11, slots] = min(len(history), PLACES) / PLACES
+        return found
+
+    def _worked_out(self, vector: Floats | None, lines: Sequence[str]) -> Task:
+        model, network, slots = self.model, self.model.network, len(self.live)
+        if vector is not None and vector.shape != (model.dimension,):
+            vector = None  # of another encoder
+        said = np.zeros(network.query.shape[0], np.float32)
+        if vector is not None:
+            said[: model.dimension] = vector
+        if lines and model.latent.dimension:
+            said[model.dimension :] = model.latent.vector("\n".join(lines))
+        # A network that was given vectors never saw words without one.
+        asked = vector is not None or (not model.dimension and bool(said.any()))
+        near, nearness = self._nearest(said)
+        return Task(
+            hidden=network.bias + (self._scaled(said) @ network.query if asked else network.unasked),
+            near=near,
+            nearness=nearness,
+            meaning=np.zeros(slots, np.float32)
+            if vector is None or self._vectors is None
+            else standard(self._vectors @ vector),
+            name=self._names.met(lines),
+            asked=asked,
+        )
+
+    def _scaled(self, said: Floats) -> Floats:
+        dimensions = (self.model.dimension, self.model.latent.dimension)
+        scaled: Floats = said * np.repeat(np.asarray(self.model.scales, np.float32), dimensions)
+        return scaled
+
+    def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> Task:
+        """What a task gives before any call; the last one is remembered, for it comes again with every step."""
+        key = (b"" if vector is None else vector.tobytes(), lines)
+        if self._task is None or self._task[0] != key:
+            self._task = (key, self._worked_out(vector, lines))
+        return self._task[1]
+
+    def _network(self, history: Sequence[int], task: Task) -> Floats:
+        """(classes and END,)."""
+        network = self.model.network
+        hidden = task.hidden + network.history[history_rows(history, self.classes)].sum(0)
+        np.maximum(hidden, 0, out=hidden)
+        logits: Floats = hidden @ network.out
+        logits += network.out_bias
+        np.exp(logits - logits.max(), out=logits)
+        logits /= logits.sum()
+        return logits
+
+    def _nearest(self, said: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """The nearest past tasks and what each counts for."""
+        near = self._said
+        if not len(near) or not said.any():
+            return near[:0], np.zeros(0, np.float32)
+        cosines = self.model.tasks @ said
+        if len(near) > NEIGHBOURS:
+            near = near[np.argpartition(-cosines[near], NEIGHBOURS - 1)[:NEIGHBOURS]]
+        weights: Floats = np.exp((cosines[near] - cosines[near].max()) / np.float32(NEARNESS))
+        weights /= weights.sum()
+        return near, weights
+
+    def _neighbours(self, history: Sequence[int], task: Task) -> Floats:
+        """(classes and END,): what came next in the nearest past tasks where their calls were like ours."""
+        if not len(task.near):
+            return np.zeros(self.classes + 1, np.float32)
+        weights = task.nearness[:, None] * np.exp(self._likeness(history, task.near))
+        total = np.bincount(self._next[task.near].ravel(), weights.ravel(), minlength=self.classes + 2)
+        chance: Floats = total[:-1].astype(np.float32)
+        chance /= max(float(chance.sum()), 1e-12)
+        return chance
+
+    def _likeness(self, history: Sequence[int], near: NDArray[np.int64]) -> Floats:
+        """(episodes, places): how like ours the calls before each place are, as an exponent."""
+        calls = self.model.calls.classes[near]
+        ours = np.zeros(self.classes + 1, np.float32)
+        ours[list(history)] = 1
+        shared = np.concatenate([np.zeros((len(calls), 1), np.float32), np.cumsum(ours[calls], 1)], 1)
+        union = len(set(history)) + np.arange(shared.shape[1], dtype=np.float32) - shared
+        overlap = np.where(union > 0, shared / np.maximum(union, 1), np.float32(1))
+        last = np.full(len(calls), history[-1] if history else -2)
+        before = np.concatenate([np.full((len(calls), 1), -2), calls], 1)
+        likeness: Floats = SAME_CALLS * overlap + SAME_LAST * (before == last[:, None]).astype(np.float32)
+        return likeness
+
+
+def _next_calls(calls: Calls, classes: int) -> NDArray[np.int64]:
+    """(episodes, longest + 1): the call at each place, END behind the last, one beyond END where nothing was seen."""
+    found = np.full((len(calls.classes), calls.classes.shape[1] + 1), classes + 1, np.int64)
+    found[:, :-1] = np.where(calls.classes >= 0, calls.classes, classes + 1)
+    rows = np.flatnonzero(calls.ended)
+    found[rows, calls.lengths[rows]] = classes
+    return found
+
+
+def standard(values: Floats) -> Floats:
+    """z-scores; zeros where all are equal."""
+    deviation = values.std() if len(values) else np.float32(0)
+    return (values - values.mean()) / deviation if deviation > 1e-6 else np.zeros_like(values)
+
+
+class _Names:
+    """Which words of a tool's name a task has: the share of their idf."""
+
+    def __init__(self, tools: Sequence[ToolId | None]) -> None:
+        words = [set(terms(tool)) if tool else set() for tool in tools]
+        within = Counter(word for each in words for word in each)
+        self._idf = {word: log(1 + len(tools) / n) for word, n in within.items()}
+        self._mass = np.asarray([max(sum(self._idf[word] for word in each), 1e-6) for each in words], np.float32)
+        self._slots: Mapping[str, list[int]] = {word: [] for word in within}
+        for slot, each in enumerate(words):
+            for word in each:
+                self._slots[word].append(slot)
+
+    def met(self, lines: Sequence[str]) -> Floats:
+        """(slots,), 0 to 1."""
+        found = np.zeros(len(self._mass), np.float32)
+        for word in {word for line in lines for word in terms(line)}:
+            if slots := self._slots.get(word):
+                found[slots] += np.float32(self._idf[word])
+        return found / self._mass

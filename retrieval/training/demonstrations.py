@@ -1,0 +1,95 @@
+"""Episodes as training reads them: which calls were acceptable at each step, and in which orders they may come.
+
+The gold plan of a task is a DAG over its calls (DTDR, section 5): a call is acceptable once every call that it depends
+on is done, and END is acceptable when all are done. Calls are classes here, numbers from 0; END is one more than the
+last of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from foretool.storage.records import Episode, ToolId
+
+
+class Step(NamedTuple):
+    """One prediction: what was called so far, and what may come next."""
+
+    history: tuple[int, ...]
+    acceptable: tuple[int, ...]
+    """Classes in rising order, each once."""
+
+
+class Demonstration(Struct, frozen=True):
+    """One task and the calls that did it."""
+
+    calls: tuple[int, ...]
+    after: tuple[tuple[int, ...], ...]
+    """By place in `calls`, the places that must come first."""
+    task: str = ""
+    """In words, "" where nobody said it."""
+    ended: bool = True
+    """Whether the task was done after the last call."""
+    earlier: tuple[int, ...] = ()
+    """Calls of the same conversation before this task."""
+
+    def steps(self, end: int, order: Sequence[int] | None = None) -> Iterator[Step]:
+        """Every prediction of the walk through the places in `order` (as called unless given); `end`: the class of END.
+
+        A walk whose end nobody saw has no END step.
+        """
+        done: set[int] = set()
+        history = list(self.earlier)
+        for place in order if order is not None else range(len(self.calls)):
+            yield Step(tuple(history), self._open(done))
+            done.add(place)
+            history.append(self.calls[place])
+        if self.ended:
+            yield Step(tuple(history), (end,))
+
+    def shuffled(self, draw: random.Random) -> list[int]:
+        """The places in a random order that every dependency allows."""
+        left = set(range(len(self.calls)))
+        order: list[int] = []
+        while left:
+            free = sorted(place for place in left if left.isdisjoint(self.after[place]))
+            order.append(draw.choice(free))
+            left.remove(order[-1])
+        return order
+
+    def _open(self, done: set[int]) -> tuple[int, ...]:
+        """Classes of the calls that are not done and whose dependencies are."""
+        places = (place for place in range(len(self.calls)) if place not in done and done.issuperset(self.after[place]))
+        return tuple(sorted({self.calls[place] for place in places}))
+
+
+def dependencies(size: int, edges: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, ...], ...]:
+    """By place, the places that must come first; a chain where only the order is known.
+
+    An edge that does not point forward would close a cycle with the order that was walked, and is left out.
+    """
+    if edges is None:
+        return tuple((place - 1,) if place else () for place in range(size))
+    first: list[set[int]] = [set() for _ in range(size)]
+    for source, target in edges:
+        if 0 <= source < target < size:
+            first[target].add(source)
+    return tuple(tuple(sorted(each)) for each in first)
+
+
+def demonstrations(episodes: Sequence[Episode], class_of: Mapping[ToolId, int]) -> list[Demonstration]:
+    """Episodes whose every tool has a class; one with another tool would teach a false order and is left out."""
+    return [
+        Demonstration(
+            calls=tuple(class_of[call] for call in episode.calls),
+            after=dependencies(len(episode.calls), episode.edges),
+            task=episode.tasks[0] if episode.tasks else "",
+            ended=episode.ended,
+        )
+        for episode in episodes
+        if all(call in class_of for call in episode.calls)
+    ]

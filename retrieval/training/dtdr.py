@@ -1,0 +1,295 @@
+"""Trains what comes next (`rankers.dtdr`): small networks on all demonstrations, and weights for the listwise layer.
+
+The weights are learned on demonstrations that the networks beside them have not seen: each fold is scored by a model of
+the others, where rarely used tools are unseen ones, too.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.learned import Floats
+from foretool.retrieval.rankers.dtdr import METHOD as NAME
+from foretool.retrieval.rankers.dtdr import MOST_HISTORY, PARTS, Calls, Dtdr, Model, Network, history_rows, rows_of
+from foretool.retrieval.training import Embed, Material, Progress, TooLittle
+from foretool.retrieval.training.demonstrations import Demonstration, demonstrations
+from foretool.retrieval.training.latent import fit_latent
+from foretool.retrieval.training.perceptron import Draw, Plan, Samples, Weights, fit, padded, softmax
+from foretool.storage.records import ToolId
+
+MINIMUM = 20
+MOST_REMEMBERED = 4_000
+"""Past tasks that are kept to look up; the latest ones."""
+MOST_SCORES = 4_000_000
+"""Steps times tools that the listwise layer is fitted on: 200 MB."""
+FEW = 1_500
+"""Fewer demonstrations are all held out once, in folds; of more, one fold is enough."""
+FOLDS = 5
+NEWTON_STEPS = 12
+
+
+class Recipe(Struct, frozen=True):
+    """Everything that can be chosen; chosen on splits of the train files."""
+
+    networks: int = 3
+    plan: Plan = Plan()
+    words: int = 128
+    """Directions of the words."""
+    scales: tuple[float, float] = (8.0, 8.0)
+    ridge: float = 3.0
+    """Pull of the listwise weights to `PRIOR`, in steps."""
+
+
+PRIOR = dict.fromkeys(PARTS, 0.0) | {"network": 0.8, "neighbours": 0.2, "called": -0.2, "unseen": -3.0}
+
+
+class Lesson(NamedTuple):
+    """What is learned from: demonstrations and their tasks as vectors."""
+
+    tools: tuple[ToolId, ...]
+    """By class."""
+    demonstrations: Sequence[Demonstration]
+    vectors: Floats
+    """(demonstrations, dimension), zeros where nobody said the task."""
+
+    def part(self, places: Sequence[int]) -> Lesson:
+        """Some of it, with the tools that occur there alone."""
+        chosen = [self.demonstrations[place] for place in places]
+        used = dict.fromkeys(call for each in chosen for call in (*each.earlier, *each.calls))
+        number = {call: at for at, call in enumerate(used)}
+        renumbered = [
+            replace(
+                each,
+                calls=tuple(number[call] for call in each.calls),
+                earlier=tuple(number[call] for call in each.earlier),
+            )
+            for each in chosen
+        ]
+        return Lesson(tuple(self.tools[call] for call in used), renumbered, self.vectors[list(places)])
+
+
+class Shelf(NamedTuple):
+    """The catalog that a model is to rank."""
+
+    tools: Sequence[ToolId]
+    vectors: Floats | None
+    """(tools, dimension) of their texts."""
+
+
+class Trainer:
+    """One recipe (`training.Method`)."""
+
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        self.recipe = recipe or Recipe()
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    @property
+    def minimum(self) -> int:
+        return MINIMUM
+
+    def train(self, material: Material, progress: Progress) -> bytes:
+        """Raises `TooLittle`."""
+        lesson = lesson_of(material)
+        if len(lesson.demonstrations) < self.minimum:
+            raise TooLittle(f"{NAME}: {len(lesson.demonstrations)} episodes with calls; it takes {self.minimum}")
+        return self.model(lesson, shelf_of(material), material.seed, progress).dumps()
+
+    def model(self, lesson: Lesson, shelf: Shelf, seed: int, progress: Progress) -> Model:
+        """What `train` packs."""
+        folds = list(_folds(len(lesson.demonstrations), seed))
+        rounds = len(folds) + self.recipe.networks
+        asked: list[Example] = []
+        unasked: list[Example] = []
+        most = max(MOST_SCORES // (len(shelf.tools) + 1) // len(folds), 50)
+        for number, (others, fold) in enumerate(folds):
+            progress("weighing the parts", number / rounds)
+            judge = Dtdr(self._fitted(lesson.part(others), 1, seed, lambda share: None))
+            judge.align(shelf.tools, shelf.vectors)
+            held = Lesson(lesson.tools, [lesson.demonstrations[place] for place in fold], lesson.vectors[fold])
+            asked += examples(judge, held, most, seed, said=True)
+            unasked += examples(judge, held, most, seed, said=False)
+        first = len(folds) / rounds
+        model = self._fitted(
+            lesson.part(range(len(lesson.demonstrations))),
+            self.recipe.networks,
+            seed,
+            lambda share: progress("training", first + share * (1 - first)),
+        )
+        weights = (tuple(fit_weights(each, self.recipe.ridge)) for each in (asked, unasked))
+        return replace(model, asked=next(weights), unasked=next(weights))
+
+    def _fitted(self, lesson: Lesson, networks: int, seed: int, progress: Callable[[float], None]) -> Model:
+        """A model whose parts still have the weights of `PRIOR`."""
+        recipe = self.recipe
+        tasks = [each.task for each in lesson.demonstrations]
+        latent = fit_latent([task for task in tasks if task], recipe.words, seed)
+        words = latent.vectors(tasks)
+        said = np.concatenate([lesson.vectors, words], 1)
+        scales = np.repeat(np.asarray(recipe.scales, np.float32), (lesson.vectors.shape[1], latent.dimension))
+        fitted = [
+            fit(
+                said * scales,
+                rows_of(len(lesson.tools)),
+                len(lesson.tools) + 1,
+                lambda draw: samples(lesson, said, draw),
+                recipe.plan,
+                np.random.default_rng((seed, number)),
+                lambda share, number=number: progress((number + share) / networks),  # type: ignore[misc]
+            )
+            for number in range(networks)
+        ]
+        recent = slice(-MOST_REMEMBERED, None)
+        return Model(
+            tools=lesson.tools,
+            network=side_by_side(fitted),
+            latent=latent,
+            dimension=lesson.vectors.shape[1],
+            tasks=said[recent],
+            calls=remembered(lesson.demonstrations[recent]),
+            asked=tuple(PRIOR.values()),
+            unasked=tuple(PRIOR.values()),
+            scales=recipe.scales,
+        )
+
+
+METHOD = Trainer()
+
+
+def lesson_of(material: Material) -> Lesson:
+    """Every episode with calls."""
+    episodes = [episode for episode in material.episodes if episode.calls]
+    tools = tuple(dict.fromkeys(call for episode in episodes for call in episode.calls))
+    found = demonstrations(episodes, {tool: number for number, tool in enumerate(tools)})
+    return Lesson(tools, found, task_vectors([each.task for each in found], material.queries))
+
+
+def task_vectors(tasks: Sequence[str], embed: Embed | None) -> Floats:
+    """(tasks, dimension); zeros where a task is empty, no dimension where nobody embeds or nobody said anything."""
+    told = list(dict.fromkeys(task for task in tasks if task))
+    if embed is None or not told:
+        return np.zeros((len(tasks), 0), np.float32)
+    vectors = embed(told)
+    rows = {task: row for row, task in enumerate(told)}
+    nothing = np.zeros((1, vectors.shape[1]), np.float32)
+    return np.concatenate([vectors, nothing])[[rows.get(task, -1) for task in tasks]]
+
+
+def shelf_of(material: Material) -> Shelf:
+    """The catalog with the vectors of its texts."""
+    tools = [tool.id for tool in material.tools]
+    if material.documents is None:
+        return Shelf(tools, None)
+    texts = [embedded_text(document(tool, material.server_texts.get(tool.upstream, ""))) for tool in material.tools]
+    return Shelf(tools, material.documents(texts))
+
+
+def samples(lesson: Lesson, said: Floats, draw: Draw) -> Samples:
+    """One walk through every demonstration, each in an order that its dependencies allow."""
+    choose = random.Random(int(draw.integers(1 << 62)))  # noqa: S311 (an order, not a secret)
+    classes = len(lesson.tools)
+    tasks: list[int] = []
+    rows: list[list[int]] = []
+    targets: list[tuple[int, ...]] = []
+    for number, (each, vector) in enumerate(zip(lesson.demonstrations, said, strict=True)):
+        for step in each.steps(classes, each.shuffled(choose)):
+            tasks.append(number if vector.any() else -1)
+            rows.append(history_rows(step.history, classes))
+            targets.append(step.acceptable)
+    return Samples(np.asarray(tasks), padded(rows, rows_of(classes)), spread(targets, classes + 1))
+
+
+def spread(targets: Sequence[tuple[int, ...]], classes: int) -> Floats:
+    """(samples, classes): every acceptable class alike."""
+    found = np.zeros((len(targets), classes), np.float32)
+    for row, target in zip(found, targets, strict=True):
+        row[list(target)] = 1 / len(target)
+    return found
+
+
+def side_by_side(fitted: Sequence[Weights]) -> Network:
+    """One network whose logits are the mean of theirs."""
+    share = np.float32(1 / len(fitted))
+    return Network(
+        query=np.concatenate([each.query for each in fitted], 1),
+        history=np.concatenate([each.history for each in fitted], 1),
+        bias=np.concatenate([each.bias for each in fitted]),
+        unasked=np.concatenate([each.unasked for each in fitted]),
+        out=np.concatenate([each.out for each in fitted]) * share,
+        out_bias=np.stack([each.out_bias for each in fitted]).mean(0),
+    )
+
+
+def remembered(past: Sequence[Demonstration]) -> Calls:
+    """Their calls, each episode cut after `MOST_HISTORY`."""
+    cut = [each.calls[:MOST_HISTORY] for each in past]
+    return Calls(
+        classes=padded(cut, -1).astype(np.int32),
+        lengths=np.asarray([len(calls) for calls in cut], np.int32),
+        ended=np.asarray([each.ended and len(each.calls) <= MOST_HISTORY for each in past], np.bool_),
+    )
+
+
+class Example(NamedTuple):
+    """One prediction as the listwise layer sees it."""
+
+    parts: Floats
+    """(parts, slots and END)."""
+    target: Floats
+    """(slots and END,), adding up to 1."""
+
+
+def examples(judge: Dtdr, held: Lesson, most: int, seed: int, *, said: bool) -> list[Example]:
+    """At most so many steps of demonstrations that the judge has not seen, with or without their task."""
+    slots = judge.slots
+    classes = len(held.tools)
+    steps = [(number, step) for number, each in enumerate(held.demonstrations) for step in each.steps(classes)]
+    random.Random(seed).shuffle(steps)  # noqa: S311 (a sample, not a secret)
+    found: list[Example] = []
+    for number, step in sorted(steps[:most]):
+        task = held.demonstrations[number].task if said else ""
+        vector = held.vectors[number] if said and held.vectors.shape[1] else None
+        end = [len(judge.live)] * (classes in step.acceptable)
+        wanted = [
+            slots[tool] for call in step.acceptable if call < classes and (tool := held.tools[call]) in slots
+        ] + end
+        if wanted:
+            target = np.zeros(len(judge.live) + 1, np.float32)
+            target[wanted] = 1 / len(wanted)
+            history = [held.tools[call] for call in step.history]
+            found.append(Example(judge.parts(history, judge.of_task(vector, (task,) if task else ())), target))
+    return found
+
+
+def fit_weights(given: Sequence[Example], ridge: float) -> list[float]:
+    """The weights of the listwise layer: softmax regression by Newton's method, pulled to `PRIOR` by `ridge`."""
+    prior = np.asarray([PRIOR[name] for name in PARTS])
+    weights = prior.copy()
+    for _ in range(NEWTON_STEPS if given else 0):
+        slope = ridge * (weights - prior)
+        curve = ridge * np.eye(len(weights))
+        for parts, target in given:
+            chance = softmax(weights.astype(np.float32) @ parts)
+            mean = parts @ chance
+            slope += mean - parts @ target
+            curve += (parts * chance) @ parts.T - np.outer(mean, mean)
+        weights = weights - np.linalg.solve(curve, slope)
+    return [round(float(each), 5) for each in weights]
+
+
+def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
+    """(others, fold): the places to learn from and those to judge by."""
+    order = np.random.default_rng(seed).permutation(size)
+    parts = np.array_split(order, FOLDS)
+    for fold in parts if size < FEW else parts[:1]:
+        held = set(fold.tolist())
+        yield [place for place in range(size) if place not in held], sorted(held)

@@ -1,0 +1,238 @@
+"""Fits the small networks of DTDR as it is served: [query vector ; history] -> one hidden layer -> the next tool.
+
+AdamW in numpy, in place: a few thousand demonstrations take a minute or two on one core, and nothing else has to be
+installed. The rows of the history's weights are updated only where a batch has them, so that a catalog of thousands of
+tools costs no more than the tools that were used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from foretool.retrieval.learned import Floats
+
+Ints = NDArray[np.int64]
+Draw = np.random.Generator
+
+FIRST_MOMENT, SECOND_MOMENT, TINY = 0.9, 0.999, 1e-8
+
+
+class Plan(Struct, frozen=True):
+    """How a network is fitted."""
+
+    hidden: int = 512
+    epochs: int = 40
+    batch: int = 128
+    rate: float = 2e-3
+    """At the start; it falls to nothing along a cosine."""
+    decay: float = 1e-2
+    """Of the dense weights, per unit of rate (AdamW)."""
+    dropout: float = 0.3
+    """Of the hidden units."""
+    blur: float = 0.1
+    """Dropout of the entries of the query's vector."""
+    unasked: float = 0.0
+    """Share of the samples that lose their query, so that history alone works as well."""
+    smoothing: float = 0.0
+    """Of the target, spread over all classes."""
+
+
+class Samples(Struct, frozen=True):
+    """What one epoch is fitted on, by sample."""
+
+    tasks: Ints
+    """Row of the task's vector, -1 for none."""
+    rows: Ints
+    """(samples, most): rows of the history's weights, the last one beyond them for nothing."""
+    targets: Floats
+    """(samples, classes), each row adding up to 1."""
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+class Weights(Struct):
+    """One hidden layer."""
+
+    query: Floats
+    """(dimension, hidden)."""
+    history: Floats
+    """(rows, hidden)."""
+    bias: Floats
+    """(hidden,)."""
+    unasked: Floats
+    """(hidden,): added where there is no query."""
+    out: Floats
+    """(hidden, classes)."""
+    out_bias: Floats
+    """(classes,)."""
+
+
+def fit(
+    vectors: Floats,
+    history_rows: int,
+    classes: int,
+    samples: Callable[[Draw], Samples],
+    plan: Plan,
+    draw: Draw,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Weights:
+    """A network for the samples, which are drawn anew each epoch; `vectors` (tasks, dimension)."""
+    weights = _initial(vectors.shape[1], history_rows, classes, plan, draw)
+    dense = {name: _Moments(getattr(weights, name)) for name in ("query", "bias", "unasked", "out", "out_bias")}
+    sparse = _SparseMoments(weights.history)
+    step = 0
+    for epoch in range(plan.epochs):
+        drawn = samples(draw)
+        steps = plan.epochs * -(-len(drawn) // plan.batch)
+        for places in _batches(len(drawn), plan.batch, draw):
+            rate = plan.rate * 0.5 * (1 + np.cos(np.pi * min(step / steps, 1.0)))
+            step += 1
+            gradients, rows, history = _gradients(weights, vectors, drawn, places, plan, draw)
+            for name, gradient in gradients.items():
+                decay = plan.decay if gradient.ndim == 2 else 0.0
+                dense[name].move(gradient, float(rate), decay)
+            sparse.move(rows, history, float(rate), plan.decay)
+        progress((epoch + 1) / plan.epochs)
+    return weights
+
+
+def _initial(dimension: int, history_rows: int, classes: int, plan: Plan, draw: Draw) -> Weights:
+    def normal(rows: int, columns: int, deviation: float) -> Floats:
+        return (deviation * draw.standard_normal((rows, columns))).astype(np.float32)
+
+    return Weights(
+        query=normal(dimension, plan.hidden, max(dimension, 1) ** -0.5),
+        history=normal(history_rows, plan.hidden, 0.25),
+        bias=np.zeros(plan.hidden, np.float32),
+        unasked=np.zeros(plan.hidden, np.float32),
+        out=normal(plan.hidden, classes, plan.hidden**-0.5),
+        out_bias=np.zeros(classes, np.float32),
+    )
+
+
+def _batches(size: int, batch: int, draw: Draw) -> Iterator[Ints]:
+    order = draw.permutation(size)
+    for start in range(0, size, batch):
+        yield order[start : start + batch]
+
+
+def _gradients(
+    weights: Weights, vectors: Floats, drawn: Samples, places: Ints, plan: Plan, draw: Draw
+) -> tuple[dict[str, Floats], Ints, Floats]:
+    """Of the mean cross-entropy: the dense ones by name, and those of the history's rows that occur."""
+    tasks = drawn.tasks[places]
+    asked = (tasks >= 0) & (draw.random(len(tasks)) >= plan.unasked)
+    query = np.where(asked[:, None], vectors[np.maximum(tasks, 0)], np.float32(0))
+    if plan.blur:
+        query *= _kept(query.shape, plan.blur, draw)
+    rows = drawn.rows[places]
+    summed, used, spread = _gathered(weights.history, rows)
+    hidden = query @ weights.query
+    hidden += summed
+    hidden += weights.bias
+    hidden += np.where(asked[:, None], np.float32(0), weights.unasked)
+    mask = (hidden > 0).astype(np.float32)
+    if plan.dropout:
+        mask *= _kept(hidden.shape, plan.dropout, draw)
+    hidden *= mask
+    error = softmax(hidden @ weights.out + weights.out_bias)
+    targets = drawn.targets[places]
+    if plan.smoothing:
+        targets = (1 - plan.smoothing) * targets + np.float32(plan.smoothing / targets.shape[1])
+    error -= targets
+    error /= len(places)
+    back = (error @ weights.out.T) * mask
+    gradients = {
+        "query": query.T @ back,
+        "bias": back.sum(0),
+        "unasked": back[~asked].sum(0),
+        "out": hidden.T @ error,
+        "out_bias": error.sum(0),
+    }
+    return gradients, used, spread.T @ back
+
+
+def _kept(shape: tuple[int, ...], share: float, draw: Draw) -> Floats:
+    """A mask that drops this share and scales up the rest."""
+    return (draw.random(shape, np.float32) >= share).astype(np.float32) * np.float32(1 / (1 - share))
+
+
+def _gathered(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
+    """The sum of each sample's rows, the rows that occur, and how often each sample has each (samples, occurring)."""
+    used, where = np.unique(rows, return_inverse=True)
+    spread = np.zeros((len(rows), len(used)), np.float32)
+    np.add.at(spread, (np.arange(len(rows))[:, None], where.reshape(rows.shape)), np.float32(1))
+    if len(used) and used[-1] == len(history):  # "nothing"
+        used, spread = used[:-1], spread[:, :-1]
+    return spread @ history[used], used, spread
+
+
+class _Moments:
+    """AdamW over one array, in place."""
+
+    def __init__(self, array: Floats) -> None:
+        self.array = array
+        self.first = np.zeros_like(array)
+        self.second = np.zeros_like(array)
+        self.scratch = np.empty_like(array)
+        self.steps = 0
+
+    def move(self, gradient: Any, rate: float, decay: float) -> None:
+        self.steps += 1
+        scratch = self.scratch
+        self.first *= FIRST_MOMENT
+        np.multiply(gradient, 1 - FIRST_MOMENT, out=scratch)
+        self.first += scratch
+        self.second *= SECOND_MOMENT
+        np.multiply(gradient, gradient, out=scratch)
+        scratch *= 1 - SECOND_MOMENT
+        self.second += scratch
+        np.sqrt(self.second, out=scratch)
+        scratch *= (1 - SECOND_MOMENT**self.steps) ** -0.5
+        scratch += TINY
+        np.divide(self.first, scratch, out=scratch)
+        scratch *= rate / (1 - FIRST_MOMENT**self.steps)
+        if decay:
+            self.array *= 1 - rate * decay
+        self.array -= scratch
+
+
+class _SparseMoments:
+    """The same over the rows that a batch has, each with a count of its own."""
+
+    def __init__(self, array: Floats) -> None:
+        self.array = array
+        self.first = np.zeros_like(array)
+        self.second = np.zeros_like(array)
+        self.steps = np.zeros(len(array), np.float32)
+
+    def move(self, rows: Ints, gradient: Floats, rate: float, decay: float) -> None:
+        self.steps[rows] += 1
+        steps = self.steps[rows][:, None]
+        first = FIRST_MOMENT * self.first[rows] + (1 - FIRST_MOMENT) * gradient
+        second = SECOND_MOMENT * self.second[rows] + (1 - SECOND_MOMENT) * gradient * gradient
+        self.first[rows], self.second[rows] = first, second
+        scale = np.sqrt(second / (1 - SECOND_MOMENT**steps)) + TINY
+        moved = rate * (first / (1 - FIRST_MOMENT**steps)) / scale
+        self.array[rows] = (1 - rate * decay) * self.array[rows] - moved
+
+
+def softmax(logits: Floats) -> Floats:
+    """Over the last axis."""
+    raised: Floats = np.exp(logits - logits.max(-1, keepdims=True))
+    raised /= raised.sum(-1, keepdims=True)
+    return raised
+
+
+def padded(lists: Sequence[Sequence[int]], filler: int) -> Ints:
+    """(lists, longest), the short ones filled up."""
+    longest = max(map(len, lists), default=0)
+    return np.asarray([[*each, *[filler] * (longest - len(each))] for each in lists], np.int64).reshape(
+        len(lists), longest
+    )

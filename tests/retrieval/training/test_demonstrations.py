@@ -1,0 +1,63 @@
+"""Which calls were acceptable at each step of a task, by hand."""
+
+from __future__ import annotations
+
+import random
+
+from foretool.retrieval.training.demonstrations import Demonstration, Step, demonstrations, dependencies
+from foretool.storage.records import Episode, ToolId
+
+END = 9
+
+
+def fork(*, ended: bool = True) -> Demonstration:
+    """Call 4 first, then 5 and 6 in any order, and 7 after 6."""
+    return Demonstration((4, 5, 6, 7), dependencies(4, [(0, 1), (0, 2), (2, 3)]), ended=ended)
+
+
+def test_a_call_is_acceptable_once_what_it_depends_on_is_done() -> None:
+    assert list(fork().steps(END)) == [
+        Step((), (4,)),
+        Step((4,), (5, 6)),
+        Step((4, 5), (6,)),
+        Step((4, 5, 6), (7,)),
+        Step((4, 5, 6, 7), (END,)),
+    ]
+
+
+def test_another_order_has_other_steps() -> None:
+    assert list(fork().steps(END, [0, 2, 1, 3]))[2] == Step((4, 6), (5, 7))
+
+
+def test_a_task_whose_end_nobody_saw_has_no_end_step() -> None:
+    assert [step.acceptable for step in fork(ended=False).steps(END)] == [(4,), (5, 6), (6,), (7,)]
+
+
+def test_where_only_the_order_is_known_each_call_waits_for_the_one_before() -> None:
+    assert dependencies(3, None) == ((), (0,), (1,))
+    assert dependencies(3, ()) == ((), (), ())
+
+
+def test_an_edge_that_points_back_or_outside_is_left_out() -> None:
+    assert dependencies(2, [(1, 0), (0, 0), (0, 5), (0, 1)]) == ((), (0,))
+
+
+def test_a_tool_that_is_called_twice_is_acceptable_until_both_are_done() -> None:
+    twice = Demonstration((4, 4), dependencies(2, ()))
+    assert [step.acceptable for step in twice.steps(END)] == [(4,), (4,), (END,)]
+
+
+def test_every_order_that_is_drawn_keeps_the_dependencies_and_all_are_drawn() -> None:
+    draw = random.Random(1)
+    assert {tuple(fork().shuffled(draw)) for _ in range(200)} == {(0, 1, 2, 3), (0, 2, 1, 3), (0, 2, 3, 1)}
+
+
+def test_earlier_calls_stand_before_the_first() -> None:
+    later = Demonstration((4,), ((),), earlier=(1, 2))
+    assert [step.history for step in later.steps(END)] == [(1, 2), (1, 2, 4)]
+
+
+def test_an_episode_with_an_unknown_tool_is_left_out() -> None:
+    first, second = ToolId("a__x"), ToolId("a__y")
+    episodes = [Episode((first, second), ("do it", "more")), Episode((ToolId("gone"),))]
+    assert demonstrations(episodes, {first: 0, second: 1}) == [Demonstration((0, 1), ((), (0,)), "do it")]

@@ -1,0 +1,125 @@
+"""Training what comes next, on a world small enough to know what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from foretool.retrieval.learned import Floats
+from foretool.retrieval.rankers.dtdr import PARTS, Dtdr
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.training import Material, TooLittle
+from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Trainer, fit_weights
+from foretool.retrieval.training.perceptron import Plan
+from foretool.storage.records import Episode, Tool, ToolId
+from requirements import requirement
+
+WORDS = ("book", "train", "hotel", "read", "mail", "file")
+TOOLS = ("rail__search", "rail__book", "inn__search", "inn__book", "post__list", "post__read")
+SMALL = Recipe(networks=1, plan=Plan(hidden=32, epochs=60, batch=16, rate=1e-2, decay=0.0))
+
+
+def embed(texts: Sequence[str]) -> Floats:
+    """One direction a word."""
+    found = np.asarray([[float(word in text) for word in WORDS] for text in texts], np.float32) + 1e-3
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def tool(name: str) -> Tool:
+    upstream, _, own = name.partition("__")
+    return Tool(ToolId(name), upstream, own, b'{"name":"x","description":"%s"}' % name.encode(), name)
+
+
+def episode(task: str, *calls: str) -> Episode:
+    return Episode(tuple(map(ToolId, calls)), (task,) if task else ())
+
+
+def world(tasks: bool = True) -> tuple[Episode, ...]:
+    """Trains are searched, then booked; so are hotels; mail is listed, then read."""
+    told = [
+        episode("book a train", "rail__search", "rail__book"),
+        episode("book a hotel", "inn__search", "inn__book"),
+        episode("read my mail", "post__list", "post__read"),
+    ] * 10
+    return tuple(told) if tasks else tuple(Episode(each.calls) for each in told)
+
+
+def material(episodes: Sequence[Episode], *, encoder: bool = True, more: Sequence[str] = ()) -> Material:
+    tools = tuple(map(tool, (*TOOLS, *more)))
+    return Material(tools, tuple(episodes), {}, embed if encoder else None, embed if encoder else None)
+
+
+def trained(given: Material) -> Dtdr:
+    model = Dtdr.loads(Trainer(SMALL).train(given, lambda what, share: None))
+    tools = [each.id for each in given.tools]
+    model.align(tools, given.documents(list(tools)) if given.documents else None)
+    return model
+
+
+def best(model: Dtdr, history: Sequence[str], task: str, *, encoder: bool = True) -> str:
+    """The likeliest next tool, or END."""
+    vector = embed([task])[0] if task and encoder else None
+    chance, end = model.after(tuple(map(ToolId, history)), vector, (task,) if task else ())
+    return "END" if end > chance.max() else TOOLS[int(chance.argmax())]
+
+
+@requirement("dtdr:next")
+def test_the_task_decides_where_to_begin_and_the_history_how_to_go_on() -> None:
+    model = trained(material(world()))
+    for task, first, second in (("book a train", *TOOLS[:2]), ("book a hotel", *TOOLS[2:4]), ("read mail", *TOOLS[4:])):
+        assert [best(model, history, task) for history in ((), (first,), (first, second))] == [first, second, "END"]
+
+
+@requirement("dtdr:no-query")
+def test_without_a_task_history_alone_decides() -> None:
+    model = trained(material(world()))
+    assert [best(model, history, "") for history in (TOOLS[:1], TOOLS[2:3], TOOLS[4:6])] == [TOOLS[1], TOOLS[3], "END"]
+
+
+@requirement("dtdr:no-query")
+def test_episodes_without_tasks_are_learned_from() -> None:
+    model = trained(material(world(tasks=False)))
+    assert [best(model, history, "") for history in (TOOLS[:1], TOOLS[2:3], TOOLS[4:6])] == [TOOLS[1], TOOLS[3], "END"]
+
+
+def test_without_an_encoder_the_words_of_a_task_do() -> None:
+    model = trained(material(world(), encoder=False))
+    assert best(model, (), "book a hotel", encoder=False) == "inn__search"
+
+
+def test_the_same_material_gives_the_same_model() -> None:
+    given = material(world())
+    first, second = (Trainer(SMALL).train(given, lambda what, share: None) for _ in range(2))
+    assert first == second
+
+
+def test_too_few_episodes_are_refused_with_a_count() -> None:
+    with pytest.raises(TooLittle, match="3 episodes with calls; it takes 20"):
+        METHOD.train(material(world()[:3]), lambda what, share: None)
+
+
+def test_progress_rises_to_the_end() -> None:
+    told: list[float] = []
+    Trainer(SMALL).train(material(world()), lambda what, share: told.append(share))
+    assert told == sorted(told) and told[0] == 0.0 and told[-1] == pytest.approx(1.0)
+
+
+def test_a_model_keeps_all_that_was_learned_when_it_is_read_again() -> None:
+    given = material(world())
+    model = trained(given)
+    again = Dtdr.loads(model.model.dumps())
+    again.align([each.id for each in given.tools], None)
+    model.align([each.id for each in given.tools], None)
+    query = Query(("read my mail",), history=(ToolId("post__list"),))
+    assert np.allclose(again.score(query, embed(query.lines)[0]), model.score(query, embed(query.lines)[0]), atol=1e-4)
+
+
+def test_the_listwise_layer_finds_the_part_that_is_right() -> None:
+    parts = np.zeros((len(PARTS), 3), np.float32)
+    parts[PARTS.index("kin")] = [1, 0, -1]
+    examples = [Example(parts, np.asarray([0.9, 0.1, 0.0], np.float32))] * 50
+    weights = dict(zip(PARTS, fit_weights(examples, ridge=1.0), strict=True))
+    assert weights.pop("kin") > 1.0
+    assert weights == {name: pytest.approx(PRIOR[name]) for name in weights}
