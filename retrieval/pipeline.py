@@ -28,6 +28,7 @@ from foretool.storage.records import Tool, ToolId, Usage
 
 if TYPE_CHECKING:
     from foretool.retrieval.blend import Blend, Floats
+    from foretool.retrieval.graph import Raised
     from foretool.retrieval.rankers.dense import Meaning
     from foretool.retrieval.rankers.experience import Experience
 
@@ -43,8 +44,8 @@ WORDS_ALONE = 1.0
 """What a standard deviation of the words counts beside what was learned, where there is no encoder."""
 TELLING = 0.5
 """From here on a learned part is a reason."""
-LEADING = 5
-"""Among so many of the best, what feeds one of them says so."""
+LIFTING = 50
+"""So many of the best lift what they need."""
 MAX_VECTORS = 256
 """Texts whose vector is kept."""
 ENTROPY_DEPTH = 50
@@ -158,6 +159,13 @@ class Pipeline:
         meaning = self._meaning()
         return _Request(self, query, usage or {}, meaning, self._experience(meaning)).ranking(limit)
 
+    def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
+        """What each ranker adds to the score of every slot, before the factors of a refit; (slots,) each. {} where
+        words alone rank."""
+        meaning = self._meaning()
+        request = _Request(self, query, usage or {}, meaning, self._experience(meaning))
+        return request.blend.parts if request.blend is not None else {}
+
     def after(
         self, history: Sequence[ToolId], lines: Sequence[str] = (), least: float = 0.01
     ) -> tuple[dict[ToolId, float], float]:
@@ -168,7 +176,7 @@ class Pipeline:
         """
         experience = self._experience(self._meaning())
         vector = self._vectors.get("\n".join(needs(lines)))
-        found = experience.after(history, vector) if experience is not None else None
+        found = experience.after(history, vector, lines) if experience is not None else None
         if found is None:
             return {}, 0.0
         chances, end = found
@@ -260,8 +268,10 @@ class _Request:
         self.meaning = meaning
         self.experience = experience
         self.lines = [_Line(corpus, text) for text in needs(query.lines)]
+        self.lifted: dict[ToolId, Raised] = {}
+        """Tools that stand higher because a better one needs them."""
         self.blends = self._blends()
-        self.blend = self.blends[-1] if self.blends else None
+        self.blend = self._raised(self.blends[-1]) if self.blends else None
         self.words = self._words() if self.blend is None else {}
         self.named = corpus.names.asked(query.names)
         for line in self.lines:
@@ -323,7 +333,7 @@ class _Request:
         if self.meaning is not None and vectors:
             factors = experience.factors_for("+".join(head.name for head in self.meaning.heads))
             blends = self.meaning.blends(texts, hits, np.stack(vectors))
-        elif any(added):
+        elif any(added) or experience.graph is not None:
             factors = experience.factors_for("")
             words = [
                 np.float32(WORDS_ALONE) * standard(by_slot(hit, len(self.corpus.ids)), experience.live) for hit in hits
@@ -332,6 +342,20 @@ class _Request:
         else:
             return []
         return [blend.plus(parts).scaled(factors) for blend, parts in zip(blends, added, strict=True)]
+
+    def _raised(self, blend: Blend) -> Blend:
+        """With what the best tools need lifted towards them, a part of its own."""
+        graph = self.experience.graph if self.experience is not None else None
+        if graph is None:
+            return blend
+        from foretool.retrieval.blend import by_slot
+
+        order, _ = blend.best(LIFTING, {}, self.corpus.ids)
+        best = {tool: score for slot, score in order if (tool := self.corpus.ids[slot]) is not None}
+        self.lifted = {tool: each for tool, each in graph.raised(best).items() if tool in self.corpus.slot_of}
+        slots = {self.corpus.slot_of[tool]: each.score for tool, each in self.lifted.items()}
+        lifts = {slot: max(score - float(blend.total[slot]), 0.0) for slot, score in slots.items()}
+        return blend.plus({"graph": by_slot(lifts, len(blend.total))}) if lifts else blend
 
     def _id_of(self, slot: int) -> str:
         return str(self.corpus.ids[slot])
@@ -422,21 +446,12 @@ class _Request:
             yield "like an earlier task"
         if parts.get("history", 0.0) >= TELLING:
             yield f"usually follows {history[-1]}" if history else "often comes first"
-        relations = experience.relations
-        if relations is None:
-            return
-        takers = {other for other, _ in relations.consumers(tool)}
-        if fed := next((each for each in self._leaders if each in takers and each != tool), None):
-            yield f"feeds {fed}"
-        givers = {other for other, _ in relations.producers(tool)}
-        if giver := next((each for each in reversed(history) if each in givers and each != tool), None):
-            yield f"takes what {giver} gives"
-
-    @cached_property
-    def _leaders(self) -> list[ToolId]:
-        """The best tools of this ranking."""
-        order, _ = self._order(LEADING) if self.blend is None else self._blended_order(self.blend, LEADING)
-        return [tool for slot, _ in order if (tool := self.corpus.ids[slot]) is not None]
+        if (lift := self.lifted.get(tool)) is not None:
+            yield f"feeds {lift.edge.after}"
+        if experience.graph is not None:
+            givers = {edge.before for edge in experience.graph.producers(tool)}
+            if giver := next((each for each in reversed(history) if each in givers and each != tool), None):
+                yield f"takes what {giver} gives"
 
     def _telling_terms(self) -> list[str]:
         """The terms that tell most, best first."""

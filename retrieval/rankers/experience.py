@@ -10,7 +10,7 @@ Imports numpy: only who has a model imports this file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import numpy as np
 from msgspec import Struct
@@ -21,9 +21,12 @@ from foretool.retrieval.learned import Learned
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
+if TYPE_CHECKING:
+    from foretool.retrieval.graph import Graph
+
 PARTS: Final[Mapping[str, str]] = {"dtdr": "history", "tgr": "graph", "masstool": "tasks"}
 """The part of the sum that each method has."""
-WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6, "graph": 0.2, "tasks": 0.6}
+WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6, "tasks": 0.6}
 """What a standard deviation of each part counts; an encoder's is 0.65 to 0.7, the words' 0.35."""
 CLIP: Final = 8.0
 """Standard deviations."""
@@ -41,7 +44,9 @@ class Factors(Struct, frozen=True):
 class Foretelling(Protocol):
     """A model that says what comes next."""
 
-    def after(self, history: Sequence[ToolId], vector: Floats | None) -> tuple[Floats, float]:
+    def after(
+        self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
+    ) -> tuple[Floats, float]:
         """Probability of each slot to be called next, and of the task being done; together 1 at most."""
         ...
 
@@ -50,13 +55,8 @@ class Foretelling(Protocol):
 class Related(Protocol):
     """A model that knows which tools need others."""
 
-    def producers(self, tool: ToolId) -> Sequence[tuple[ToolId, str]]:
-        """Tools whose results this one takes, the likeliest first, each with the evidence in words."""
-        ...
-
-    def consumers(self, tool: ToolId) -> Sequence[tuple[ToolId, str]]:
-        """Tools that take its results."""
-        ...
+    @property
+    def graph(self) -> Graph: ...
 
 
 @runtime_checkable
@@ -92,9 +92,12 @@ class Experience:
         return self._aligned == stamp
 
     def parts(self, query: Query, vector: Floats | None) -> dict[str, Floats]:
-        """What each model adds to the score of every slot; (slots,) each."""
+        """What each model adds to the score of every slot; (slots,) each. The graph adds nothing by itself: it lifts
+        what the sum has found (`Graph.raised`)."""
         found: dict[str, Floats] = {}
         for kind, model in self.models.items():
+            if isinstance(model, Related):
+                continue
             scores = np.asarray(model.score(query, vector), np.float32)
             if scores.any():
                 part = PARTS.get(kind, kind)
@@ -106,17 +109,19 @@ class Experience:
         """What to multiply the parts by, with these encoders."""
         return self.factors.factors if self.factors.encoders == encoders else {}
 
-    def after(self, history: Sequence[ToolId], vector: Floats | None) -> tuple[Floats, float] | None:
+    def after(
+        self, history: Sequence[ToolId], vector: Floats | None, lines: Sequence[str] = ()
+    ) -> tuple[Floats, float] | None:
         """As `Foretelling.after`; None where no model can say."""
         for model in self.models.values():
             if isinstance(model, Foretelling):
-                return model.after(history, vector)
+                return model.after(history, vector, lines)
         return None
 
     @property
-    def relations(self) -> Related | None:
-        """Who knows which tools need others."""
-        return next((model for model in self.models.values() if isinstance(model, Related)), None)
+    def graph(self) -> Graph | None:
+        """Which tools need others."""
+        return next((model.graph for model in self.models.values() if isinstance(model, Related)), None)
 
     def needs_tool(self, vector: Floats | None) -> float | None:
         """As `Detecting.needs_tool`; None where nothing is known."""

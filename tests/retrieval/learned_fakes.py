@@ -40,7 +40,9 @@ class Counted:
     def score(self, query: Query, vector: Floats | None) -> Floats:
         return self.after(query.history, vector)[0]
 
-    def after(self, history: Sequence[ToolId], vector: Floats | None) -> tuple[Floats, float]:
+    def after(
+        self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
+    ) -> tuple[Floats, float]:
         counts = self.counts.get(history[-1] if history else START, {})
         total = max(sum(counts.values()), 1)
         chances = [counts.get(tool, 0) / total if tool is not None else 0.0 for tool in self.tools]
@@ -71,7 +73,9 @@ class Relations:
     name = "tgr"
 
     def __init__(self, edges: Sequence[tuple[str, str]]) -> None:
-        self.edges = [(ToolId(one), ToolId(other)) for one, other in edges]
+        from foretool.retrieval.graph import Edge, Graph
+
+        self.graph = Graph(Edge(ToolId(one), ToolId(other), 0.9, (f"{other} takes it",)) for one, other in edges)
 
     @classmethod
     def loads(cls, model: bytes) -> Relations:
@@ -83,9 +87,3 @@ class Relations:
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         return np.zeros(self.size, np.float32)
-
-    def producers(self, tool: ToolId) -> list[tuple[ToolId, str]]:
-        return [(one, f"gives what {other} takes") for one, other in self.edges if other == tool]
-
-    def consumers(self, tool: ToolId) -> list[tuple[ToolId, str]]:
-        return [(other, f"takes what {one} gives") for one, other in self.edges if one == tool]

@@ -97,13 +97,19 @@ def test_what_comes_next_follows_the_corpus() -> None:
     assert Pipeline(Corpus(catalog())).after(()) == ({}, 0.0)
 
 
-def test_what_a_match_needs_says_what_it_feeds() -> None:
-    relations = Relations([("web__search", "web__fetch")])
-    found = alone(relations).rank(Query(("page web",), history=(ToolId("users__getUser"),)))
-    reasons = {each.tool: each.reasons for each in found.ranked}
-    assert "feeds web__fetch" in reasons[ToolId("web__search")]
-    after = alone(relations).rank(Query(("page web",), history=(ToolId("web__search"),)))
-    assert "takes what web__search gives" in after.ranked[0].reasons
+@requirement("learn:parts")
+def test_what_a_match_needs_is_lifted_towards_it_and_says_what_it_feeds() -> None:
+    relations = Relations([("users__getUser", "web__fetch")])
+    plain = alone().rank(Query(("download a page",)))
+    found = alone(relations).rank(Query(("download a page",)))
+    assert plain.rank_of(ToolId("users__getUser")) == 0
+    assert found.rank_of(ToolId("users__getUser")) == 2
+    lifted = found.ranked[1]
+    assert lifted.score == pytest.approx(0.9 * found.ranked[0].score)
+    assert "feeds web__fetch" in lifted.reasons
+    assert sum(lifted.parts.values()) == pytest.approx(lifted.score, abs=1e-4)
+    after = alone(relations).rank(Query(("download a page",), history=(ToolId("users__getUser"),)))
+    assert "takes what users__getUser gives" in after.ranked[0].reasons
 
 
 def test_factors_are_for_the_encoders_they_were_fitted_with() -> None:

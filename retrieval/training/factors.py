@@ -1,0 +1,125 @@
+"""The weights of the sum, refitted from the log with the shipped ones as prior.
+
+For every step of replayed tasks there is a matrix of parts by tool and the tool that was called. With factors f, one
+a part, and a sharpness s, the loss is the mean of -log softmax(s x sum_p f_p part_p)[called], plus `PRIOR_STEPS` /
+steps x (f_p - 1)^2: f = 1 is what ships, and a log of few steps hardly moves it. The sharpness is fitted first, to what
+ships, and then held. A factor is never negative: what was learned may come to count for nothing, not against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from foretool.retrieval.blend import Floats
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.training.replay import Walk, steps
+from foretool.storage.records import Episode, ToolId, Usage
+
+PRIOR_STEPS: Final = 40.0
+"""How many steps the shipped weights are worth."""
+SHARPNESSES: Final = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+ROUNDS: Final = 400
+RATE: Final = 0.05
+LEFT_OUT: Final = frozenset({"line", "graph"})
+"""Parts that follow from the others, and are not fitted."""
+
+
+class Example(Struct, frozen=True):
+    """One step."""
+
+    episode: int
+    parts: dict[str, Floats]
+    """(slots,) each, of tools that are there."""
+    called: int
+    """Its place among them."""
+
+
+def examples(
+    pipeline: Pipeline,
+    episodes: Sequence[Episode],
+    upstream_of: Mapping[ToolId, str],
+    usage: Mapping[ToolId, Usage] | None = None,
+) -> Iterator[Example]:
+    """The steps whose parts can be told apart."""
+    for number, episode in enumerate(episodes):
+        for query, tool in steps(episode, upstream_of):
+            parts = pipeline.parts(query, usage)
+            slot = pipeline.corpus.slot_of.get(tool)
+            if parts and slot is not None:
+                live = np.asarray([each is not None for each in pipeline.corpus.ids], np.bool_)
+                kept = {name: part[live] for name, part in parts.items() if name not in LEFT_OUT}
+                yield Example(number, kept, int(live[:slot].sum()))
+
+
+def fit(found: Sequence[Example]) -> dict[str, float]:
+    """A factor for each part; {} without examples."""
+    names = sorted({name for each in found for name in each.parts})
+    if not names:
+        return {}
+    # Of each step, what each part gives to each slot.
+    held = [np.stack([each.parts.get(name, np.zeros_like(_any(each))) for name in names]) for each in found]
+    called = [each.called for each in found]
+    factors = np.ones(len(names))
+    sharpness = min(SHARPNESSES, key=lambda each: _loss(held, called, factors, each))
+    first, second = np.zeros(len(names)), np.zeros(len(names))
+    for number in range(1, ROUNDS + 1):
+        gradient = _gradient(held, called, factors, sharpness)
+        gradient += 2.0 * PRIOR_STEPS / len(found) * (factors - 1.0)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        step = first / (1 - 0.9**number) / (np.sqrt(second / (1 - 0.999**number)) + 1e-8)
+        factors = np.maximum(factors - RATE * step, 0.0)
+    return {name: round(float(factor), 3) for name, factor in zip(names, factors, strict=True)}
+
+
+def _any(example: Example) -> Floats:
+    return next(iter(example.parts.values()))
+
+
+Doubles = NDArray[np.float64]
+
+
+def _loss(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> float:
+    """The mean over steps, without the prior."""
+    total = 0.0
+    for parts, place in zip(held, called, strict=True):
+        scores = sharpness * (factors @ parts)
+        total += float(np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[place])
+    return total / len(held)
+
+
+def _gradient(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> Doubles:
+    """By factor; the mean over steps."""
+    total = np.zeros(len(factors))
+    for parts, place in zip(held, called, strict=True):
+        scores = factors @ parts
+        chances = np.exp(sharpness * (scores - scores.max()))
+        chances /= chances.sum()
+        chances[place] -= 1.0
+        total += sharpness * (parts @ chances)
+    return total / len(held)
+
+
+def walks(found: Sequence[Example], factors: Mapping[str, float], depth: int = 10) -> list[Walk]:
+    """The ranks of the called tools under these factors, by episode."""
+    ranks: dict[int, list[int]] = {}
+    for each in found:
+        scores = np.sum([factors.get(name, 1.0) * part for name, part in each.parts.items()], axis=0)
+        rank = 1 + int((scores > scores[each.called]).sum())
+        ranks.setdefault(each.episode, []).append(rank if rank <= depth else 0)
+    return [Walk(tuple(each)) for each in ranks.values()]
+
+
+def crossed(found: Sequence[Example]) -> list[Walk]:
+    """The ranks with factors that were fitted on the other half of the episodes."""
+    numbers = sorted({each.episode for each in found})
+    middle = numbers[len(numbers) // 2] if numbers else 0
+    halves = [each for each in found if each.episode < middle], [each for each in found if each.episode >= middle]
+    if not all(halves):
+        return walks(found, {})
+    return walks(halves[0], fit(halves[1])) + walks(halves[1], fit(halves[0]))

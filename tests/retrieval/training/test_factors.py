@@ -1,0 +1,63 @@
+"""The weights of the sum follow the log, as far as it says enough."""
+
+from __future__ import annotations
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+# ruff: noqa: E402
+from foretool.retrieval.pipeline import Corpus, Pipeline
+from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.training.factors import PRIOR_STEPS, Example, _gradient, _loss, crossed, examples, fit, walks
+from foretool.retrieval.training.replay import Walk
+from foretool.storage.records import Episode, ToolId
+from tests.retrieval.learned_fakes import Counted
+from tests.retrieval.tools import catalog
+
+SEARCH, FETCH = ToolId("web__search"), ToolId("web__fetch")
+UPSTREAM_OF = {tool.id: tool.upstream for tool in catalog()}
+
+
+def example(episode: int, called: int, **parts: list[float]) -> Example:
+    return Example(episode, {name: np.array(part, np.float32) for name, part in parts.items()}, called)
+
+
+def test_the_gradient_by_hand() -> None:
+    # Two tools, scores f x (1, 0) with f = 1, s = 1: chances e/(e+1) = .7311 and .2689; the second was called.
+    held, called = [np.array([[1.0, 0.0]])], [1]
+    assert _gradient(held, called, np.ones(1), 1.0).tolist() == pytest.approx([0.7311], abs=1e-4)
+    assert _loss(held, called, np.ones(1), 1.0) == pytest.approx(1.3133, abs=1e-4)  # -log .2689
+
+
+def test_a_part_that_misleads_comes_to_count_less_and_one_that_tells_more() -> None:
+    found = [example(number, 0, words=[0.0, 1.0, 0.0], history=[1.0, 0.0, 0.0]) for number in range(400)]
+    factors = fit(found)
+    assert factors["words"] < 0.6 < 1.4 < factors["history"]
+    assert {each.ranks for each in walks(found, {})} == {(1,)}
+    assert {each.ranks for each in walks(found, {"words": 2.0})} == {(2,)}
+    assert {each.ranks for each in walks(found, factors)} == {(1,)}
+
+
+def test_few_steps_hardly_move_what_ships() -> None:
+    few = [example(number, 0, words=[0.0, 1.0], history=[1.0, 0.0]) for number in range(3)]
+    many = few * int(PRIOR_STEPS * 10)
+    assert abs(fit(few)["words"] - 1.0) < 0.1 < abs(fit(many)["words"] - 1.0)
+    assert fit([]) == {}
+
+
+def test_half_is_ranked_with_factors_of_the_other_half() -> None:
+    found = [example(number, 0, words=[0.0, 1.5], history=[1.0, 0.0]) for number in range(200)]
+    assert {each.ranks for each in walks(found, {})} == {(2,)}
+    assert crossed(found) == [Walk((1,))] * 200
+    assert crossed(found[:1]) == [Walk((2,))]
+
+
+def test_examples_are_the_steps_with_the_parts_of_every_tool() -> None:
+    learned = Experience({"dtdr": Counted({"": {"web__search": 1}, "web__search": {"web__fetch": 1}})})
+    pipeline = Pipeline(Corpus(catalog()), None, learned)
+    found = list(examples(pipeline, [Episode((SEARCH, FETCH), ("a page",))], UPSTREAM_OF))
+    assert [(each.episode, sorted(each.parts)) for each in found] == [(0, ["history", "lexical"])] * 2
+    ids = [tool.id for tool in catalog()]
+    assert [ids[each.called] for each in found] == [SEARCH, FETCH]
+    assert list(examples(Pipeline(Corpus(catalog())), [Episode((SEARCH,), ("a page",))], UPSTREAM_OF)) == []
