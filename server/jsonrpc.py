@@ -84,15 +84,38 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _any = msgspec.json.Decoder()
 
-encode = _encoder.encode
-"""Any plain value, `Raw` parts included, as compact UTF-8 JSON."""
+
+def encode(value: Any) -> bytes:
+    """Any plain value, `Raw` parts and messages included, as compact UTF-8 JSON."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encode_slowly(value)
+
+
+def _encode_slowly(value: Any) -> bytes:
+    """With lone surrogates as escapes, which is how they came: JavaScript writes them, and its ids must come back."""
+    if isinstance(value, Raw):
+        return bytes(value)
+    if isinstance(value, msgspec.Struct):
+        return _encode_slowly(
+            {key: member for key in value.__struct_fields__ if (member := getattr(value, key)) is not UNSET}
+        )
+    if isinstance(value, Mapping):
+        return b"{%b}" % b",".join(
+            json.dumps(key).encode() + b":" + _encode_slowly(each) for key, each in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return b"[%b]" % b",".join(map(_encode_slowly, value))
+    return json.dumps(value).encode() if isinstance(value, str) else _encoder.encode(value)
+
 
 EMPTY: Final = Raw(b"{}")
 
 
 def raw(value: Any) -> Raw:
     """A plain value as a `Raw` part of a message."""
-    return Raw(_encoder.encode(value))
+    return Raw(encode(value))
 
 
 def plain(value: Raw | bytes) -> Any:
@@ -234,19 +257,19 @@ def _usable(ident: object) -> Id | None:
 
 
 def request(id: Id, method: str, params: Raw | UnsetType = UNSET) -> bytes:
-    return _encoder.encode(Message(id=id, method=method, params=params))
+    return encode(Message(id=id, method=method, params=params))
 
 
 def notification(method: str, params: Raw | UnsetType = UNSET) -> bytes:
-    return _encoder.encode(Message(method=method, params=params))
+    return encode(Message(method=method, params=params))
 
 
 def result(id: Id, value: Raw) -> bytes:
-    return _encoder.encode(Message(id=id, result=value))
+    return encode(Message(id=id, result=value))
 
 
 def failure(id: Id | None, error: Raw) -> bytes:
-    return _encoder.encode(Message(id=id, error=error))
+    return encode(Message(id=id, error=error))
 
 
 def error_object(code: int, message: str, data: Any = None) -> Raw:
@@ -272,7 +295,7 @@ def error_of(error: Raw) -> tuple[int, str]:
 
 def merge(value: Raw | UnsetType, extra: Mapping[str, Any]) -> Raw:
     """An object with some members set; the others stay as they were written."""
-    return Raw(_encoder.encode({**fields(value), **extra}))
+    return Raw(encode({**fields(value), **extra}))
 
 
 class Lines:

@@ -13,6 +13,7 @@ does the bulk of it; SQLite's own stays on at `_BACKSTOP_PAGES`, so that the log
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 import time
@@ -310,13 +311,16 @@ class Store:
     def _run(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
         try:
             return self._db.execute(sql, values)
-        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+        except UnicodeEncodeError:
+            return self._run(sql, _writable(values))
+        except (sqlite3.Error, OverflowError) as error:
             raise _explain(error, self.path, self._busy_ms) from error
 
     def _run_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         try:
-            self._db.executemany(sql, rows)
-        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+            # Looked at before, since the rows in front of one that cannot be written would be in already.
+            self._db.executemany(sql, [row if all(map(_is_writable, row)) else _writable(row) for row in rows])
+        except (sqlite3.Error, OverflowError) as error:
             raise _explain(error, self.path, self._busy_ms) from error
 
     def _rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -880,7 +884,25 @@ def _explain(error: Exception, path: Path | Memory, busy_ms: int) -> StorageErro
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return str(_text(json.dumps(msgspec.to_builtins(value), ensure_ascii=False)))
+
+
+def _is_writable(value: object) -> bool:
+    return not isinstance(value, str) or value.isascii() or _text(value) == value
+
+
+def _writable(values: Sequence[Any] | Mapping[str, Any]) -> Any:
+    """With marks in place of halves of surrogate pairs, which JSON may hold and no file can."""
+    if isinstance(values, Mapping):
+        return {key: _text(value) for key, value in values.items()}
+    return [_text(value) for value in values]
+
+
+def _text(value: object) -> object:
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 def _changes(before: Mapping[str, tuple[str, ToolId]], after: Mapping[str, tuple[str, ToolId]]) -> Changes:

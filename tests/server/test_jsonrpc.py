@@ -79,6 +79,14 @@ def test_a_message_with_a_lone_surrogate_keeps_its_parts_as_written() -> None:
     assert message.result == Raw(b'{"a":1.0,"b":"\\ud800"}')
 
 
+def test_a_lone_surrogate_goes_out_as_the_escape_it_came_as() -> None:
+    result = Raw(b'{"a": 1.0}')
+    assert jsonrpc.result("\ud800", result) == b'{"jsonrpc":"2.0","id":"\\ud800","result":{"a": 1.0}}'
+    assert jsonrpc.raw({"m": ["\udc00", "é", 1, None, result]}) == Raw(b'{"m":["\\udc00","\\u00e9",1,null,{"a": 1.0}]}')
+    error = jsonrpc.failure("\ud800", jsonrpc.error_object(-32601, "\ud800"))
+    assert jsonrpc.plain(error) == {"jsonrpc": "2.0", "id": "\ud800", "error": {"code": -32601, "message": "\ud800"}}
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.just("\ud800"),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

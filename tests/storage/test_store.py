@@ -473,11 +473,19 @@ def test_a_locked_file_is_a_temporary_error_and_the_batch_can_be_repeated(path: 
         assert (len(other.recent_calls(9)), other.misses_since(0)) == (1, [replace(MISS, id=1, call=1)])
 
 
-def test_text_that_utf8_cannot_hold_is_a_lasting_error(store: Store) -> None:
-    with pytest.raises(StorageError, match="surrogates not allowed") as caught:
-        store.record([replace(CALL, tool=ToolId("\ud800"))])
-    assert not caught.value.temporary
-    assert store.recent_calls(1) == []
+def test_halves_of_surrogate_pairs_lose_no_record(store: Store) -> None:
+    """JSON may hold them and UTF-8 cannot; a client that writes them must not be able to keep itself off the record."""
+    odd, kept = ToolId("a\ud800"), ToolId("a?")
+    store.record([replace(CALL, tool=odd)])
+    store.record(
+        [CALL, replace(CALL, tool=odd)], [replace(MISS, call=2, tool=odd, history=(odd,), parts={"\udc00": 1.0})]
+    )
+    store.begin_session(replace(SESSION, key="s9", client="\ud83d"))
+    assert [call.tool for call in store.recent_calls(9)] == [kept, CALL.tool, kept]
+    assert store.misses_since(0) == [replace(MISS, id=1, call=3, tool=kept, history=(kept,), parts={"?": 1.0})]
+    found = store.session("s9")
+    assert found is not None
+    assert found.client == "?"
 
 
 WRITES: dict[str, Callable[[Store], object]] = {

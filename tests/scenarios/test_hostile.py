@@ -1,0 +1,72 @@
+"""Ten thousand malformed or hostile messages from either side, over every edge and link.
+
+Hypothesis makes them (`hostile.py`); `python -m bench.hostile` makes as many more as wanted, of other seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hostile_stages as stages
+import hypothesis
+import pytest
+from hostile import KINDS, STATUSES, events, from_client, from_upstream, http_requests, results
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from requirements import requirement
+
+pytestmark = pytest.mark.timeout(300)
+
+AT_LEAST, AT_MOST = 25, 40
+"""Messages of one conversation."""
+CONVERSATIONS = 80
+"""So that the five sides are told 10,000 messages at the least."""
+
+STREAMS = events()
+SIDES: dict[str, tuple[Callable[[Any], None], SearchStrategy[Any]]] = {
+    "a client on stdio": (stages.client_over_stdio, from_client),
+    "a client over HTTP": (stages.client_over_http, http_requests()),
+    "an upstream on stdio": (
+        stages.upstream_over_stdio,
+        st.tuples(st.sampled_from(stages.MANNERS), st.one_of(from_upstream, results)),
+    ),
+    "an upstream over HTTP": (
+        stages.upstream_over_http,
+        st.tuples(STATUSES, KINDS, st.one_of(from_upstream, STREAMS)),
+    ),
+    "an upstream over HTTP and SSE": (stages.upstream_over_sse, STREAMS),
+}
+
+
+def property_of(side: str, conversations: int, seed: int = 0) -> Callable[[], int]:
+    """Runs so many conversations; gives the number of hostile messages in them. The same at each run of one seed."""
+    stage, message = SIDES[side]
+
+    def run() -> int:
+        said = 0
+
+        @hypothesis.seed(seed)
+        @settings(
+            max_examples=conversations,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(st.lists(message, min_size=AT_LEAST, max_size=AT_MOST))
+        def conversation(messages: list[Any]) -> None:
+            nonlocal said
+            said += len(messages)
+            stage(messages)
+
+        conversation()
+        return said
+
+    return run
+
+
+@requirement("hostile:messages")
+@pytest.mark.parametrize("side", SIDES)
+def test_hostile_messages_harm_nobody_else_and_lose_no_record(side: str) -> None:
+    assert property_of(side, CONVERSATIONS)() >= 10_000 / len(SIDES)
