@@ -2,12 +2,28 @@
 
 In a checkout the code stands in `server/`, `retrieval/` and `storage/` beside this folder; an installation puts them
 inside it. The path below lets `import foretool.server` work from a bare checkout as well.
+
+The library (`from foretool import Foretool`, docs/library.md) is imported when it is asked for; `serve` never does.
 """
 
 from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from foretool.server.library import CallFailed, Foretool, Reply, Result, Step, Tools
+
+__all__ = ["CallFailed", "Foretool", "Reply", "Result", "Step", "Tools", "__version__"]
 
 __version__ = "0.1.0"
 
 _checkout = Path(__file__).resolve().parent.parent
 if (_checkout / "server" / "proxy.py").is_file() and (_checkout / "pyproject.toml").is_file():
     __path__.append(str(_checkout))
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'foretool' has no attribute {name!r}")
+    from foretool.server import library
+
+    return getattr(library, name)

@@ -1,11 +1,13 @@
 """Which domain a task belongs to, from a few examples each (ITR 3.7: rare but critical tools are pinned "via domain
 classifiers").
 
-Multinomial naive Bayes over words, add-one smoothed, all domains equally likely beforehand:
+Multinomial naive Bayes over words, add-one smoothed over a vocabulary of a thousand words, all domains equally likely
+beforehand, and one more that is everything else, where each word is as likely as any other:
 
-    log P(domain | words)  ~  sum over words of  log (count in domain + 1) / (words in domain + vocabulary)
+    P(domain | words)  ~  product over words of  (count in domain + 1) / (words in domain + 1000)
+    P(else | words)    ~  product over words of  1 / 1000
 
-A query without a word of any example belongs to none.
+A word of one example doubles the odds of its domain.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from typing import Final
 
 from foretool.retrieval.words import terms
 
-SURE: Final = 0.6
-"""Least posterior probability at which a domain is taken."""
+SURE: Final = 0.75
+"""Least posterior probability at which a domain is taken: a few of its words, or one that several examples have."""
 ELSE: Final = ""
-"""The domain of everything that is in none: every word is equally likely there."""
+"""The domain of everything that is in none."""
+VOCABULARY: Final = 1000
 
 
 class Domains:
@@ -29,15 +32,12 @@ class Domains:
     def __init__(self, examples: Mapping[str, Sequence[str]]) -> None:
         """`examples`: tasks in words by domain."""
         self._counts = {name: Counter(terms("\n".join(texts))) for name, texts in examples.items()}
-        self._vocabulary = len(set().union(*self._counts.values())) if self._counts else 0
 
     def probabilities(self, query: str) -> dict[str, float]:
-        """Of each domain, and of `ELSE`; {} where no word was ever seen."""
-        known = [term for term in terms(query) if any(term in counts for counts in self._counts.values())]
-        if not known:
-            return {}
-        logs = {name: self._log(counts, known) for name, counts in self._counts.items()}
-        logs[ELSE] = -len(known) * log(self._vocabulary)
+        """Of each domain, and of `ELSE`."""
+        words = terms(query)
+        logs = {name: _log(counts, words) for name, counts in self._counts.items()}
+        logs[ELSE] = -len(words) * log(VOCABULARY)
         top = max(logs.values())
         weights = {name: exp(value - top) for name, value in logs.items()}
         total = sum(weights.values())
@@ -46,9 +46,10 @@ class Domains:
     def of(self, query: str) -> str:
         """The domain that is likely enough, or `ELSE`."""
         found = self.probabilities(query)
-        name = max(found, key=found.__getitem__, default=ELSE)
-        return name if name != ELSE and found[name] >= SURE else ELSE
+        name = max(found, key=found.__getitem__)
+        return name if found[name] >= SURE else ELSE
 
-    def _log(self, counts: Counter[str], known: Sequence[str]) -> float:
-        size = counts.total() + self._vocabulary
-        return sum(log((counts[term] + 1) / size) for term in known)
+
+def _log(counts: Counter[str], words: Sequence[str]) -> float:
+    size = counts.total() + VOCABULARY
+    return sum(log((counts[word] + 1) / size) for word in words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
@@ -18,7 +18,8 @@ from foretool.server.client import Client
 from foretool.server.connection import Lost, Reply, Request
 from foretool.server.exchange import Exchange
 from foretool.server.jsonrpc import UNSET, Raw, RpcError
-from foretool.server.upstream import State
+from foretool.server.upstream import ERAS, State
+from foretool.storage.records import Era
 
 if TYPE_CHECKING:
     from foretool.server.config import Profile
@@ -29,6 +30,19 @@ MOST_URIS: Final = 50_000
 """Resources whose upstream is remembered; the first found go first, and are asked for again."""
 
 PAGES: Final = 100
+
+STEP: Final = "assemble_step"
+"""Our own prompt."""
+
+_STEP_PROMPT: Final = {
+    "name": STEP,
+    "title": "Assemble a step",
+    "description": "The tools and instructions that a task needs, within a token budget, as one text.",
+    "arguments": [
+        {"name": "task", "description": "what to do; one need per line", "required": True},
+        {"name": "budget", "description": "tokens; 2000 if left out"},
+    ],
+}
 
 Keep = Callable[[dict[str, list[Raw]]], list[Raw]]
 """Notes whose the members of a list are, by upstream, and gives the merged list."""
@@ -77,7 +91,11 @@ class Aggregate:
         self._list(exchange, "resources", "resourceTemplates", self._keep_templates)
 
     def list_prompts(self, exchange: Exchange) -> None:
-        self._list(exchange, "prompts", "prompts", self._keep_prompts)
+        keep = self._keep_prompts
+        if offers_steps(exchange.client.profile):
+            self._list(exchange, "prompts", "prompts", lambda parts: [*keep(parts), jsonrpc.raw(_STEP_PROMPT)])
+        else:
+            self._list(exchange, "prompts", "prompts", keep)
 
     def _list(self, exchange: Exchange, capability: str, key: str, keep: Keep) -> None:
         if jsonrpc.text(exchange.params.get("cursor")) is not None:
@@ -226,8 +244,33 @@ class Aggregate:
         name = jsonrpc.text(exchange.params.get("name"))
         if name is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "prompts/get: name is missing")
+        if self._is_ours(name, exchange.client.profile):
+            # Before the first upstreams have said what they have, nothing would be found.
+            self._proxy.when_listed(lambda: exchange.client.attempt(exchange, lambda _, at: self._assemble(at)))
+            return
         upstream, own = self._prompt(name, exchange.client.profile)
         exchange.client.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})
+
+    def _is_ours(self, name: str | None, profile: Profile) -> bool:
+        return name == STEP and name not in self._prompts and offers_steps(profile)
+
+    def _assemble(self, exchange: Exchange) -> None:
+        """`assemble_step`: what `step()` of the library gives, as one text."""
+        from foretool.server.steps import BUDGET, described, query_of
+
+        assert exchange.session is not None
+        given = jsonrpc.fields(exchange.params.get("arguments", UNSET))
+        task, budget = jsonrpc.text(given.get("task")) or "", jsonrpc.text(given.get("budget")) or str(BUDGET)
+        if not task.strip():
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"{STEP}: task is missing; say what to do, one need per line")
+        if not budget.isdecimal() or not 0 < int(budget) <= 1_000_000:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"{STEP}: budget: expected a number of tokens, found {budget!r}")
+        profile, steps = exchange.client.profile, self._proxy.steps
+        plan = steps.plan(query_of(self._proxy, task, exchange.session.conversation().history), profile, int(budget))
+        steps.record(exchange.session, plan)
+        content = {"type": "text", "text": f"{described(plan)}\n\n{task}"}
+        about = f"{len(plan.tools)} tools and {len(plan.fragments)} instructions, confidence {plan.level}"
+        exchange.own_result({"description": about, "messages": [{"role": "user", "content": content}]})
 
     def _prompt(self, name: str, profile: Profile) -> tuple[Upstream, str]:
         """Whose prompt a name is, and what it is called there."""
@@ -251,6 +294,9 @@ class Aggregate:
     def complete(self, exchange: Exchange) -> None:
         reference = jsonrpc.fields(exchange.params.get("ref", UNSET))
         if jsonrpc.text(reference.get("type")) == "ref/prompt":
+            if self._is_ours(jsonrpc.text(reference.get("name")), exchange.client.profile):
+                exchange.own_result({"completion": {"values": []}})
+                return
             upstream, own = self._prompt(jsonrpc.text(reference.get("name")) or "", exchange.client.profile)
             reference["name"] = jsonrpc.raw(own)
         else:
@@ -276,31 +322,91 @@ class Aggregate:
         def arrived(at: Exchange, reply: Reply) -> None:
             if not isinstance(reply, Lost) and reply.error is UNSET:
                 self.subscriptions.setdefault(uri, set()).add(at.client)
+                upstream.subscribe("legacy", [uri], asked=True)
             at.client.settle(at, upstream, reply)
 
-        exchange.client.forward(exchange, upstream, exchange.params, arrived)
+        if upstream.is_legacy("legacy"):
+            exchange.client.forward(exchange, upstream, exchange.params, arrived)
+            return
+        self.subscriptions.setdefault(uri, set()).add(exchange.client)
+        upstream.subscribe("legacy", [uri])
+        exchange.result(jsonrpc.EMPTY)
 
     def unsubscribe(self, exchange: Exchange) -> None:
         uri = jsonrpc.text(exchange.params.get("uri")) or ""
-        clients = self.subscriptions.get(uri, set())
-        clients.discard(exchange.client)
-        if clients:
-            exchange.result(jsonrpc.EMPTY)  # others still want its updates
-            return
-        self.subscriptions.pop(uri, None)
-        self._with_uri(exchange, lambda upstream: exchange.client.pass_on(exchange, upstream, exchange.params))
+        self._left(exchange.client, uri)
 
-    def updated(self, params: dict[str, Any]) -> None:
-        """An upstream says a resource has changed."""
+        def go(upstream: Upstream) -> None:
+            if upstream.is_legacy("legacy") and not self._is_wanted(upstream, "legacy", uri):
+                upstream.unsubscribe("legacy", [uri], asked=True)
+                exchange.client.pass_on(exchange, upstream, exchange.params)
+                return
+            self.release([uri])
+            exchange.result(jsonrpc.EMPTY)
+
+        self._with_uri(exchange, go)
+
+    def _left(self, client: Client, uri: str) -> None:
+        clients = self.subscriptions.get(uri, set())
+        clients.discard(client)
+        if not clients:
+            self.subscriptions.pop(uri, None)
+
+    # -- subscriptions of both eras
+
+    def listen(self, client: Client, uris: Sequence[str]) -> None:
+        """A modern client wants to hear of these resources: have the upstreams of its profile tell us."""
+        wanted: dict[str, list[str]] = {}
+        for uri in uris:
+            owner = self.owner(uri)
+            for one in [owner] if owner else self._proxy.with_capability("resources", client.profile):
+                if self._proxy.exposures.allowed(client.profile, one.name):
+                    wanted.setdefault(one.name, []).append(uri)
+        for name, of_one in wanted.items():
+            upstream = self._proxy.upstreams[name]
+            upstream.subscribe("modern", of_one)
+            upstream.start("modern")  # one that rests tells nobody of anything
+
+    def release(self, uris: Sequence[str]) -> None:
+        """Somebody no longer wants to hear of these resources: upstreams that tell nobody of them need not go on."""
+        for upstream in self._proxy.upstreams.values():
+            told = [uri for uri in uris if upstream.tells_of(uri)]
+            for era in ERAS if told else ():
+                upstream.unsubscribe(era, [uri for uri in told if not self._is_wanted(upstream, era, uri)])
+
+    def _is_wanted(self, upstream: Upstream, era: Era, uri: str) -> bool:
+        """Whether anybody wants to hear of it over the connection that serves clients of `era`."""
+        carrier = upstream.era_for(era)
+        legacy = upstream.era_for("legacy") == carrier and bool(self.subscriptions.get(uri))
+        modern = upstream.era_for("modern") == carrier and any(
+            uri in wanted.get("resourceSubscriptions", ())
+            for client in self._proxy.clients
+            for _, wanted in client.listens.values()
+        )
+        return legacy or modern
+
+    def updated(self, upstream: Upstream, params: dict[str, Any], era: Era) -> None:
+        """An upstream says, on its connection of `era`, that a resource has changed."""
         uri = str(params.get("uri", ""))
         legacy = self.subscriptions.get(uri, set())
-        for client in self._proxy.clients:
-            if client in legacy or client.listens:
+        for client in list(self._proxy.clients):
+            wants = (client in legacy or client.listens) and self._proxy.exposures.allowed(
+                client.profile, upstream.name
+            )
+            # An upstream of both eras says it on both connections: each client hears it once.
+            if wants and upstream.era_for("modern" if client.listens else "legacy") == era:
                 client.notify("", "notifications/resources/updated", params, uri=uri)
 
     def gone(self, client: Client) -> None:
-        for clients in self.subscriptions.values():
-            clients.discard(client)
+        uris = [uri for uri, clients in self.subscriptions.items() if client in clients]
+        for uri in uris:
+            self._left(client, uri)
+        self.release(uris)
+
+
+def offers_steps(profile: Profile) -> bool:
+    """Whether a profile's clients get our own prompt: `full` is everything as it is, and nothing more."""
+    return profile.policy != "full"
 
 
 def _member(item: Raw, key: str) -> str | None:

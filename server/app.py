@@ -169,7 +169,7 @@ class App:
             if self.store.is_checkpoint_due:
                 # In a thread: a checkpoint writes megabytes, and no call should wait for that.
                 await asyncio.to_thread(self.store.checkpoint)
-            if self.catalog.uncounted() and not self._counting:
+            if (self.catalog.uncounted() or self.proxy.uncounted_fragments()) and not self._counting:
                 await self._count_tokens()
             await asyncio.sleep(TICK_S)
 
@@ -194,9 +194,9 @@ class App:
     async def _count_tokens(self) -> None:
         """Have a short-lived process count the tokens of new definitions: the tokenizer is too big to keep."""
         self._counting = True
-        tools = self.catalog.uncounted()
-        texts = [self.catalog.definition(tool) for tool in tools]
-        lines = b"".join(json.dumps(bytes(text).decode()).encode() + b"\n" for text in texts)
+        tools, fragments = self.catalog.uncounted(), self.proxy.uncounted_fragments()
+        texts = [bytes(self.catalog.definition(tool)).decode() for tool in tools] + list(fragments.values())
+        lines = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
         try:
             command = (sys.executable, "-m", "foretool.retrieval.tokens")
             pipe = asyncio.subprocess.PIPE
@@ -205,8 +205,10 @@ class App:
             counts = [int(line) for line in output.split()]
         except (OSError, ValueError, RuntimeError) as error:
             log.warning("tokens are estimated: the counter did not run (%s)", type(error).__name__)
-            counts = [estimate(bytes(text).decode()) for text in texts]
+            counts = [estimate(text) for text in texts]
         tokens = {tool.schema_hash: count for tool, count in zip(tools, counts, strict=False)}
+        if fragments:
+            self.proxy.instructions.count(dict(zip(fragments, counts[len(tools) :], strict=False)))
         self.catalog.count(tokens)
         with contextlib.suppress(StorageError):
             self.store.set_tokens(tokens)

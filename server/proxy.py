@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server import discovery, jsonrpc, translate
-from foretool.server.aggregate import Aggregate
+from foretool.server.aggregate import Aggregate, offers_steps
 from foretool.server.calls import Calls
 from foretool.server.catalog import Catalog
 from foretool.server.client import LEVELS, Client, OnReply
@@ -26,7 +26,7 @@ from foretool.server.exchange import Exchange, Outbox
 from foretool.server.exposure import Exposures
 from foretool.server.jsonrpc import UNSET, Message, Raw
 from foretool.server.pipes import Turn
-from foretool.server.questions import Questions
+from foretool.server.questions import ANY, Questions
 from foretool.server.recorder import Recorder
 from foretool.server.session import Session
 from foretool.server.settings import Settings
@@ -35,6 +35,7 @@ from foretool.storage.records import ClientRecord, Era, SessionRecord, ToolId, U
 
 if TYPE_CHECKING:
     from foretool.server.instructions import Instructions
+    from foretool.server.steps import Steps
 
 ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
@@ -95,6 +96,7 @@ class Proxy:
         self._said: set[str] = set()
         """Upstreams that have announced a change of their tools since clients were last told."""
         self._instructions: Instructions | None = None
+        self._steps: Steps | None = None
         self._given: dict[str, tuple[int, frozenset[str]]] = {}
         self._usage: Mapping[ToolId, Usage] = {}
         self._usage_until = 0.0
@@ -116,6 +118,19 @@ class Proxy:
 
             self._instructions = Instructions(self)
         return self._instructions
+
+    def uncounted_fragments(self) -> dict[str, str]:
+        """Texts of instructions by digest whose tokens are estimated; none before somebody has searched."""
+        return self._instructions.uncounted() if self._instructions is not None else {}
+
+    @property
+    def steps(self) -> Steps:
+        """Puts single steps together."""
+        if self._steps is None:
+            from foretool.server.steps import Steps
+
+            self._steps = Steps(self)
+        return self._steps
 
     # -- Fronts: for the edges
 
@@ -277,8 +292,8 @@ class Proxy:
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
             self._wake(upstream)
 
-    def on_notification(self, upstream: Upstream, message: Message) -> None:
-        """What an upstream says that belongs to no request."""
+    def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
+        """What an upstream says that belongs to no request, on its connection of `era`."""
         method = str(message.method)
         try:
             params = jsonrpc.plain(message.params) if message.params is not UNSET else {}
@@ -287,7 +302,7 @@ class Proxy:
         if not isinstance(params, dict):
             return
         if method == "notifications/resources/updated":
-            self.aggregate.updated(params)
+            self.aggregate.updated(upstream, params, era)
         elif method == "notifications/cancelled":
             self.questions.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
         elif method == "notifications/elicitation/complete":
@@ -296,11 +311,27 @@ class Proxy:
             if self._instructions is not None and method == "notifications/prompts/list_changed":
                 self._instructions.prompts_changed(upstream)
             for client in list(self.clients):
-                client.notify(LIST_CHANGES[method], method)
+                if self.exposures.allowed(client.profile, upstream.name):
+                    client.notify(LIST_CHANGES[method], method)
         elif method == "notifications/message":
-            for client in list(self.clients):
-                if client.era == "legacy" and client.wants_log(str(params.get("level", ""))):
-                    client.notify("", method, params)
+            for client in self._readers(upstream, str(params.get("level", ""))):
+                client.notify("", method, params)
+
+    def _readers(self, upstream: Upstream, level: str) -> list[Client]:
+        """Who is given a log entry that belongs to no request that could be told. A modern client is given none, since
+        its log is that of its requests; and none tells one credential of another's work, or a profile of what it
+        leaves out."""
+        asking = {id(each): each for each in (request.exchange for request in upstream.askers())}
+        calling = [exchange.client for exchange in asking.values() if isinstance(exchange, Exchange)]
+        readers = [client for client in self.clients if self.exposures.allowed(client.profile, upstream.name)]
+        if calling:
+            # It may be of any of these calls: whoever asked for such entries may see them if they are all alike.
+            readers = [client for client in readers if client.log_level and client.is_kin(calling[0])]
+            if not all(client.is_kin(calling[0]) for client in calling):
+                return []
+        elif len({client.principal for client in readers}) > 1:
+            return []
+        return [client for client in readers if client.era == "legacy" and client.wants_log(level)]
 
     def on_request(
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
@@ -312,11 +343,15 @@ class Proxy:
             request.meta = exchange.client.request_meta(exchange, era)
 
     def capabilities(self, era: Era) -> dict[str, Any]:
-        """What we declare to an upstream: what the one client can, or what any may once there are several."""
+        """What we declare to an upstream: what the one client can, or what any may who is still to come; a question to
+        one that cannot answer it is refused then, in the words that this client itself would have to use."""
         client = self.only_client()
         if client is not None and client.transport == "stdio":
             return translate.forwardable(client.capabilities)
-        return {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}
+        union: dict[str, Any] = {}
+        for each in self.clients:
+            union = translate.united(union, translate.forwardable(each.capabilities))
+        return translate.united(union, ANY)
 
     def roots_changed(self, client: Client) -> None:
         for upstream in self.upstreams.values():
@@ -375,7 +410,7 @@ class Proxy:
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
         if unknown or "resources" in union:
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
-        if unknown or "prompts" in union:
+        if unknown or "prompts" in union or offers_steps(profile):
             capabilities["prompts"] = {"listChanged": True}
         if unknown or "completions" in union:
             capabilities["completions"] = {}
@@ -415,13 +450,6 @@ class Proxy:
         if isinstance(uris, list) and uris:
             kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)]
         return kept
-
-    def listening(self, client: Client, exchange: Exchange, honoured: Mapping[str, Any]) -> None:
-        """A modern client listens: have the upstreams tell us of the resources it named."""
-        for uri in honoured.get("resourceSubscriptions", ()):
-            upstream = self.aggregate.owner(uri)
-            for one in [upstream] if upstream else self.with_capability("resources", client.profile):
-                one.subscribe(uri)
 
     def set_level(self, level: str) -> None:
         """A legacy client wants logs from this level on: upstreams send the least severe any client wants."""

@@ -23,6 +23,7 @@ from foretool.storage.records import (
     Exposure,
     Miss,
     SessionRecord,
+    StepRecord,
     Usage,
     WorkingSet,
 )
@@ -46,6 +47,8 @@ class Sink(Protocol):
     def add_discovery(self, discovery: Discovery) -> int: ...
 
     def name_discovery(self, id: int, handle: str) -> None: ...
+
+    def add_step(self, step: StepRecord) -> int: ...
 
     def begin_session(self, session: SessionRecord) -> None: ...
 
@@ -108,6 +111,10 @@ class Recorder:
     def name_discovery(self, id: int, handle: str) -> None:
         """The conversation that a discovery turned out to belong to."""
         self._write(lambda: self._store.name_discovery(self._id(id), handle), None)
+
+    def step(self, step: StepRecord) -> int:
+        """Its id, 0 when the store refuses it for now."""
+        return self._write(partial(self._store.add_step, step), 0)
 
     def begin_session(self, session: SessionRecord) -> None:
         self._write(partial(self._store.begin_session, session), None)

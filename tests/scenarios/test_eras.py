@@ -39,7 +39,7 @@ async def test_a_modern_client_is_answered_by_a_legacy_upstream_whether_or_not_i
         client = stage.connect().modern(trace="kept")
         listed = await client.ask("prompts/list")
         asked = await upstream.asked("prompts/list")
-    assert [each["name"] for each in listed["prompts"]] == ["writer__letter"]
+    assert [each["name"] for each in listed["prompts"]] == ["writer__letter", "assemble_step"]
     assert asked.meta == {"trace": "kept"}
 
 
@@ -50,7 +50,7 @@ async def test_a_legacy_client_is_answered_by_a_modern_upstream_in_whose_era_its
         await stage.client.initialize(name="old", capabilities={"roots": {}})
         listed = await stage.client.ask("prompts/list")
         asked = await upstream.asked("prompts/list")
-    assert [each["name"] for each in listed["prompts"]] == ["writer__letter"]
+    assert [each["name"] for each in listed["prompts"]] == ["writer__letter", "assemble_step"]
     assert asked.meta.keys() == ENVELOPE
     assert asked.meta[protocol.META_CLIENT_INFO]["name"] == "old"
     assert asked.meta[protocol.META_CAPABILITIES] == {"roots": {}}

@@ -1,0 +1,185 @@
+"""The library: steps, calls, the loop with its second pass, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeApp, FakeUpstream, config_of, text, tool
+from requirements import requirement
+
+from foretool import CallFailed, Foretool, Reply, Step
+from foretool.server.app import App
+from foretool.server.config import Config, ConfigError
+from foretool.storage.store import Store
+
+pytestmark = pytest.mark.anyio
+
+MANY = [tool(f"letter{number}", f"Sends letter {number}") for number in range(30)]
+OTHERS = FakeUpstream("others", [tool(f"other{number}", f"Computes thing {number}") for number in range(300)])
+
+
+def mail() -> FakeUpstream:
+    tools = [tool("send.now", "Sends a letter to somebody", {"to": {"type": "string"}}), tool("read", "Reads a letter")]
+    return FakeUpstream("mail", tools, results={"send.now": text("sent", structuredContent={"id": 7})})
+
+
+class Faked(Foretool):
+    """The library over upstreams in memory."""
+
+    def __init__(self, folder: Path, *upstreams: FakeUpstream, **settings: Any) -> None:
+        self._fakes = {upstream.name: upstream for upstream in upstreams}
+        self.storage = folder / "store.sqlite3"
+        super().__init__(config_of(*upstreams, storage=str(self.storage), **settings))
+
+    def _make(self, config: Config, store: Store) -> App:
+        app = FakeApp.__new__(FakeApp)
+        app.fakes = self._fakes
+        FakeApp.__init__(app, config, store)
+        return app
+
+
+@requirement("library:step")
+async def test_a_step_has_prompt_tools_confidence_and_calls_them(tmp_path: Path) -> None:
+    upstream = mail()
+    async with Faked(tmp_path, upstream) as ft:
+        step = await ft.step("send a letter")
+        result = await step.call("mail__send_now", {"to": "Ada"})
+    assert step.tools.names == ["mail__send_now", "mail__read", "discover_tools"]
+    assert "discover_tools" in step.system_prompt
+    assert step.confidence in ("high", "medium", "low") and 0.0 < step.probability < 1.0
+    assert (result.text, result.structured, result.is_error) == ("sent", {"id": 7}, False)
+    assert upstream.calls == [("send.now", {"to": "Ada"})]
+
+
+@requirement("library:shapes")
+async def test_tools_come_in_the_shapes_of_three_apis(tmp_path: Path) -> None:
+    async with Faked(tmp_path, mail()) as ft:
+        tools = (await ft.step("send a letter")).tools
+    schema = {"type": "object", "properties": {"to": {"type": "string"}}}
+    about = "Sends a letter to somebody"
+    assert tools.mcp[0] == {"name": "mail__send_now", "description": about, "inputSchema": schema}
+    assert tools.openai[0] == {
+        "type": "function",
+        "function": {"name": "mail__send_now", "description": about, "parameters": schema},
+    }
+    assert tools.anthropic[0] == {"name": "mail__send_now", "description": about, "input_schema": schema}
+    assert len(tools) == len(tools.openai) == len(tools.anthropic) == len(list(tools)) == 3
+
+
+@requirement("library:widen")
+async def test_a_step_is_widened_below_the_threshold_only(tmp_path: Path) -> None:
+    async with Faked(tmp_path, FakeUpstream("many", MANY), OTHERS) as ft:
+        step = await ft.step("sends letter")
+        assert await step.widen(0.7) is step
+        wider = await step.widen(0.69)
+    assert (len(step.tools), len(wider.tools), wider.fallback) == (13, 25, "expand")
+
+
+@requirement("library:loop")
+async def test_the_loop_asks_again_where_the_model_finds_its_tools_wanting(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    async def model(step: Step) -> Reply[str]:
+        seen.append(len(step.tools))
+        return Reply(f"pass {len(seen)}", 0.3)
+
+    async with Faked(tmp_path, FakeUpstream("many", MANY), OTHERS) as ft:
+        value, step = await ft.answer("sends letter", model)
+    assert (value, seen, step.fallback) == ("pass 2", [13, 25], "expand")
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        assert [(each.sufficiency, each.fallback) for each in store.steps()] == [(0.3, "expand"), (None, "none")]
+
+
+@requirement("itr:telemetry")
+async def test_what_a_model_raises_is_on_record_and_goes_on(tmp_path: Path) -> None:
+    async def model(step: Step) -> Reply[str]:
+        raise TimeoutError("no answer")
+
+    async with Faked(tmp_path, mail()) as ft:
+        with pytest.raises(TimeoutError):
+            await ft.answer("send a letter", model)
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        assert [each.error for each in store.steps()] == ["TimeoutError", ""]
+
+
+@requirement("library:record")
+async def test_steps_and_calls_are_on_record_as_a_clients_are(tmp_path: Path) -> None:
+    async with Faked(tmp_path, mail(), FakeUpstream("calc", ["add"])) as ft:
+        step = await ft.step("send a letter")
+        await step.call("mail__send_now")
+        await ft.call("calc__add")
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        (session,) = store.sessions()
+        called = [(call.tool, call.hidden, call.outcome) for call in store.session_calls(session.key)]
+        (miss,) = store.misses_since(0.0)
+        (discovery,) = store.recent_discoveries(-1)
+    assert (session.client, session.ended_at is not None) == ("foretool library", True)
+    assert called == [("mail__send_now", False, "ok"), ("calc__add", True, "ok")]
+    assert (miss.tool, miss.noticed, discovery.task) == ("calc__add", "call", "send a letter")
+
+
+async def test_what_was_called_is_the_history_of_the_next_step(tmp_path: Path) -> None:
+    async with Faked(tmp_path, mail(), FakeUpstream("calc", ["add"])) as ft:
+        step = await ft.step("add")
+        assert step._plan.query.history == ()
+        await step.call("mail__read")
+        after, told = await ft.step("add"), await ft.step("add", history=["calc__add", "nobody"])
+    assert after._plan.query.history == ("mail__read",)
+    assert (told._plan.query.history, told._plan.query.servers_in_use) == (("calc__add",), ("calc",))
+
+
+@requirement("library:errors")
+async def test_an_unknown_tool_is_an_error_and_a_failed_one_a_result(tmp_path: Path) -> None:
+    upstream = mail()
+    upstream.results["read"] = text("no such letter", isError=True)
+    async with Faked(tmp_path, upstream) as ft:
+        with pytest.raises(CallFailed, match="Unknown tool: mail__nothing"):
+            await ft.call("mail__nothing")
+        result = await ft.call("mail__read")
+    assert (result.text, result.is_error) == ("no such letter", True)
+
+
+async def test_discover_tools_is_called_like_any_tool(tmp_path: Path) -> None:
+    async with Faked(tmp_path, mail()) as ft:
+        step = await ft.step("weather")
+        result = await step.call("discover_tools", {"task": "read a letter"})
+    assert result.structured["matches"][0]["name"] == "mail__read"
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_upstream(tmp_path: Path) -> None:
+    upstream = mail()
+    upstream.hold("read")
+    async with Faked(tmp_path, upstream) as ft:
+        call = asyncio.create_task(ft.call("mail__read"))
+        await upstream.called("read")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await upstream.asked("notifications/cancelled")
+
+
+@requirement("library:errors")
+async def test_it_works_inside_its_block_only(tmp_path: Path) -> None:
+    ft = Faked(tmp_path, mail())
+    with pytest.raises(RuntimeError, match="inside `async with` only"):
+        await ft.step("x")
+    async with ft:
+        pass
+    with pytest.raises(RuntimeError, match="entered once"):
+        await ft.__aenter__()
+    with pytest.raises(ConfigError, match="no profile 'work'; it has: none"):
+        Foretool(config_of(mail()), profile="work")
+
+
+@requirement("library:light")
+def test_importing_foretool_imports_nothing_of_it() -> None:
+    code = "import sys, foretool; print([m for m in sys.modules if m.startswith('foretool.')]); foretool.Foretool"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        __import__("foretool").Nothing  # noqa: B018
