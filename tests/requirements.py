@@ -334,6 +334,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "dtdr:unseen": Promise("docs/learning.md: DTDR", "a tool that came after training is ranked at once"),
     "dtdr:published": Promise(f"{DTDR}, section 4.1", "DTDR-C and DTDR-L run as published, by name"),
     # The repository
+    "graph:schema": Promise("docs/learning.md: TGR", "definitions tell which tool needs what another gives"),
+    "graph:propagation": Promise("docs/learning.md: TGR", "what a found tool depends on is found with it"),
+    "tgr:eq1": Promise("TGR, section 3.1", "the discriminator learns by the cross-entropy of three classes"),
+    "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),
+    "tgr:eq3": Promise("TGR, section 3.2", "a tool's vector takes in those of the tools it is connected with"),
     "layout": Promise("docs/architecture.md", "every source file has its test file"),
     "requirements": Promise(
         "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"

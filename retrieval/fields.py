@@ -1,0 +1,109 @@
+"""What a tool takes and what it gives: the ends of a dependency, read from its definition.
+
+A field is known by its words (`userId`, `user_id`: "user id"). What a tool gives stands in its `outputSchema`; where it
+has none, its name tells: `list_issues` and `create_issue` give issues, and so their ids. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from foretool.retrieval.words import in_words, stem
+from foretool.storage.records import Tool, ToolId
+
+_GENERIC = "status result results message response output success error errors data content value text ok code items"
+GENERIC = frozenset(_GENERIC.split())
+"""Fields that say nothing of what is in them."""
+
+_IDENTIFIERS = "id ids key token uuid guid slug number sha ref handle arn uri session cursor"
+IDENTIFIERS = frozenset(_IDENTIFIERS.split())
+"""The last word of a field that only another call can have told."""
+
+_GIVING = "list search find query get fetch read lookup create add make new register login open start"
+GIVING = frozenset(_GIVING.split())
+"""The first word of a tool that answers with the things it names."""
+
+MAX_FIELDS = 200
+DEPTH = 3
+"""How deep an `outputSchema` is read: a list of issues has its ids on the second level."""
+
+
+class Fields(Struct, frozen=True):
+    """One tool's two ends."""
+
+    id: ToolId
+    upstream: str
+    verb: str
+    nouns: frozenset[str]
+    """Stems of the words of its name, without the verb."""
+    takes: dict[str, bool]
+    """Parameters by their words; whether the tool requires it."""
+    gives: frozenset[str]
+    """Fields of its result by their words, those that say something; empty without an `outputSchema`."""
+
+
+def fields(tool: Tool) -> Fields:
+    """Read a definition; whatever is missing or malformed is left out."""
+    try:
+        definition = _object(msgspec.json.decode(tool.definition))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        definition = {}
+    taken = _object(definition.get("inputSchema"))
+    required = taken.get("required")
+    wanted = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    takes = {in_words(name): name in wanted for name in list(_object(taken.get("properties")))[:MAX_FIELDS]}
+    given = _object(definition.get("outputSchema"))
+    verb, *rest = in_words(tool.name).split() or [""]
+    return Fields(
+        id=tool.id,
+        upstream=tool.upstream,
+        verb=verb,
+        nouns=frozenset(stem(word) for word in rest),
+        takes=takes,
+        gives=frozenset(_given(given, given, DEPTH)) - GENERIC,
+    )
+
+
+def identifies(field: str) -> str | None:
+    """What a field identifies: "issue" for "issue number", "" for a bare "id"; None where it is no identifier."""
+    *rest, last = field.split() or [""]
+    if last not in IDENTIFIERS:
+        return None
+    return " ".join(stem(word) for word in rest)
+
+
+def _given(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[str]:
+    if depth == 0:
+        return
+    for name, member in list(_object(schema.get("properties")).items())[:MAX_FIELDS]:
+        yield in_words(name)
+        yield from _given(_referred(_object(member), root), root, depth - 1)
+    yield from _items(schema, root, depth)
+
+
+def _items(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[str]:
+    if items := _object(schema.get("items")):
+        yield from _given(_referred(items, root), root, depth)
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        members = schema.get(keyword)
+        for member in members if isinstance(members, list) else ():
+            yield from _given(_referred(_object(member), root), root, depth - 1)
+
+
+def _referred(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema itself, or what a local `$ref` points at."""
+    path = schema.get("$ref")
+    if not isinstance(path, str) or not path.startswith("#/"):
+        return schema
+    found: Any = root
+    for step in path[2:].split("/"):
+        found = _object(found).get(step)
+    return _object(found)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
