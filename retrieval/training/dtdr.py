@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.learned import Floats
@@ -21,7 +22,7 @@ from foretool.retrieval.rankers.dtdr import MOST_HISTORY, PARTS, Calls, Dtdr, Mo
 from foretool.retrieval.training import Embed, Material, Progress, TooLittle
 from foretool.retrieval.training.demonstrations import Demonstration, demonstrations
 from foretool.retrieval.training.latent import fit_latent
-from foretool.retrieval.training.perceptron import Draw, Plan, Samples, Weights, fit, padded, softmax
+from foretool.retrieval.training.perceptron import Draw, Plan, Samples, Weights, fit, padded
 from foretool.storage.records import ToolId
 
 MINIMUM = 20
@@ -32,7 +33,8 @@ MOST_SCORES = 4_000_000
 FEW = 1_500
 """Fewer demonstrations are all held out once, in folds; of more, one fold is enough."""
 FOLDS = 5
-NEWTON_STEPS = 12
+NEWTON_STEPS = 8
+HALVINGS = 8
 
 
 class Recipe(Struct, frozen=True):
@@ -272,18 +274,41 @@ def examples(judge: Dtdr, held: Lesson, most: int, seed: int, *, said: bool) -> 
 
 def fit_weights(given: Sequence[Example], ridge: float) -> list[float]:
     """The weights of the listwise layer: softmax regression by Newton's method, pulled to `PRIOR` by `ridge`."""
-    prior = np.asarray([PRIOR[name] for name in PARTS])
-    weights = prior.copy()
+    weights = np.asarray([PRIOR[name] for name in PARTS])
+    value, slope, curve = _loss(given, weights, ridge)
     for _ in range(NEWTON_STEPS if given else 0):
-        slope = ridge * (weights - prior)
-        curve = ridge * np.eye(len(weights))
-        for parts, target in given:
-            chance = softmax(weights.astype(np.float32) @ parts)
-            mean = parts @ chance
-            slope += mean - parts @ target
-            curve += (parts * chance) @ parts.T - np.outer(mean, mean)
-        weights = weights - np.linalg.solve(curve, slope)
+        step = np.linalg.solve(curve, slope)
+        # Far from the minimum a whole step may lead further away.
+        for _ in range(HALVINGS):
+            found = _loss(given, weights - step, ridge)
+            if found[0] <= value:
+                break
+            step /= 2
+        else:
+            break
+        weights, (value, slope, curve) = weights - step, found
     return [round(float(each), 5) for each in weights]
+
+
+def _loss(
+    given: Sequence[Example], weights: NDArray[np.float64], ridge: float
+) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    """Cross-entropy plus the pull, its slope and its curvature."""
+    away = weights - np.asarray([PRIOR[name] for name in PARTS])
+    value = ridge * float(away @ away) / 2
+    slope = ridge * away
+    curve = ridge * np.eye(len(weights))
+    for parts, target in given:
+        logits = weights.astype(np.float32) @ parts
+        top = float(logits.max())
+        raised = np.exp(logits - top)
+        total = float(raised.sum())
+        chance = raised / np.float32(total)
+        mean = parts @ chance
+        value += top + float(np.log(total)) - float(logits @ target)
+        slope = slope + mean - parts @ target
+        curve += (parts * chance) @ parts.T - np.outer(mean, mean)
+    return value, slope, curve
 
 
 def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:

@@ -84,8 +84,8 @@ def fit(
 ) -> Weights:
     """A network for the samples, which are drawn anew each epoch; `vectors` (tasks, dimension)."""
     weights = _initial(vectors.shape[1], history_rows, classes, plan, draw)
-    dense = {name: _Moments(getattr(weights, name)) for name in ("query", "bias", "unasked", "out", "out_bias")}
-    sparse = _SparseMoments(weights.history)
+    dense = {name: Moments(getattr(weights, name)) for name in ("query", "bias", "unasked", "out", "out_bias")}
+    sparse = SparseMoments(weights.history)
     step = 0
     for epoch in range(plan.epochs):
         drawn = samples(draw)
@@ -173,7 +173,7 @@ def _gathered(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
     return spread @ history[used], used, spread
 
 
-class _Moments:
+class Moments:
     """AdamW over one array, in place."""
 
     def __init__(self, array: Floats) -> None:
@@ -203,7 +203,7 @@ class _Moments:
         self.array -= scratch
 
 
-class _SparseMoments:
+class SparseMoments:
     """The same over the rows that a batch has, each with a count of its own."""
 
     def __init__(self, array: Floats) -> None:

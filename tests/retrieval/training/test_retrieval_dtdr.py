@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from requirements import requirement
 
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.dtdr import PARTS, Dtdr
@@ -14,7 +15,6 @@ from foretool.retrieval.training import Material, TooLittle
 from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Trainer, fit_weights
 from foretool.retrieval.training.perceptron import Plan
 from foretool.storage.records import Episode, Tool, ToolId
-from requirements import requirement
 
 WORDS = ("book", "train", "hotel", "read", "mail", "file")
 TOOLS = ("rail__search", "rail__book", "inn__search", "inn__book", "post__list", "post__read")
