@@ -28,6 +28,8 @@ PARTS: Final[Mapping[str, str]] = {"dtdr": "history", "tgr": "graph", "masstool"
 """The part of the sum that each method has."""
 WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6, "tasks": 0.6}
 """What a standard deviation of each part counts; an encoder's is 0.65 to 0.7, the words' 0.35."""
+GRAPH: Final = "tgr"
+"""The method that knows which tools need others."""
 CLIP: Final = 8.0
 """Standard deviations."""
 
@@ -96,7 +98,7 @@ class Experience:
         what the sum has found (`Graph.raised`)."""
         found: dict[str, Floats] = {}
         for kind, model in self.models.items():
-            if isinstance(model, Related):
+            if kind == GRAPH:
                 continue
             scores = np.asarray(model.score(query, vector), np.float32)
             if scores.any():
@@ -121,7 +123,8 @@ class Experience:
     @property
     def graph(self) -> Graph | None:
         """Which tools need others."""
-        return next((model.graph for model in self.models.values() if isinstance(model, Related)), None)
+        model = self.models.get(GRAPH)
+        return model.graph if isinstance(model, Related) else None
 
     def needs_tool(self, vector: Floats | None) -> float | None:
         """As `Detecting.needs_tool`; None where nothing is known."""
