@@ -74,7 +74,7 @@ class App:
         self.catalog = Catalog(entries, kept)
         self.exposures = Exposures(self.catalog, self.recorder, config.settings.pin, config.settings.epoch_s, time.time)
         self.proxy = Proxy(config, self.catalog, self.exposures, self.recorder, self)
-        self.embedding = Embedding(config.settings.encoder, self.catalog, store)
+        self.embedding = Embedding(config.settings, self.catalog, store, self.proxy.searching)
         self.models = Models(self.catalog, store, self._learned)
         self.exposures.prior = lambda: prior(store)
         self.started_at = time.time()
@@ -316,7 +316,7 @@ class App:
         if changes.settings_changed:
             self.exposures.pins, self.exposures.epoch_s = new.settings.pin, new.settings.epoch_s
             self.proxy.profiles_changed()
-            self.embedding.configure(new.settings.encoder)
+            self.embedding.configure(new.settings)
         restarted = [
             name
             for name in changes.changed

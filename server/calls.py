@@ -18,7 +18,8 @@ from foretool.server.exchange import Exchange
 from foretool.server.headers import call_headers
 from foretool.server.jsonrpc import UNSET, Message, Raw, RpcError
 from foretool.server.names import CALL, DISCOVER, OWN
-from foretool.server.session import Forward, Session
+from foretool.server.questions import refusal
+from foretool.server.session import Conversation, Forward, Session
 from foretool.storage.records import Call, Discovery, Miss, Outcome, Tool, ToolId
 
 if TYPE_CHECKING:
@@ -85,18 +86,41 @@ class Calls:
         )
 
     def _search(self, exchange: Exchange, arguments: discovery.Arguments) -> None:
-        # Not at the top: no list waits for what only searches need.
-        from foretool.retrieval.selection import level
-
         proxy, session = self._proxy, _session(exchange)
         proxy.tell_names()
         chat = exchange.chat or session.conversation()
         started = time.perf_counter()
         query = discovery.query(arguments, chat.history, chat.servers_in_use())
-        profile, catalog = exchange.client.profile, proxy.catalog
+        profile = exchange.client.profile
         # Those of other profiles are left out afterwards.
         limit = arguments.wanted if profile.servers == ("*",) else max(RANKED, arguments.wanted)
-        ranking = proxy.rank(query, profile, limit)
+
+        def answered(ranking: Ranking) -> None:
+            exchange.client.attempt(
+                exchange, lambda _, exchange: self._found(exchange, arguments, query, ranking, chat, started)
+            )
+
+        def asked() -> None:
+            exchange.client.attempt(
+                exchange, lambda *_: proxy.searching.after(query, proxy.rank(query, profile, limit), answered)
+            )
+
+        proxy.searching.before(query, asked)
+
+    def _found(
+        self,
+        exchange: Exchange,
+        arguments: discovery.Arguments,
+        query: Query,
+        ranking: Ranking,
+        chat: Conversation,
+        started: float,
+    ) -> None:
+        # Not at the top: no list waits for what only searches need.
+        from foretool.retrieval.selection import level
+
+        proxy, session = self._proxy, _session(exchange)
+        profile, catalog = exchange.client.profile, proxy.catalog
         found = discovery.answer(
             arguments,
             ranking,
@@ -259,7 +283,7 @@ class Calls:
         allowed = self._proxy.settings.bridge_destructive
         if allowed == "allow":
             go(exchange)
-        elif allowed == "ask" and exchange.client.can("elicitation", exchange):
+        elif allowed == "ask" and refusal("elicitation/create", UNSET, exchange.client.declared(exchange)) is None:
             params = {
                 "message": f"{tool.id} is marked as destructive. Run it?",
                 "requestedSchema": {"type": "object", "properties": {}},

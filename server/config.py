@@ -183,7 +183,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         | {name: _profile(name, entry, settings) for name, entry in settings.profiles.items()},
         settings=settings,
         warnings=tuple(warnings),
-        secrets=collect([*secrets, (settings.token, "token")]),
+        secrets=collect([*secrets, (settings.token, "token"), (settings.encoder_key, "encoder_key")]),
     )
 
 
@@ -324,9 +324,8 @@ def _read_settings(block: Any, path: Path, environ: Mapping[str, str]) -> Settin
     for name, domain in domains.items() if isinstance(domains, dict) else ():
         refuse_unknown(domain, DomainEntry, (*here, "domains", name))
     settings = convert(block, Settings, here)
-    expanded = {
-        key: Expansion(environ, (*here, key)).text(getattr(settings, key)) for key in ("storage", "bind", "token")
-    }
+    told = ("storage", "bind", "token", "encoder_url", "encoder_key")
+    expanded = {key: Expansion(environ, (*here, key)).text(getattr(settings, key)) for key in told}
     try:
         host_and_port(expanded["bind"])
     except ValueError as error:

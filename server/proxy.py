@@ -28,6 +28,7 @@ from foretool.server.jsonrpc import UNSET, Message, Raw
 from foretool.server.pipes import Turn
 from foretool.server.questions import ANY, Questions
 from foretool.server.recorder import Recorder
+from foretool.server.searching import Searching
 from foretool.server.session import Session
 from foretool.server.settings import Settings
 from foretool.server.upstream import State, Upstream
@@ -76,6 +77,7 @@ class Proxy:
         self.catalog = catalog
         self.exposures = exposures
         self.recorder = recorder
+        self.searching = Searching(catalog)
         self.upstreams: dict[str, Upstream] = {}
         self.capabilities_known: dict[str, dict[str, Any]] = {}
         """Capabilities by upstream, from an earlier run until it has greeted in this one."""

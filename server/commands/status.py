@@ -123,7 +123,7 @@ def encoding_of(config: Config, store: Store | None) -> Encoding:
     """What the setting means on this machine."""
     setting = config.settings.encoder
     try:
-        weights = encoders.find(setting)
+        weights = encoders.find(setting, encoders.Endpoint(config.settings.encoder_url))
     except encoders.EncoderError as error:
         return Encoding(setting, {}, str(error))
     known = {each.described: len(Vectors(store).known(each.key)) if store else 0 for each in weights}

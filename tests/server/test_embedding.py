@@ -16,14 +16,18 @@ import pytest
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
+from foretool.retrieval import reranking
 from foretool.retrieval.encoders import find, weights
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog import Catalog
 from foretool.server.embedding import Embedding, attach
 from foretool.server.jsonrpc import raw
+from foretool.server.searching import Searching
+from foretool.server.settings import Settings
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
 
+from tests.retrieval.encoders.test_endpoint import provider  # isort: skip
 from tests.retrieval.tiny_model import write_model  # isort: skip
 
 
@@ -54,11 +58,15 @@ def catalog() -> Catalog:
 
 @asynccontextmanager
 async def embedding(setting: str, tools: Catalog, store: Store) -> AsyncIterator[Embedding]:
-    one = Embedding(setting, tools, store)
+    one = Embedding(Settings(encoder=setting), tools, store, Searching(tools))
     try:
         yield one
     finally:
         await one.stop()
+
+
+def attached(setting: str, tools: Catalog, store: Store) -> str:
+    return attach(Settings(encoder=setting), tools, store, Searching(tools))
 
 
 async def settled(one: Embedding) -> None:
@@ -146,9 +154,9 @@ async def test_a_changed_setting_takes_the_encoder_away(tmp_path: Path, store: S
     async with embedding(folder, tools, store) as one:
         await settled(one)
         assert tools.pipeline.meaning is not None
-        one.configure(folder)
+        one.configure(Settings(encoder=folder))
         assert tools.pipeline.meaning is not None
-        one.configure("none")
+        one.configure(Settings(encoder="none"))
         assert tools.pipeline.meaning is None
 
 
@@ -161,12 +169,53 @@ async def test_stopping_ends_the_process(tmp_path: Path, store: Store) -> None:
 
 async def test_a_command_ranks_with_the_vectors_on_record(tmp_path: Path, store: Store) -> None:
     folder = str(write_model(tmp_path / "tiny"))
-    assert "not embedded yet" in attach(folder, catalog(), store)
+    assert "not embedded yet" in attached(folder, catalog(), store)
     async with embedding(folder, catalog(), store) as one:
         await settled(one)
     tools = catalog()
-    assert attach(folder, tools, store) == ""
+    assert attached(folder, tools, store) == ""
     assert tools.pipeline.rank(Query(("open an issue",))).evidence[0].signs is not None
-    assert attach("none", tools, store) == ""
-    assert "word2vec" in attach("word2vec", tools, store)
+    assert attached("none", tools, store) == ""
+    assert "word2vec" in attached("word2vec", tools, store)
     assert json.dumps(tools.pipeline.rank(Query(("issue",))).ranked[0].parts)
+
+
+async def test_a_reranker_is_opened_once_somebody_has_searched(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = SimpleNamespace(name="reader", described="reader (MIT)")
+    opened: list[str] = []
+    monkeypatch.setattr(reranking, "open_reranker", lambda setting, cache: opened.append(setting) or reader)
+    tools = catalog()
+    searching = Searching(tools)
+    one = Embedding(Settings(encoder="none", reranker="maxsim"), tools, store, searching)
+    await settled(one)
+    assert (opened, searching.reranker) == ([], None)
+    tools.pipeline.rank(Query(("open an issue",)))
+    await settled(one)
+    await settled(one)
+    assert (opened, searching.reranker, one.problem) == (["maxsim"], reader, "")
+    one.configure(Settings(encoder="none"))
+    assert searching.reranker is None
+    await one.stop()
+
+
+async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: Store) -> None:
+    with provider() as server:
+        settings = Settings(encoder="tiny", encoder_url=server.url, encoder_key="s3cret")
+        tools = catalog()
+        searching = Searching(tools)
+        one = Embedding(settings, tools, store, searching)
+        tools.pipeline.rank(Query(("open an issue",)))
+        await settled(one)
+        assert (one.problem, one.progress) == ("", {"tiny": (5, 5)})
+        assert {each["key"] for each in server.asked} == {"Bearer s3cret"}
+        (encoder,) = searching.encoders
+        query = Query(("open an issue",))
+        assert "tiny" not in tools.pipeline.rank(query).ranked[0].parts
+        searching.before(query, lambda: None)
+        await searching.finished()
+        assert encoder.queries(["open an issue"]).any()
+        assert "tiny" in tools.pipeline.rank(Query(("open an issue",))).ranked[0].parts
+        await one.stop()
+        assert "s3cret" not in repr(one._wanted)
