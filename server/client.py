@@ -69,6 +69,8 @@ class Client:
         """Resources subscribed to in the legacy way."""
         self.log_level = ""
         self._questions: dict[Id, Callable[[Message], None]] = {}
+        self._progress: dict[Id, tuple[Raw, Callable[[Raw], None]]] = {}
+        """By the id of a question: the token its upstream gave with it, and who takes what the client reports."""
         self._ids = itertools.count(1)
         self._held: list[Callable[[], None]] = []
         self._announced_at = 0.0
@@ -106,6 +108,10 @@ class Client:
     def wants_log(self, level: str) -> bool:
         """Whether a log entry of this level is for it (specification 2025-11-25: logging)."""
         return is_as_severe(level, self.log_level)
+
+    def is_kin(self, other: Client) -> bool:
+        """Whether what concerns the other concerns it as well: one credential, one profile."""
+        return (self.principal, self.profile.name) == (other.principal, other.profile.name)
 
     # -- requests
 
@@ -161,7 +167,8 @@ class Client:
         key = self._key(exchange.id, exchange.channel)
         if self.exchanges.get(key) is exchange:
             del self.exchanges[key]
-        self.listens.pop(key, None)
+        if (listened := self.listens.pop(key, None)) is not None:
+            self.proxy.aggregate.release(listened[1].get("resourceSubscriptions", ()))
 
     def _era_of(self, method: str, meta: dict[str, Raw]) -> Era:
         """On stdio each request says its own era; HTTP has told them apart before."""
@@ -207,22 +214,46 @@ class Client:
             exchange = self.exchanges.get(target) if isinstance(target, int | str) else None
             if exchange is not None and exchange.method != "initialize":
                 exchange.drop(reason)
+        elif message.method == "notifications/progress":
+            self._on_progress(message.params)
         elif message.method == "notifications/roots/list_changed":
             self.proxy.roots_changed(self)
 
+    def _on_progress(self, params: Any) -> None:
+        """The client tells how far it is with a question."""
+        try:
+            token = jsonrpc.text(jsonrpc.fields(params).get(translate.PROGRESS)) or ""
+        except ValueError:
+            return
+        if (known := self._progress.get(token)) is not None:
+            theirs, report = known
+            report(jsonrpc.merge(params, {translate.PROGRESS: theirs}))
+
     # -- questions to the client
 
-    def can(self, capability: str, exchange: Exchange | None = None) -> bool:
-        """Whether the client, or the caller of this exchange, declared a capability."""
-        declared = self.capabilities
+    def declared(self, exchange: Exchange | None = None) -> dict[str, Any]:
+        """What the client, or the caller of this exchange, says it can."""
         if exchange is not None and exchange.era == "modern":
-            declared = _object(exchange.meta.get(protocol.META_CAPABILITIES)) or {}
-        return isinstance(declared.get(capability), dict)
+            return _object(exchange.meta.get(protocol.META_CAPABILITIES)) or {}
+        return self.capabilities
 
-    def ask(self, method: str, params: Raw | Any, answer: Callable[[Message], None], exchange: Exchange | None) -> Id:
-        """Ask a legacy client; in the course of `exchange` if it belongs to one. The id it is asked under."""
+    def ask(
+        self,
+        method: str,
+        params: Raw | Any,
+        answer: Callable[[Message], None],
+        exchange: Exchange | None,
+        progress: Callable[[Raw], None] | None = None,
+    ) -> Id:
+        """Ask a legacy client; in the course of `exchange` if it belongs to one. The id it is asked under.
+
+        `progress`: takes what it reports meanwhile, under the token that `params` came with.
+        """
         ident = f"foretool-{next(self._ids)}"
         self._questions[ident] = answer
+        params, token = translate.with_token(params, ident if progress is not None else None)
+        if token is not None and progress is not None:
+            self._progress[ident] = (token, progress)
         data = jsonrpc.encode(Message(id=ident, method=method, params=params))
         if exchange is not None:
             exchange.send(data)
@@ -232,6 +263,7 @@ class Client:
 
     def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None:
         """Take back what it was asked in the course of `exchange`; its answer is no longer wanted."""
+        self._progress.pop(question, None)
         if self._questions.pop(question, None) is None:
             return
         params = jsonrpc.raw({"requestId": question} | ({"reason": reason} if reason else {}))
@@ -246,8 +278,10 @@ class Client:
         self.proxy.outbox.send(self.unasked, jsonrpc.encode(message))
 
     def _answered(self, message: Message) -> None:
-        question = self._questions.pop(message.id, None) if isinstance(message.id, int | str) else None
-        if question is not None:
+        if not isinstance(message.id, int | str):
+            return
+        self._progress.pop(message.id, None)
+        if (question := self._questions.pop(message.id, None)) is not None:
             question(message)
 
     # -- notifications to the client
@@ -369,7 +403,8 @@ class Client:
         meta = self.request_meta(exchange, "legacy" if legacy else "modern") if exchange.meta or not legacy else None
         token = exchange.progress_token
         exchange.upstream = upstream
-        request = Request(exchange.method, params, _unset, owner=self, exchange=exchange, meta=meta)
+        owner = exchange.session or self
+        request = Request(exchange.method, params, _unset, owner=owner, exchange=exchange, meta=meta)
         request.reply = lambda reply: self._replied(request, upstream, reply, on_reply)
         request.notice = lambda message: self._notice(request, message)
         request.poll = lambda: self._polled(request)
@@ -507,7 +542,7 @@ class Client:
         self.listens[self._key(exchange.id, exchange.channel)] = (exchange, honoured)
         params = {"_meta": {protocol.META_SUBSCRIPTION: exchange.id}, "notifications": honoured}
         exchange.send(jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.raw(params)))
-        self.proxy.listening(self, exchange, honoured)
+        self.proxy.aggregate.listen(self, honoured.get("resourceSubscriptions", ()))
 
     def _end_listen(self, exchange: Exchange) -> None:
         """End a subscription from our side (specification: subscriptions, graceful closure)."""

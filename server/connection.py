@@ -62,6 +62,8 @@ class Request(Struct, eq=False):
     """Seconds without reply or progress after which it is given up; 0 waits for ever."""
     id: int = 0
     sent: bool = False
+    questions: int = 0
+    """How many of the upstream's questions in its course are being answered."""
     resent: bool = False
     """It was sent on an earlier connection, which refused it unread."""
     deadline: float = 0.0
@@ -337,13 +339,11 @@ class Connection:
             self._on_cancelled(message)
             return
         elif message.method == "notifications/message" and request is None:
-            askers = self._askers()
-            if len({id(asker.owner) for asker in askers}) > 1:
-                return  # it may tell of one client's call, and nobody can say of whose
-            request = askers[-1].id if askers else None
+            asker = self._only_asker()
+            request = asker.id if asker is not None else None
         waiting = self._pending.get(request) if request is not None else None
         if waiting is not None and waiting.notice is not None:
-            if waiting.timeout:
+            if waiting.timeout and not waiting.questions:
                 waiting.deadline = time.monotonic() + waiting.timeout
             waiting.notice(message)
         elif message.method != "notifications/progress":
@@ -379,11 +379,12 @@ class Connection:
 
     def _only_asker(self) -> Request | None:
         """The request that an unattributed question belongs to: clear when all that may ask have one owner."""
-        askers = self._askers()
+        askers = self.askers()
         owners = {id(request.owner) for request in askers}
         return askers[-1] if len(owners) == 1 else None
 
-    def _askers(self) -> list[Request]:
+    def askers(self) -> list[Request]:
+        """Requests in flight in whose course the upstream may speak."""
         return [request for request in self._pending.values() if request.method in protocol.MAY_ASK]
 
     def _answer(self, message: Message) -> None:

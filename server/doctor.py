@@ -184,7 +184,7 @@ class Patient:
             self.error = upstream.error
             self.settled.set()
 
-    def on_notification(self, upstream: Upstream, message: Message) -> None:
+    def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
         pass
 
     def on_request(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
-from foretool.server import jsonrpc
+from foretool.server import jsonrpc, translate
 from foretool.server.connection import Request, answer_error
 from foretool.server.exchange import Exchange
 from foretool.server.jsonrpc import UNSET, Id, Message, Raw
@@ -31,12 +31,20 @@ CAPABILITY: Final = {
 }
 """What a client must have declared to be asked."""
 
+ANY: Final[dict[str, Any]] = {
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+}
+"""What some client may be able to answer, of all that are still to come to one connection of an upstream."""
+
 PARKED_S: Final = 600.0
 MOST_PARKED: Final = 1000
 ROUNDS: Final = 10
 """How often one request may ask for input before it is given up."""
 
 Answer = Callable[[Message], None]
+"""Says something to the upstream that asked."""
 Answered = Callable[[Exchange, Message], None]
 """Takes the exchange to go on with, and the answer."""
 Ended = Callable[[Exchange], None]
@@ -78,31 +86,47 @@ class Questions:
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """A question of a legacy upstream."""
-        capability = CAPABILITY.get(str(message.method))
         exchange = request.exchange if request is not None else None
         in_course = exchange if isinstance(exchange, Exchange) else None
         client = exchange.client if isinstance(exchange, Exchange) else self._proxy.only_client()
-        if capability is None or client is None or not client.can(capability, in_course):
-            why = f"{message.method} is not supported by the client"
-            if client is None:
-                why = f"{message.method}: it cannot be told which of several clients is meant"
+        # A modern client can be asked in the course of a request alone.
+        if client is None or (in_course is None and client.era == "modern"):
+            why = f"{message.method}: it cannot be told which client is meant"
             answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
+        elif (refused := refusal(str(message.method), message.params, client.declared(in_course))) is not None:
+            answer(answer_error(_id(message), *refused))
         elif in_course is not None and request is not None and in_course.era == "modern":
             self._park(in_course, request, upstream, message, answer)
         else:
-            self._ask_legacy(client, in_course, upstream, message, answer)
+            self._ask_legacy(client, request if in_course else None, upstream, message, answer)
 
     def _ask_legacy(
-        self, client: Client, exchange: Exchange | None, upstream: Upstream, message: Message, answer: Answer
+        self, client: Client, request: Request | None, upstream: Upstream, message: Message, answer: Answer
     ) -> None:
+        exchange = request.exchange if request is not None else None
+        assert exchange is None or isinstance(exchange, Exchange)
         key = (upstream.name, _id(message))
 
         def answered(reply: Message) -> None:
             self._asked.pop(key, None)
+            if request is not None:
+                _go_on(request, upstream)
             answer(_readdressed(reply, message))
 
-        ident = client.ask(str(message.method), message.params, answered, exchange)
-        self._asked[key] = lambda reason: client.withdraw(ident, reason, exchange)
+        def progress(params: Raw) -> None:
+            # What the client reports under the token it was given, under the one that the upstream gave.
+            answer(Message(method="notifications/progress", params=params))
+
+        if request is not None:
+            _pause(request)
+        ident = client.ask(str(message.method), message.params, answered, exchange, progress)
+
+        def take_back(reason: str) -> None:
+            client.withdraw(ident, reason, exchange)
+            if request is not None:
+                _go_on(request, upstream)
+
+        self._asked[key] = take_back
         if (elicitation := _elicitation(message.params)) is not None:
             self.remember(elicitation, client)
 
@@ -148,7 +172,8 @@ class Questions:
         if exchange.done:
             return  # more questions before the client came back: they are asked with its retry
         requests = {
-            key: {"method": message.method} | ({} if message.params is UNSET else {"params": message.params})
+            key: {"method": message.method}
+            | ({} if message.params is UNSET else {"params": translate.with_token(message.params, None)[0]})
             for key, (message, _) in parked.open.items()
         }
         # The upstream's clock stands while the client is being asked.
@@ -272,22 +297,58 @@ class Questions:
             if len(answers) == len(wanted):
                 retry()
 
-        missing = [
-            name
+        declared = exchange.client.declared(exchange)
+        refusals = [
+            refused
             for request in wanted.values()
-            if (name := CAPABILITY.get(jsonrpc.text(request.get("method")) or "", "")) == ""
-            or not exchange.client.can(name)
+            if (refused := refusal(jsonrpc.text(request.get("method")) or "", request.get("params", UNSET), declared))
         ]
-        if missing:
-            exchange.error(
-                jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} needs {missing[0] or 'input'} of the client"
-            )
+        if refusals:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked: {refusals[0][1]}")
         elif not wanted:
             retry()
-        for key, request in wanted.items() if not missing else ():
+        for key, request in wanted.items() if not refusals else ():
             method = jsonrpc.text(request["method"]) or ""
             params_of: Any = request.get("params", UNSET)
             exchange.client.ask(method, params_of, lambda reply, key=key: answered(key, reply), exchange)  # type: ignore[misc]
+
+
+def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Code and words to a question that a client with these capabilities is not to be asked (specification
+    2025-11-25: client, elicitation and sampling); None when it is."""
+    capability = CAPABILITY.get(method)
+    having = declared.get(capability) if capability is not None else None
+    if not isinstance(having, dict):
+        lacks = f": it did not declare {capability}" if capability is not None else ""
+        return jsonrpc.METHOD_NOT_FOUND, f"{method} is not supported by the client{lacks}"
+    try:
+        given = jsonrpc.fields(params)
+        mode = jsonrpc.text(given.get("mode")) or "form"
+    except ValueError:
+        return None  # the client will say what is wrong with it
+    if capability == "elicitation" and mode not in modes(having):
+        return jsonrpc.INVALID_PARAMS, f"{method}: the client did not declare elicitation.{mode}"
+    if capability == "sampling" and {"tools", "toolChoice"} & given.keys() and "tools" not in having:
+        return jsonrpc.INVALID_PARAMS, f"{method}: the client did not declare sampling.tools"
+    return None
+
+
+def modes(elicitation: Mapping[str, Any]) -> set[str]:
+    """How a client with this capability can be asked; one that names no mode has forms, as before there were others."""
+    return {"form", "url"} & elicitation.keys() or {"form"}
+
+
+def _pause(request: Request) -> None:
+    """The upstream's clock stands while somebody is being asked, though not for ever."""
+    request.questions += 1
+    if request.timeout:
+        request.deadline = time.monotonic() + PARKED_S
+
+
+def _go_on(request: Request, upstream: Upstream) -> None:
+    request.questions -= 1
+    if request.timeout and not request.questions:
+        request.deadline = time.monotonic() + upstream.timeout_s
 
 
 def _id(message: Message) -> Any:

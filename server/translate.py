@@ -30,6 +30,15 @@ def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     return kept | ({"extensions": extensions} if extensions else {})
 
 
+def united(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What is declared by either."""
+    both = {**one, **other}
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict) and isinstance(other[key], dict):
+            both[key] = united(one[key], other[key])
+    return both
+
+
 def _declared(capabilities: Raw) -> Raw:
     """A client's capabilities as the next hop may see them; untouched unless they speak of tasks."""
     if TASKS.encode() not in bytes(capabilities):
@@ -52,6 +61,23 @@ def request_meta(
     elif protocol.META_CAPABILITIES in kept:
         kept[protocol.META_CAPABILITIES] = _declared(kept[protocol.META_CAPABILITIES])
     return kept
+
+
+def with_token(params: Any, token: str | None) -> tuple[Any, Raw | None]:
+    """The params of a question under a progress token of ours, or without one; and the token they came with, if any.
+
+    The upstream's own need not be another's, and an era without such progress has no place for it."""
+    try:
+        members = jsonrpc.fields(params)
+        meta = jsonrpc.fields(members.get("_meta", UNSET))
+    except ValueError:
+        return params, None
+    theirs = meta.pop(PROGRESS, None)
+    if theirs is None:
+        return params, None
+    kept = meta | ({PROGRESS: jsonrpc.raw(token)} if token is not None else {})
+    members.pop("_meta", None)
+    return jsonrpc.raw({**members, **({"_meta": kept} if kept else {})}), theirs
 
 
 def result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Final, Protocol
@@ -61,7 +61,8 @@ class Host(Protocol):
 
     def on_state(self, upstream: Upstream) -> None: ...
 
-    def on_notification(self, upstream: Upstream, message: Message) -> None: ...
+    def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
+        """`era`: of the connection it came on."""
 
     def on_request(
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
@@ -126,7 +127,8 @@ class Upstream:
         self._stopped: asyncio.Event | None = None
         self._relist: asyncio.TimerHandle | None = None
         self._stderr: tuple[str, ...] = ()
-        self._subscribed: set[str] = set()
+        self._wanted: dict[Era, set[str]] = {era: set() for era in ERAS}
+        """Resources whose changes it is to tell of, by the era of the connection that carries them."""
         self._log_level = ""
         self._listen: Request | None = None
 
@@ -198,11 +200,42 @@ class Upstream:
         if connection is not None and connection.ready:
             connection.notify(method, params)
 
-    def subscribe(self, uri: str) -> None:
-        """Have it tell us when a resource changes, for as long as the connection stands."""
-        if uri not in self._subscribed:
-            self._subscribed.add(uri)
-            self._resubscribe()
+    def subscribe(self, era: Era, uris: Collection[str], asked: bool = False) -> None:
+        """Have it tell clients of `era` when these resources change, now and after each restart. `asked`: a request of
+        a client has said so to it already."""
+        carrier = self.era_for(era)
+        new = [uri for uri in uris if uri not in self._wanted[carrier]]
+        self._wanted[carrier].update(new)
+        if (connection := self._ready(carrier)) is None or not new or asked:
+            return
+        if carrier == "modern":
+            self._listen_to(connection)
+        for uri in new if carrier == "legacy" else ():
+            self._own(connection, "resources/subscribe", {"uri": uri})
+
+    def unsubscribe(self, era: Era, uris: Collection[str], asked: bool = False) -> None:
+        """Nobody who is served in the era of these clients wants to hear of these resources any more; see
+        `subscribe`."""
+        carrier = self.era_for(era)
+        old = [uri for uri in uris if uri in self._wanted[carrier]]
+        self._wanted[carrier].difference_update(old)
+        if (connection := self._ready(carrier)) is None or not old or asked:
+            return
+        if carrier == "modern":
+            self._listen_to(connection)
+        for uri in old if carrier == "legacy" else ():
+            self._own(connection, "resources/unsubscribe", {"uri": uri})
+
+    def tells_of(self, uri: str) -> bool:
+        return any(uri in wanted for wanted in self._wanted.values())
+
+    def askers(self) -> list[Request]:
+        """Requests in flight of which it may speak."""
+        return [request for line in self._lines.values() if line.connection for request in line.connection.askers()]
+
+    def _ready(self, era: Era) -> Connection | None:
+        connection = self._lines[era].connection
+        return connection if connection is not None and connection.ready else None
 
     def set_level(self, level: str) -> None:
         """Least severe log level a legacy upstream should send."""
@@ -217,7 +250,7 @@ class Upstream:
 
     def rest(self) -> None:
         """End the running process until it is wanted again; nothing is done while a request is in flight."""
-        if self.state is State.READY and not self.in_flight:
+        if self.state is State.READY and not self.in_flight and not any(self._wanted.values()):
             self._set(State.KNOWN)
             for line in self._lines.values():
                 line.lost.set()
@@ -311,6 +344,9 @@ class Upstream:
             if self._is_stopped():
                 return
             self._end(line)
+            if self.speaks.get(line.era) is False and not line.waiting:
+                line.running = False  # what is left of a connection that turned out to be of the other era
+                return
             # One that was put to rest comes back when it is wanted, one that was lost by itself as well.
             pause = None if self.state is State.KNOWN else BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
             with contextlib.suppress(TimeoutError):
@@ -335,6 +371,7 @@ class Upstream:
             await connection.greet(self._host.capabilities("legacy"))
             self.speaks["modern"] = False
             line = self._move(line)
+            self._carry_over("modern", "legacy")
         self.speaks[line.era] = True
         self.greeting = connection.greeting
         self.error = ""
@@ -346,26 +383,24 @@ class Upstream:
     def _renew(self, connection: Connection) -> None:
         """What a fresh connection has to be told again."""
         if connection.era == "modern":
-            self._resubscribe()
-        elif self._log_level:
+            self._listen_to(connection)
+            return
+        if self._log_level:
             self._own(connection, "logging/setLevel", {"level": self._log_level})
+        for uri in sorted(self._wanted["legacy"]):
+            self._own(connection, "resources/subscribe", {"uri": uri})
 
-    def _resubscribe(self) -> None:
-        """One listen for list changes and all resources wanted (modern), a request for each resource (legacy)."""
-        for connection in [
-            line.connection for line in self._lines.values() if line.connection and line.connection.ready
-        ]:
-            if connection.era == "legacy":
-                for uri in self._subscribed:
-                    self._own(connection, "resources/subscribe", {"uri": uri})
-                continue
-            if self._listen is not None:
-                connection.cancel(self._listen, "replaced")
-            wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
-            if self._subscribed:
-                wanted["resourceSubscriptions"] = sorted(self._subscribed)
-            ended = partial(self._listen_ended, connection)
-            self._listen = connection.tell("subscriptions/listen", {"notifications": wanted}, ended)
+    def _listen_to(self, connection: Connection) -> None:
+        """One listen for list changes and all resources wanted (modern). It is opened before the one it replaces ends,
+        so that nothing is missed between them."""
+        before = self._listen
+        wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
+        if self._wanted["modern"]:
+            wanted["resourceSubscriptions"] = sorted(self._wanted["modern"])
+        ended = partial(self._listen_ended, connection)
+        self._listen = connection.tell("subscriptions/listen", {"notifications": wanted}, ended)
+        if before is not None:
+            connection.cancel(before, "replaced")
 
     def _listen_ended(self, connection: Connection, reply: Reply) -> None:
         """A subscription ends with its server, or a proxy between us cuts it off: listen again after a pause."""
@@ -375,7 +410,7 @@ class Upstream:
 
     def _listen_again(self, connection: Connection) -> None:
         if connection.ready:
-            self._resubscribe()
+            self._listen_to(connection)
             self.relist(connection)  # what changed meanwhile was not announced to us
 
     def _own(self, connection: Connection, method: str, params: dict[str, Any]) -> Request:
@@ -386,6 +421,8 @@ class Upstream:
         """The connection turned out to be of the other era: swap the two lines' places."""
         other = self._lines["legacy"]
         other.era, line.era = line.era, other.era
+        if other.connection is not None and not other.connection.in_flight:
+            other.lost.set()  # one connection serves both eras' clients from now on
         self._lines = {line.era: line, other.era: other}
         for request in line.waiting:
             self._host.readdress(request, line.era)
@@ -401,6 +438,7 @@ class Upstream:
         if self.speaks.get(other.era) is False or self.speaks.get(line.era):
             return False
         self.speaks[line.era] = False
+        self._carry_over(line.era, other.era)
         connection, line.connection = line.connection, None
         if connection is not None:
             self._spawn(connection.close(), self._closing)
@@ -410,6 +448,11 @@ class Upstream:
         else:
             self._want(other)
         return True
+
+    def _carry_over(self, era: Era, other: Era) -> None:
+        """It does not speak this era: the connection of the other one carries what was wanted of it."""
+        wanted, self._wanted[era] = self._wanted[era], set()
+        self.subscribe(other, wanted)
 
     def _hand_over(self, line: _Line, other: _Line) -> None:
         """Who waits for one line waits for the other, with what a request says of its sender in that line's era."""
@@ -506,7 +549,7 @@ class _Events(Struct, eq=False):
             self.upstream.announced = True
             self.upstream.relist(connection)
         else:
-            self.upstream._host.on_notification(self.upstream, message)
+            self.upstream._host.on_notification(self.upstream, message, self.line.era)
 
     def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
         self.upstream._host.on_request(self.upstream, message, request, answer)

@@ -100,6 +100,14 @@ MANIFEST: Final[dict[str, Promise]] = {
     "library:record": Promise("docs/library.md", "what the library does is on record as a client's doing is"),
     "library:errors": Promise("docs/library.md", "misuse and refusals are exceptions, tools' failures results"),
     "library:light": Promise("docs/library.md", "importing foretool loads nothing of the library"),
+    # The prompt hook
+    "hint:says": Promise("design: hint", "a prompt is kept, and the tools it may need are named"),
+    "hint:working-set": Promise("design: hint", "recorded prompts start the working set"),
+    "hint:silent": Promise("design: hint", "whatever is wrong, it is silent and exits with 0"),
+    "hint:deadline": Promise("design: hint", "it ends within its deadline"),
+    "hint:tokens": Promise("design: hint", "it prints at most 300 tokens"),
+    "hint:record": Promise("README: what is stored", "prompts are kept as the setting record says, without secrets"),
+    "hint:install": Promise("docs/cli.md", "the hook is put into Claude Code's settings and taken out, nothing else"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
@@ -205,6 +213,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "listen:graceful": Promise(f"{MODERN}: basic/patterns/subscriptions", "a subscription we end is answered"),
     "listen:again": Promise(f"{MODERN}: basic/patterns/subscriptions", "one that ends is opened again"),
     "log:whose": Promise("design: exchange", "a log entry goes to the client whose call it tells of"),
+    "log:shared": Promise(
+        "design: proxy", "an entry of nobody's call goes to those who asked for it, not across profiles and credentials"
+    ),
     "log:level": Promise(f"{MODERN}: server/utilities/logging", "entries below the level asked for are not sent"),
     "tasks:declined": Promise("design: proxy", "tasks are declared to nobody"),
     "meta:trace": Promise(f"{MODERN}: basic", "trace context goes up, and results keep their meta"),
@@ -264,6 +275,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "prompts:routed": Promise("design: aggregate", "prompts get their server's prefix and find their way back"),
     "completions:routed": Promise("design: aggregate", "completions go to the upstream they concern"),
     "subscriptions:legacy": Promise(f"{LEGACY}: server/resources", "updates reach those who subscribed"),
+    "subscriptions:ended": Promise(
+        f"{MODERN}: basic/patterns/subscriptions", "upstreams need not tell of what nobody listens to any more"
+    ),
+    "subscriptions:renewed": Promise("design: aggregate", "an upstream that comes back is subscribed to again"),
+    "subscriptions:profile": Promise("design: aggregate", "nobody hears of servers that the profile leaves out"),
     "subscriptions:modern": Promise(
         f"{MODERN}: basic/utilities/subscriptions", "a listener hears what it named, tagged"
     ),
@@ -273,6 +289,14 @@ MANIFEST: Final[dict[str, Promise]] = {
     "question:capability": Promise(
         f"{LEGACY}: basic/lifecycle", "what the client cannot do is neither declared nor asked"
     ),
+    "question:capability-each": Promise(
+        f"{LEGACY}: client/elicitation, client/sampling",
+        "each of several clients is asked what it declared; the rest is refused with the specification's codes",
+    ),
+    "question:progress": Promise(
+        f"{LEGACY}: basic/utilities/progress", "what a client reports on a question reaches the upstream that asked"
+    ),
+    "question:patience": Promise("design: questions", "a call does not time out while its client is being asked"),
     "question:whose": Promise(
         "design: questions", "a question goes to the client whose call it belongs to, or to none"
     ),

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from callers import Caller, http_over
 from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeUpstream, Json, proxy_over, said
 from requirements import requirement
 
@@ -277,3 +278,201 @@ async def test_a_ping_of_an_upstream_is_answered_here() -> None:
         await stage.client.list_tools()
         assert (await upstream.link.ask("ping"))["result"] == {}
     assert stage.client.questions == []
+
+
+# What a client can, and what it reports while it is asked
+
+
+@requirement("question:capability-each")
+@pytest.mark.parametrize(
+    ("declared", "method", "params", "code", "lacks"),
+    [
+        ({}, "roots/list", None, jsonrpc.METHOD_NOT_FOUND, "roots"),
+        ({"roots": {}}, "sampling/createMessage", {}, jsonrpc.METHOD_NOT_FOUND, "sampling"),
+        ({"sampling": {}}, "sampling/createMessage", {"tools": []}, jsonrpc.INVALID_PARAMS, "sampling.tools"),
+        ({"elicitation": {}}, "elicitation/create", {"mode": "url"}, jsonrpc.INVALID_PARAMS, "elicitation.url"),
+        ({"elicitation": {"url": {}}}, "elicitation/create", {}, jsonrpc.INVALID_PARAMS, "elicitation.form"),
+        ({"elicitation": {}}, "unheard/of", {}, jsonrpc.METHOD_NOT_FOUND, "not supported"),
+    ],
+)
+@pytest.mark.parametrize("modern", [False, True])
+async def test_what_a_client_did_not_declare_is_refused_in_the_words_of_the_specification(
+    declared: Json, method: str, params: Json | None, code: int, lacks: str, modern: bool
+) -> None:
+    upstream = FakeUpstream("calc", ["ask"])
+    told: list[Json] = []
+
+    async def ask(asked: Asked) -> None:
+        told.append(await asked.ask(method, params))
+        asked.reply({"content": []})
+
+    tasks: list[asyncio.Task[None]] = []
+    upstream.scripts["ask"] = lambda asked: tasks.append(asyncio.create_task(ask(asked)))
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern(capabilities=declared) if modern else stage.client
+        if not modern:
+            await client.initialize(capabilities=declared)
+        result = await client.call_tool("calc__ask", {})
+    assert result["content"] == []
+    assert client.questions == []
+    assert told[0]["error"]["code"] == code
+    assert lacks in told[0]["error"]["message"]
+
+
+@requirement("question:capability-each")
+async def test_over_http_every_client_is_asked_what_it_can_answer_and_refused_what_it_cannot() -> None:
+    upstream = Curious("calc")
+    able = {"sampling": {"tools": {}}, "elicitation": {}}
+    async with http_over(upstream) as (_, http):
+        one = await Caller(http, capabilities=able).greet("able")
+        other = await Caller(http, capabilities={"roots": {}}).greet("unable")
+        for caller in (one, other):
+            caller.answers |= ANSWERS
+        for caller in (one, other, one):
+            await caller.ask("tools/call", call("elicitation/create", "sampling/createMessage", "roots/list"))
+        declared = (await upstream.asked("initialize")).params["capabilities"]
+    elicited, sampled, refused, *second = upstream.told
+    assert (elicited["result"], sampled["result"]) == (
+        ANSWERS["elicitation/create"],
+        ANSWERS["sampling/createMessage"],
+    )
+    assert "roots" in refused["error"]["message"]
+    assert [("error" in each, each.get("result")) for each in second[:3]] == [
+        (True, None), (True, None), (False, ANSWERS["roots/list"])
+    ]  # fmt: skip
+    assert ["error" in each for each in second[3:]] == [False, False, True]
+    assert [question["method"] for question in one.questions] == ["elicitation/create", "sampling/createMessage"] * 2
+    assert [question["method"] for question in other.questions] == ["roots/list"]
+    # One connection serves whoever is still to come, so it is told what any of them may have.
+    assert declared == {
+        "sampling": {"tools": {}, "context": {}},
+        "elicitation": {"form": {}, "url": {}},
+        "roots": {"listChanged": True},
+    }
+
+
+@requirement("question:capability-each", "question:whose")
+async def test_over_http_clients_that_are_asked_at_once_answer_for_their_own_calls_alone() -> None:
+    upstreams = [Curious(f"u{number}") for number in range(8)]
+    async with http_over(*upstreams) as (_, http):
+        callers = []
+        for number in range(8):
+            able = number % 2 == 0
+            caller = await Caller(http, capabilities={"elicitation": {}} if able else {}).greet(f"c{number}")
+            caller.answers["elicitation/create"] = {"action": "accept", "content": {"who": str(number)}}
+            callers.append(caller)
+        asks = [
+            caller.ask("tools/call", {"name": f"u{number}__ask", "arguments": {"methods": ["elicitation/create"] * 3}})
+            for number, caller in enumerate(callers)
+        ]
+        await asyncio.gather(*asks)
+    for number, (caller, upstream) in enumerate(zip(callers, upstreams, strict=True)):
+        if number % 2:
+            assert [each["error"]["code"] for each in upstream.told] == [jsonrpc.METHOD_NOT_FOUND] * 3
+            assert caller.questions == []
+        else:
+            assert [each["result"]["content"]["who"] for each in upstream.told] == [str(number)] * 3
+            assert len(caller.questions) == 3
+
+
+@requirement("question:capability-each")
+async def test_what_belongs_to_no_request_is_not_asked_of_a_modern_client() -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern(capabilities=CAN)
+        await client.call_tool("calc__add", {})
+        reply = await upstream.link.ask("roots/list")
+    assert reply["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
+    assert client.questions == []
+
+
+@requirement("question:progress")
+async def test_what_a_client_reports_while_it_is_asked_reaches_the_upstream_under_its_own_token() -> None:
+    upstreams = [FakeUpstream("one", ["ask"]), FakeUpstream("other", ["ask"])]
+    params = {"messages": [], "maxTokens": 5, "_meta": {"progressToken": 7, "vendor": 1.0}}
+    tasks = []
+
+    async def ask(asked: Asked) -> None:
+        await asked.ask("sampling/createMessage", params)
+        asked.reply({"content": []})
+
+    for upstream in upstreams:
+        upstream.scripts["ask"] = lambda asked: tasks.append(asyncio.create_task(ask(asked)))
+    async with proxy_over(*upstreams) as stage:
+        client = stage.client
+        await client.initialize(capabilities=CAN)
+        calls = [client.post("tools/call", {"name": f"{upstream.name}__ask"}) for upstream in upstreams]
+        questions = [await client.asked("sampling/createMessage", count) for count in (1, 2)]
+        tokens = [question["params"]["_meta"]["progressToken"] for question in questions]
+        # Upstreams choose their tokens alike; what the client is given tells them apart.
+        assert tokens[0] != tokens[1]
+        assert questions[0]["params"] == {**params, "_meta": {"progressToken": tokens[0], "vendor": 1.0}}
+        client.notify("notifications/progress", {"progressToken": tokens[1], "progress": 0.5, "message": "thinking"})
+        client.notify("notifications/progress", {"progressToken": "unheard of", "progress": 1})
+        reported = await upstreams[1].asked("notifications/progress")
+        for question, request in zip(questions, calls, strict=True):
+            client.respond(question, ANSWERS["sampling/createMessage"])
+            await client.result(request)
+        # Over with the question.
+        client.notify("notifications/progress", {"progressToken": tokens[1], "progress": 0.9})
+        await client.ask("ping")
+    assert reported.params == {"progressToken": 7, "progress": 0.5, "message": "thinking"}
+    assert [upstream.count("notifications/progress") for upstream in upstreams] == [0, 1]
+
+
+@requirement("question:progress")
+@pytest.mark.parametrize("eras", [LEGACY, MODERN])
+async def test_where_an_era_has_no_such_progress_the_client_is_given_no_token(eras: tuple[Any, ...]) -> None:
+    upstream = FakeUpstream("calc", ["ask"], eras)
+    params = {"message": "?", "_meta": {"progressToken": 7, "vendor": 1.0}}
+    tasks = []
+    request = {"method": "elicitation/create", "params": params}
+
+    async def ask(asked: Asked) -> None:
+        await asked.ask("elicitation/create", params)
+        asked.reply({"content": []})
+
+    def script(asked: Asked) -> None:
+        if "inputResponses" in asked.params:
+            asked.reply({"content": [], "resultType": "complete"})
+        elif eras == MODERN:
+            asked.reply({"resultType": "input_required", "inputRequests": {"k": request}, "requestState": "s"})
+        else:
+            tasks.append(asyncio.create_task(ask(asked)))
+
+    upstream.scripts["ask"] = script
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        if eras == MODERN:
+            client.answers |= ANSWERS
+            await client.initialize(capabilities=CAN)
+            await client.call_tool("calc__ask", {})
+            (question,) = client.questions
+        else:
+            first = await client.modern(capabilities=CAN).call_tool("calc__ask", {})
+            ((key, question),) = first["inputRequests"].items()
+            again = {"inputResponses": {key: ANSWERS["elicitation/create"]}, "requestState": first["requestState"]}
+            await client.ask("tools/call", {"name": "calc__ask", "arguments": {}, **again})
+    assert question["params"] == {"message": "?", "_meta": {"vendor": 1.0}}
+
+
+@requirement("question:patience")
+async def test_a_call_does_not_time_out_while_its_client_is_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    upstream = Curious("calc", entry={"timeout_s": 5})
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        await client.initialize(capabilities=CAN)
+        request = client.post("tools/call", call("elicitation/create"))
+        question = await client.asked("elicitation/create")
+        now += 300.0
+        stage.app.proxy.tick()
+        client.respond(question, ANSWERS["elicitation/create"])
+        assert said(await client.result(request)) == "thanks"
+        # Somebody who never answers does not keep the call for ever.
+        request = client.post("tools/call", call("elicitation/create"))
+        await client.asked("elicitation/create", 2)
+        now += 700.0
+        stage.app.proxy.tick()
+        assert (await client.result(request))["isError"] is True

@@ -36,7 +36,7 @@ class Host:
     def on_state(self, upstream: Upstream) -> None:
         self.states.append(upstream.state)
 
-    def on_notification(self, upstream: Upstream, message: Message) -> None: ...
+    def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None: ...
 
     def on_request(
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
@@ -92,6 +92,20 @@ async def test_what_is_learned_of_its_eras(eras: tuple[Era, ...], era: Era, spok
     async with running(FakeUpstream("calc", ["add"], eras)) as (upstream, _):
         assert isinstance(await called(upstream, era), Message)
         assert upstream.speaks == spoken
+
+
+async def test_one_process_serves_both_eras_once_it_has_turned_out_to_speak_the_legacy_one_alone() -> None:
+    fake = FakeUpstream("calc", ["add"], LEGACY)
+    async with running(fake) as (upstream, _):
+        await called(upstream, "legacy")
+        await called(upstream, "modern")
+        await asyncio.sleep(1)
+        assert len(fake.links) == 1
+        fake.die()
+        await called(upstream, "modern")
+        await called(upstream, "legacy")
+        await asyncio.sleep(100)
+        assert (len(fake.links), upstream.state, upstream.in_flight) == (1, State.READY, 0)
 
 
 async def test_a_failing_start_is_tried_again_after_growing_pauses_and_at_once_when_wanted() -> None:

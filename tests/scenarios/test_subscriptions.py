@@ -1,0 +1,213 @@
+"""Who is told that a resource has changed, over which connection of its upstream, and when that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from callers import Caller, http_over
+from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over
+from requirements import requirement
+
+from foretool.storage.records import Era
+
+pytestmark = pytest.mark.anyio
+
+URI = "a:///one"
+UPDATED = "notifications/resources/updated"
+SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+
+
+def library(eras: tuple[Era, ...] = LEGACY, name: str = "a") -> FakeUpstream:
+    upstream = FakeUpstream(name, ["add"], eras, capabilities={"tools": {}, "resources": {"subscribe": True}})
+    listed = {"resources": [{"uri": f"{name}:///one", "name": "one"}]}
+    upstream.scripts["resources/list"] = lambda asked: asked.reply(listed)
+    return upstream
+
+
+def listening(uris: tuple[str, ...] = (URI,)) -> dict[str, Any]:
+    return {"notifications": {"resourceSubscriptions": list(uris)}}
+
+
+@requirement("subscriptions:ended")
+async def test_a_legacy_upstream_is_unsubscribed_from_when_the_last_listener_leaves() -> None:
+    upstream = library()
+    async with proxy_over(upstream) as stage:
+        one, other = stage.client.modern("one"), stage.connect().modern("other")
+        await one.ask("resources/list")
+        for client in (one, other):
+            client.post("subscriptions/listen", listening(), id="L")
+            await client.heard("notifications/subscriptions/acknowledged")
+        await upstream.asked(SUBSCRIBE)
+        one.notify("notifications/cancelled", {"requestId": "L"})
+        await one.ask("tools/list")
+        upstream.link.say(UPDATED, {"uri": URI})
+        await other.heard(UPDATED)
+        assert upstream.count(UNSUBSCRIBE) == 0
+        assert other._front is not None
+        other._front.close()
+        assert (await upstream.asked(UNSUBSCRIBE)).params == {"uri": URI}
+        await one.call_tool("a__add", {})
+    assert (upstream.count(SUBSCRIBE), upstream.count(UNSUBSCRIBE), one.count(UPDATED)) == (1, 1, 0)
+
+
+@requirement("subscriptions:ended")
+async def test_a_modern_upstream_is_listened_to_without_what_nobody_wants_any_more() -> None:
+    upstream = library(MODERN)
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern()
+        await client.ask("resources/list")
+        client.post("subscriptions/listen", listening(), id="L")
+        wanting = await upstream.asked("subscriptions/listen", 2)
+        client.notify("notifications/cancelled", {"requestId": "L"})
+        after = await upstream.asked("subscriptions/listen", 3)
+        cancelled = await upstream.asked("notifications/cancelled", 2)
+    assert wanting.params["notifications"]["resourceSubscriptions"] == [URI]
+    assert "resourceSubscriptions" not in after.params["notifications"]
+    assert cancelled.params["requestId"] == wanting.message.id
+
+
+@requirement("subscriptions:ended")
+async def test_a_client_that_goes_leaves_no_subscription_behind() -> None:
+    upstream = library()
+    async with proxy_over(upstream) as stage:
+        leaving = stage.connect()
+        await leaving.initialize()
+        await leaving.ask("resources/list")
+        await leaving.ask(SUBSCRIBE, {"uri": URI})
+        assert leaving._front is not None
+        leaving._front.close()
+        assert (await upstream.asked(UNSUBSCRIBE)).params == {"uri": URI}
+
+
+@requirement("subscriptions:ended")
+async def test_an_unsubscription_does_not_end_what_a_client_of_the_other_era_listens_to() -> None:
+    upstream = library()
+    async with proxy_over(upstream) as stage:
+        legacy, modern = stage.client, stage.connect().modern()
+        await legacy.initialize()
+        for client in (legacy, modern):
+            await client.ask("resources/list")
+        await legacy.ask(SUBSCRIBE, {"uri": URI})
+        modern.post("subscriptions/listen", listening(), id="L")
+        await modern.heard("notifications/subscriptions/acknowledged")
+        await legacy.ask(UNSUBSCRIBE, {"uri": URI})
+        upstream.link.say(UPDATED, {"uri": URI})
+        await modern.heard(UPDATED)
+        assert upstream.count(UNSUBSCRIBE) == 0
+        modern.notify("notifications/cancelled", {"requestId": "L"})
+        await upstream.asked(UNSUBSCRIBE)
+    assert legacy.count(UPDATED) == 0
+
+
+@requirement("subscriptions:renewed")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_an_upstream_that_died_is_subscribed_to_again(modern: bool) -> None:
+    upstream = library()
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern() if modern else stage.client
+        if not modern:
+            await client.initialize()
+        await client.ask("resources/list")
+        if modern:
+            client.post("subscriptions/listen", listening())
+        else:
+            await client.ask(SUBSCRIBE, {"uri": URI})
+        await upstream.asked(SUBSCRIBE)
+        upstream.die()
+        await client.call_tool("a__add", {})
+        assert (await upstream.asked(SUBSCRIBE, 2)).params == {"uri": URI}
+        upstream.link.say(UPDATED, {"uri": URI})
+        await client.heard(UPDATED)
+
+
+@requirement("subscriptions:renewed")
+async def test_an_upstream_with_subscribers_is_not_put_to_rest() -> None:
+    upstream = library()
+    upstream.pid = 4711
+    async with proxy_over(upstream, idle_stop_s=60) as stage:
+        await stage.client.initialize()
+        await stage.client.ask("resources/list")
+        await stage.client.ask(SUBSCRIBE, {"uri": URI})
+        for wanted in (True, False):
+            stage.app.proxy.upstreams["a"].used_at -= 61
+            stage.app.proxy.tick()
+            await asyncio.sleep(1)
+            assert len(upstream.links) == wanted
+            if wanted:
+                await stage.client.ask(UNSUBSCRIBE, {"uri": URI})
+
+
+@requirement("subscriptions:legacy")
+async def test_a_legacy_client_hears_of_a_resource_of_a_modern_upstream() -> None:
+    upstream = library(MODERN)
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.ask("resources/list")
+        assert await client.ask(SUBSCRIBE, {"uri": URI}) == {}
+        listen = await upstream.asked("subscriptions/listen", 2)
+        upstream.link.say(UPDATED, {"uri": URI})
+        await client.heard(UPDATED)
+        assert await client.ask(UNSUBSCRIBE, {"uri": URI}) == {}
+        after = await upstream.asked("subscriptions/listen", 3)
+    assert listen.params["notifications"]["resourceSubscriptions"] == [URI]
+    assert "resourceSubscriptions" not in after.params["notifications"]
+
+
+@requirement("subscriptions:modern", "subscriptions:legacy")
+async def test_of_an_upstream_of_both_eras_each_client_hears_once() -> None:
+    upstream = library(BOTH)
+    async with proxy_over(upstream) as stage:
+        legacy, modern = stage.client, stage.connect().modern()
+        await legacy.initialize()
+        for client in (legacy, modern):
+            await client.ask("resources/list")
+        await legacy.ask(SUBSCRIBE, {"uri": URI})
+        modern.post("subscriptions/listen", listening())
+        await upstream.asked("subscriptions/listen", 2)
+        assert {link.era for link in upstream.links} == {"legacy", "modern"}
+        for link in upstream.links:
+            link.say(UPDATED, {"uri": URI})
+        for client in (legacy, modern):
+            await client.heard(UPDATED)
+            await client.call_tool("a__add", {})
+    assert (legacy.count(UPDATED), modern.count(UPDATED)) == (1, 1)
+
+
+@requirement("subscriptions:profile")
+async def test_nothing_is_heard_of_the_resources_of_servers_that_a_profile_leaves_out() -> None:
+    a, b = library(), library(name="b")
+    async with proxy_over(a, b, profile="p", profiles={"p": {"servers": ["a"]}}) as stage:
+        everything = stage.connect()
+        await everything.initialize()
+        await everything.ask("resources/list")
+        await everything.ask(SUBSCRIBE, {"uri": "b:///one"})
+        client = stage.client.modern()
+        client.post("subscriptions/listen", listening(("b:///one",)))
+        await client.heard("notifications/subscriptions/acknowledged")
+        b.link.say(UPDATED, {"uri": "b:///one"})
+        b.link.say("notifications/prompts/list_changed")
+        await everything.heard(UPDATED)
+        await client.ask("tools/list")
+    assert client.count(UPDATED) == 0
+    assert b.count(SUBSCRIBE) == 1
+
+
+@requirement("subscriptions:ended", "subscriptions:modern")
+async def test_over_http_a_listener_hears_until_it_goes_and_then_its_upstream_is_unsubscribed_from() -> None:
+    upstream = library()
+    async with http_over(upstream) as (_, http):
+        one, other = Caller(http, "one"), Caller(http, "other")
+        await one.ask("resources/list")
+        for caller in (one, other):
+            await caller.listen(URI)
+        await upstream.asked(SUBSCRIBE)
+        await one.leave()
+        await one.ask("resources/list")
+        upstream.link.say(UPDATED, {"uri": URI})
+        assert (await other.told(UPDATED))["params"]["uri"] == URI
+        await other.leave()
+        await upstream.asked(UNSUBSCRIBE)
+    assert (upstream.count(SUBSCRIBE), upstream.count(UNSUBSCRIBE)) == (1, 1)
