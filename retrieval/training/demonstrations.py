@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from foretool.storage.records import Episode, ToolId
 
+LONGEST = 40
+"""Calls of one demonstration: what is acceptable is worked out anew at each of them."""
+
 
 class Step(NamedTuple):
     """One prediction: what was called so far, and what may come next."""
@@ -53,6 +56,8 @@ class Demonstration(Struct, frozen=True):
 
     def shuffled(self, draw: random.Random) -> list[int]:
         """The places in a random order that every dependency allows."""
+        if all(first == ((place - 1,) if place else ()) for place, first in enumerate(self.after)):
+            return list(range(len(self.calls)))
         left = set(range(len(self.calls)))
         order: list[int] = []
         while left:
@@ -82,14 +87,26 @@ def dependencies(size: int, edges: Sequence[tuple[int, int]] | None) -> tuple[tu
 
 
 def demonstrations(episodes: Sequence[Episode], class_of: Mapping[ToolId, int]) -> list[Demonstration]:
-    """Episodes whose every tool has a class; one with another tool would teach a false order and is left out."""
+    """Episodes whose every tool has a class; one with another tool would teach a false order and is left out.
+
+    A long one comes in pieces that know the calls before them.
+    """
     return [
-        Demonstration(
-            calls=tuple(class_of[call] for call in episode.calls),
-            after=dependencies(len(episode.calls), episode.edges),
-            task=episode.tasks[0] if episode.tasks else "",
-            ended=episode.ended,
-        )
+        piece
         for episode in episodes
         if all(call in class_of for call in episode.calls)
+        for piece in _pieces(episode, [class_of[call] for call in episode.calls])
     ]
+
+
+def _pieces(episode: Episode, calls: Sequence[int]) -> Iterator[Demonstration]:
+    for start in range(0, len(calls), LONGEST):
+        piece = tuple(calls[start : start + LONGEST])
+        edges = episode.edges and [(first - start, second - start) for first, second in episode.edges]
+        yield Demonstration(
+            calls=piece,
+            after=dependencies(len(piece), edges),
+            task=episode.tasks[0] if episode.tasks else "",
+            ended=episode.ended and start + LONGEST >= len(calls),
+            earlier=tuple(calls[max(start - LONGEST, 0) : start]),
+        )

@@ -30,6 +30,9 @@ MOST_REMEMBERED = 4_000
 """Past tasks that are kept to look up; the latest ones."""
 MOST_SCORES = 4_000_000
 """Steps times tools that the listwise layer is fitted on: 200 MB."""
+MOST_WEIGHTS = 1_200_000
+"""Of the layer over all classes, networks together: what a millisecond multiplies, with room for the rest."""
+FEWEST_HIDDEN = 32
 FEW = 1_500
 """Fewer demonstrations are all held out once, in folds; of more, one fold is enough."""
 FOLDS = 5
@@ -115,13 +118,13 @@ class Trainer:
         most = max(MOST_SCORES // (len(shelf.tools) + 1) // len(folds), 50)
         for number, (others, fold) in enumerate(folds):
             progress("weighing the parts", number / rounds)
-            judge = Dtdr(self._fitted(lesson.part(others), 1, seed, lambda share: None))
+            judge = Dtdr(self.fitted(lesson.part(others), 1, seed, lambda share: None))
             judge.align(shelf.tools, shelf.vectors)
             held = Lesson(lesson.tools, [lesson.demonstrations[place] for place in fold], lesson.vectors[fold])
             asked += examples(judge, held, most, seed, said=True)
             unasked += examples(judge, held, most, seed, said=False)
         first = len(folds) / rounds
-        model = self._fitted(
+        model = self.fitted(
             lesson.part(range(len(lesson.demonstrations))),
             self.recipe.networks,
             seed,
@@ -130,9 +133,12 @@ class Trainer:
         weights = (tuple(fit_weights(each, self.recipe.ridge)) for each in (asked, unasked))
         return replace(model, asked=next(weights), unasked=next(weights))
 
-    def _fitted(self, lesson: Lesson, networks: int, seed: int, progress: Callable[[float], None]) -> Model:
+    def fitted(self, lesson: Lesson, networks: int, seed: int, progress: Callable[[float], None]) -> Model:
         """A model whose parts still have the weights of `PRIOR`."""
         recipe = self.recipe
+        classes = len(lesson.tools) + 1
+        hidden = max(min(recipe.plan.hidden, MOST_WEIGHTS // (classes * networks)), FEWEST_HIDDEN)
+        plan = replace(recipe.plan, hidden=hidden)
         tasks = [each.task for each in lesson.demonstrations]
         latent = fit_latent([task for task in tasks if task], recipe.words, seed)
         words = latent.vectors(tasks)
@@ -142,9 +148,9 @@ class Trainer:
             fit(
                 said * scales,
                 rows_of(len(lesson.tools)),
-                len(lesson.tools) + 1,
+                classes,
                 lambda draw: samples(lesson, said, draw),
-                recipe.plan,
+                plan,
                 np.random.default_rng((seed, number)),
                 lambda share, number=number: progress((number + share) / networks),  # type: ignore[misc]
             )

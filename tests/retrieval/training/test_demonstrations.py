@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from foretool.retrieval.training.demonstrations import Demonstration, Step, demonstrations, dependencies
+from foretool.retrieval.training.demonstrations import LONGEST, Demonstration, Step, demonstrations, dependencies
 from foretool.storage.records import Episode, ToolId
 
 END = 9
@@ -61,3 +61,13 @@ def test_an_episode_with_an_unknown_tool_is_left_out() -> None:
     first, second = ToolId("a__x"), ToolId("a__y")
     episodes = [Episode((first, second), ("do it", "more")), Episode((ToolId("gone"),))]
     assert demonstrations(episodes, {first: 0, second: 1}) == [Demonstration((0, 1), ((), (0,)), "do it")]
+
+
+def test_a_long_episode_comes_in_pieces_that_know_what_was_before() -> None:
+    call = ToolId("a__x")
+    first, second = demonstrations(
+        [Episode((call,) * (LONGEST + 2), edges=((0, 1), (LONGEST, LONGEST + 1)))], {call: 3}
+    )
+    assert (len(first.calls), first.ended, first.earlier, first.after[:2]) == (LONGEST, False, (), ((), (0,)))
+    assert (second.calls, second.ended, second.after) == ((3, 3), True, ((), (0,)))
+    assert second.earlier == (3,) * LONGEST

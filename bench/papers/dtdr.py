@@ -1,0 +1,379 @@
+"""The next tool (DTDR): the paper's table 2, DTDR-C and DTDR-L as published, and what is served.
+
+Gold history: one prediction before each call and one for END, walking the plan in its recorded order. Acceptable are
+the calls whose dependencies are done, and END once all are. `mrr`: mean reciprocal rank of the first acceptable class;
+`f1`: at as many classes as are acceptable (section 5). Intervals are 95 % bootstraps over tasks, not steps, for the
+steps of one task go together. Everything is fitted on `train.jsonl`; the settings are those of
+`retrieval/training/dtdr.py` and `dtdr_published.py`, the seed is 7 unless a row names others.
+
+The sets are not the paper's: of TaskBench Multimedia only the plans of type dag are to be had (401 demonstrations,
+about a tenth), and UltraTool, BFCL's dialogues and Seal-Tools are not in it at all.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from bench.retrieval import read_lines, tool_of
+from foretool.retrieval import encoders
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders import Encoder
+from foretool.retrieval.evaluation import quantile
+from foretool.retrieval.learned import Floats
+from foretool.retrieval.pipeline import digest
+from foretool.retrieval.rankers.dtdr import Dtdr
+from foretool.retrieval.rankers.dtdr_published import history_text
+from foretool.retrieval.training import Material
+from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
+from foretool.retrieval.training.dtdr import METHOD, Lesson, Recipe, Shelf, Trainer, spread, task_vectors
+from foretool.retrieval.training.dtdr_published import fit_c, fit_l
+from foretool.retrieval.training.perceptron import Plan
+from foretool.storage.records import Episode, Tool, ToolId
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+SETS = ("ultratool", "taskbench_multimedia", "bfcl_multi_turn", "sealtools")
+PAPER = {
+    "taskbench_multimedia": {
+        "random guess": (0.11, 0.03), "BM-25": (0.26, 0.19), "QTS (embeddings)": (0.14, 0.04),
+        "DR (ToolNet)": (0.38, 0.27), "LR (TinyAgent)": (0.49, 0.28), "DTDR-C": (0.52, 0.43), "DTDR-L": (0.69, 0.55),
+    }
+}  # fmt: skip
+"""Table 2 (MRR, F1): all plan types of the set, about ten times the demonstrations."""
+SEED = 7
+FEW = 100
+DRAWS = (0, 1, 2, 3, 4)
+"""Seeds of the draws of so few demonstrations."""
+HIDDEN_SHARE = 0.2
+"""Share of the tools that training does not see, for the row about tools that came later."""
+LARGE = 5_000
+Row = dict[str, Any]
+
+
+class Prediction(NamedTuple):
+    """One step of one task, and the class of every tool in its ranking."""
+
+    task: int
+    reciprocal_rank: float
+    f1: float
+
+
+class World(NamedTuple):
+    """One data set, classes being places in `tools`."""
+
+    name: str
+    tools: Sequence[Tool]
+    train: Sequence[Demonstration]
+    asked: Sequence[Demonstration]
+    embed: Embed | None
+    documents: Embed | None
+
+    @property
+    def end(self) -> int:
+        return len(self.tools)
+
+    def episodes(self, past: Sequence[Demonstration]) -> tuple[Episode, ...]:
+        """As training gets them from an import."""
+        ids = [tool.id for tool in self.tools]
+        return tuple(
+            Episode(
+                calls=tuple(ids[call] for call in each.calls),
+                tasks=(each.task,),
+                edges=tuple((first, place) for place, before in enumerate(each.after) for first in before),
+                source="import",
+            )
+            for each in past
+        )
+
+    def material(self, past: Sequence[Demonstration]) -> Material:
+        return Material(tuple(self.tools), self.episodes(past), {}, self.documents, self.embed, SEED)
+
+
+class Embed:
+    """Texts to vectors of one encoder, kept by the hash of the text."""
+
+    def __init__(self, encoder: Encoder, key: str, kept: Vectors, *, queries: bool) -> None:
+        self._run = encoder.queries if queries else encoder.documents
+        self._key = f"{key}:queries" if queries else key
+        self._kept = kept
+
+    def __call__(self, texts: Sequence[str]) -> Floats:
+        wanted = {digest(text): text for text in texts}
+        found = self._kept.load(self._key, wanted)
+        # Alike lengths run together: a batch takes as long as its longest text.
+        missing = sorted((each for each in wanted if each not in found), key=lambda each: len(wanted[each]))
+        for start in range(0, len(missing), 256):
+            part = missing[start : start + 256]
+            rows = self._run([wanted[each] for each in part])
+            new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
+            self._kept.save(self._key, new)
+            found |= new
+        return np.stack([np.frombuffer(found[digest(text)], np.float32) for text in texts])
+
+
+def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
+    """See the module."""
+    if cache is not None:
+        cache.mkdir(parents=True, exist_ok=True)
+    with Store.open(cache / "dtdr.sqlite" if cache else ":memory:") as store:
+        found = encoders.find("auto")
+        weights = found[0] if found else None
+        encoder = encoders.open_encoder(weights, cache) if weights else None
+        for name in sets or [each for each in SETS if (data / each).is_dir()]:
+            embeds = [
+                Embed(encoder, weights.key, Vectors(store), queries=kind) if encoder and weights else None
+                for kind in (True, False)
+            ]
+            world = read(data / name, queries, *embeds)
+            yield from over(world)
+    yield latency()
+
+
+def read(folder: Path, queries: str, embed: Embed | None, documents: Embed | None) -> World:
+    """A set; a tool that several servers have is the first one's."""
+    by_name: dict[str, Tool] = {}
+    for row in read_lines(folder / "tools.jsonl"):
+        definition = {"name": row["name"], "description": row.get("description") or ""}
+        definition["inputSchema"] = row.get("input_schema") or {}
+        by_name.setdefault(row["name"], tool_of(row.get("server") or "", row["name"], definition))
+    number = {name: at for at, name in enumerate(by_name)}
+    train, asked = (
+        [demonstration(row, number) for row in read_lines(folder / file)] for file in ("train.jsonl", queries)
+    )
+    return World(folder.name, list(by_name.values()), train, asked, embed, documents)
+
+
+def demonstration(row: Mapping[str, Any], number: Mapping[str, int]) -> Demonstration:
+    """A line of a file; without `edges` each call waits for the one before."""
+    edges = row.get("edges")
+    return Demonstration(
+        calls=tuple(number[call] for call in row["calls"]),
+        after=dependencies(len(row["calls"]), None if edges is None else [tuple(edge) for edge in edges]),
+        task=row["query"],
+        earlier=tuple(number[call] for call in row.get("history") or ()),
+    )
+
+
+Predict = Callable[[Demonstration, Step], Floats]
+"""What every class scores, (classes and END,)."""
+
+
+def judged(asked: Sequence[Demonstration], end: int, predict: Predict) -> list[Prediction]:
+    """Every step of every task."""
+    found = []
+    for number, each in enumerate(asked):
+        for step in each.steps(end):
+            scores = predict(each, step)
+            order = np.argsort(-scores, kind="stable")
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            places = place[list(step.acceptable)]
+            found.append(Prediction(number, 1 / (1 + int(places.min())), float((places < len(places)).mean())))
+    return found
+
+
+def figures(found: Sequence[Prediction]) -> Row:
+    """Means over steps, with their intervals over tasks."""
+    by_task: dict[int, list[Prediction]] = {}
+    for each in found:
+        by_task.setdefault(each.task, []).append(each)
+    tasks = [np.asarray([(1.0, each.reciprocal_rank, each.f1) for each in steps]).sum(0) for steps in by_task.values()]
+    draw = np.random.default_rng(SEED)
+    sums = np.stack(tasks)[draw.integers(len(tasks), size=(1000, len(tasks)))].sum(1)
+    row: Row = {"n": len(found)}
+    for at, (name, values) in enumerate(
+        {"mrr": [each.reciprocal_rank for each in found], "f1": [each.f1 for each in found]}.items(), 1
+    ):
+        means = sums[:, at] / sums[:, 0]
+        row[name] = round(fmean(values), 4)
+        row[f"{name}_interval"] = [round(float(end), 4) for end in np.quantile(means, (0.025, 0.975))]
+    return row
+
+
+def over(world: World) -> Iterator[Row]:
+    """Every row of one set."""
+    head = {"set": world.name, "tools": len(world.tools)}
+    for method, (mrr, f1) in PAPER.get(world.name, {}).items():
+        yield {**head, "method": f"paper: {method}", "n": None, "mrr": mrr, "f1": f1}
+    demonstrations = {"demonstrations": len(world.train)}
+    if world.embed is not None:
+        for name, predict in (("DTDR-C", published_c(world)), ("DTDR-L", published_l(world))):
+            yield {**head, "method": f"as published: {name}", **figures(judged(world.asked, world.end, predict)),
+                   **demonstrations, "seeds": [SEED]}  # fmt: skip
+    if any(each.earlier for each in world.train):
+        model = across_turns(world)
+        yield {**head, "method": "as served, calls of earlier turns too", **scored(world, model), **demonstrations,
+               "seeds": [SEED]}  # fmt: skip
+        world = world._replace(train=without_earlier(world.train), asked=without_earlier(world.asked))
+    started = time.monotonic()
+    model = METHOD.train(world.material(world.train), lambda what, share: None)
+    fitted = {"fit_s": round(time.monotonic() - started), "model_mib": round(len(model) / 2**20, 1)}
+    yield {**head, "method": "as served", **scored(world, model), **demonstrations, "seeds": [SEED], **fitted}
+    yield {**head, "method": "as served, nobody said the task", **scored(world, model, said=False), **demonstrations,
+           "seeds": [SEED]}  # fmt: skip
+    if len(world.train) > 2 * FEW:
+        yield {**head, "method": f"as served, {FEW} demonstrations", **cold(world), "demonstrations": FEW,
+               "seeds": list(DRAWS)}  # fmt: skip
+    yield from unseen(world, head)
+
+
+def without_earlier(past: Sequence[Demonstration]) -> list[Demonstration]:
+    """A turn as a task of its own."""
+    return [Demonstration(each.calls, each.after, each.task, each.ended) for each in past]
+
+
+def vectors_of(world: World, past: Sequence[Demonstration]) -> Floats:
+    return task_vectors([each.task for each in past], world.embed)
+
+
+def published_c(world: World) -> Predict:
+    model = fit_c(vectors_of(world, world.train), world.train, world.end, SEED)
+    known = dict(zip((each.task for each in world.asked), vectors_of(world, world.asked), strict=True))
+    return lambda each, step: model.after(known[each.task], step.history)
+
+
+def published_l(world: World) -> Predict:
+    assert world.embed is not None
+    steps = [(each, step) for each in world.train for step in each.steps(world.end)]
+    texts = [text_of(world, each, step) for each, step in steps]
+    model = fit_l(world.embed(texts), spread([step.acceptable for _, step in steps], world.end + 1), SEED)
+    asked = [text_of(world, each, step) for each in world.asked for step in each.steps(world.end)]
+    known = dict(zip(asked, world.embed(asked), strict=True))
+    return lambda each, step: model.after(known[text_of(world, each, step)])
+
+
+def text_of(world: World, each: Demonstration, step: Step) -> str:
+    return history_text(each.task, [world.tools[call].name for call in step.history])
+
+
+def aligned(world: World, model: bytes) -> Dtdr:
+    """As the proxy has it: read from its bytes, over the whole catalog."""
+    served = Dtdr.loads(model)
+    served.align([tool.id for tool in world.tools], shelf(world).vectors)
+    return served
+
+
+def shelf(world: World) -> Shelf:
+    ids = [tool.id for tool in world.tools]
+    texts = [embedded_text(document(tool)) for tool in world.tools]
+    return Shelf(ids, world.documents(texts) if world.documents else None)
+
+
+def served_by(world: World, model: Dtdr, *, said: bool = True) -> Predict:
+    """The model's probabilities."""
+    ids = [tool.id for tool in world.tools]
+    vectors = vectors_of(world, world.asked)
+    known = dict(zip((each.task for each in world.asked), vectors, strict=True)) if vectors.shape[1] else {}
+
+    def predict(each: Demonstration, step: Step) -> Floats:
+        history = [ids[call] for call in step.history]
+        chance, end = model.after(history, known.get(each.task) if said else None, (each.task,) if said else ())
+        return np.append(chance, np.float32(end))
+
+    return predict
+
+
+def scored(world: World, model: bytes, *, said: bool = True) -> Row:
+    return figures(judged(world.asked, world.end, served_by(world, aligned(world, model), said=said)))
+
+
+def across_turns(world: World) -> bytes:
+    """Trained on histories that begin with the calls of earlier turns."""
+    lesson = Lesson(tuple(tool.id for tool in world.tools), world.train, vectors_of(world, world.train))
+    return Trainer().model(lesson, shelf(world), SEED, lambda what, share: None).dumps()
+
+
+def cold(world: World) -> Row:
+    """The mean over several draws of a few demonstrations."""
+    runs = []
+    for seed in DRAWS:
+        few = random.Random(seed).sample(list(world.train), FEW)
+        model = METHOD.train(world.material(few), lambda what, share: None)
+        runs.append(judged(world.asked, world.end, served_by(world, aligned(world, model))))
+    mean = [
+        Prediction(steps[0].task, fmean(each.reciprocal_rank for each in steps), fmean(each.f1 for each in steps))
+        for steps in zip(*runs, strict=True)
+    ]
+    return {**figures(mean), "mrr_by_draw": [round(fmean(each.reciprocal_rank for each in run), 4) for run in runs]}
+
+
+def unseen(world: World, head: Row) -> Iterator[Row]:
+    """A share of the tools comes only after training: how the steps fare that need one of them, beside the cosine."""
+    called = sorted({call for each in world.train for call in each.calls})
+    later = set(random.Random(SEED).sample(called, int(HIDDEN_SHARE * len(called))))
+    past = [each for each in world.train if later.isdisjoint(each.calls)]
+    if len(past) < METHOD.minimum:
+        return
+    model = aligned(world, METHOD.train(world.material(past), lambda what, share: None))
+    methods: dict[str, Predict] = {"as served": served_by(world, model)}
+    if world.embed is not None:
+        methods["query-tool similarity"] = similarity(world)
+    for method, predict in methods.items():
+
+        def only(each: Demonstration, step: Step, predict: Predict = predict) -> Floats:
+            return predict(each, step)
+
+        found = [
+            prediction
+            for prediction, step in zip(
+                judged(world.asked, world.end, only),
+                (step for each in world.asked for step in each.steps(world.end)),
+                strict=True,
+            )
+            if later.issuperset(step.acceptable)
+        ]
+        if found:
+            yield {**head, "method": f"{method}, steps to tools that came after training", **figures(found),
+                   "demonstrations": len(past), "tools_after": len(later), "seeds": [SEED]}  # fmt: skip
+
+
+def similarity(world: World) -> Predict:
+    """The cosine of query and tool, tools already called behind all others; END never."""
+    documents = shelf(world).vectors
+    assert documents is not None
+    known = dict(zip((each.task for each in world.asked), vectors_of(world, world.asked), strict=True))
+
+    def predict(each: Demonstration, step: Step) -> Floats:
+        cosines = np.append(documents @ known[each.task], np.float32(-1))
+        cosines[list(step.history)] -= 2
+        return cosines
+
+    return predict
+
+
+def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
+    """Milliseconds of one prediction over so many tools, all of them called in training, the history new each time:
+    `first` with a task that was not there before, `next` with one that was."""
+    draw = np.random.default_rng(SEED)
+    ids = [ToolId(f"server_{number // 25}__tool_{number}") for number in range(size)]
+    called = np.concatenate([draw.permutation(size) for _ in range(-(-4 * episodes // size))])
+    past = [
+        Demonstration(tuple(calls.tolist()), dependencies(len(calls), None), f"task {number} of many {number % 99}")
+        for number, calls in enumerate(called[: 4 * episodes].reshape(episodes, 4))
+    ]
+    vectors = draw.standard_normal((episodes + 200, 384)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    # What is timed has the size of the real thing; what it says does not matter.
+    trainer = Trainer(replace(Recipe(), plan=replace(Plan(), epochs=1)))
+    model = trainer.fitted(Lesson(tuple(ids), past, vectors[:episodes]), Recipe().networks, SEED, lambda share: None)
+    served = Dtdr.loads(model.dumps())
+    served.align(ids, draw.standard_normal((size, 384)).astype(np.float32))
+    times: dict[str, list[float]] = {"first": [], "next": []}
+    for vector in vectors[episodes:]:
+        history = [ids[call] for call in draw.integers(size, size=6)]
+        for kind, calls in (("first", history[:3]), ("next", history)):
+            started = time.perf_counter()
+            served.after(calls, vector, ("task 17 of many things to do",))
+            times[kind].append(1e3 * (time.perf_counter() - started))
+    row: Row = {"set": f"{size} tools", "method": "as served, one prediction", "n": len(times["first"])}
+    for kind, values in times.items():
+        row |= {f"{kind}_p50_ms": round(quantile(values, 0.5), 3), f"{kind}_p95_ms": round(quantile(values, 0.95), 3)}
+    return row
