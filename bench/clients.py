@@ -177,11 +177,7 @@ class HttpClient:
 
     async def ask(self, method: str, params: Json | None = None, patience_s: float = PATIENCE_S) -> Json:
         """The result of a request. Raises `Failed`, and `TimeoutError`."""
-        params = dict(params or {})
-        if self.is_modern:
-            prefix = "io.modelcontextprotocol/"
-            meta = {"protocolVersion": MODERN, "clientInfo": IDENTITY, "clientCapabilities": {}}
-            params["_meta"] = {prefix + key: value for key, value in meta.items()}
+        params = dict(params or {}) | ({"_meta": self.envelope()} if self.is_modern else {})
         request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         async with asyncio.timeout(patience_s):
             replies = await self._post(request, method, str(params.get("name", "")))
@@ -189,6 +185,11 @@ class HttpClient:
             if reply.get("id") == request["id"] and "method" not in reply:
                 return result_of(reply)
         raise Failed(f"{method} was not answered")
+
+    def envelope(self) -> Json:
+        """What a modern request says of its sender, in its `_meta`."""
+        meta = {"protocolVersion": MODERN, "clientInfo": IDENTITY, "clientCapabilities": {}}
+        return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()} if self.is_modern else {}
 
     async def call(self, tool: str, arguments: Json, patience_s: float = PATIENCE_S) -> Json:
         return await self.ask("tools/call", {"name": tool, "arguments": arguments}, patience_s)

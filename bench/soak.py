@@ -1,9 +1,14 @@
-"""Whether a proxy that works for hours grows: `python -m bench.soak [--calls 200000] [--sessions 8] [--python PYTHON]`.
+"""Whether every answer finds its asker, and whether a proxy that works for hours grows: `python -m bench.soak`.
 
-`foretool serve --http` over several stdio upstreams, asked by as many clients as `--sessions`, every second one of the
-modern era, each over `--connections` connections. Every call carries a text of its own and its answer must bring that
-text back from the tool that was meant; in between, lists and searches. Memory, open files, threads, event-loop tasks
-and objects are sampled as calls go by. Prints one JSON object: growth from the end of the warm-up to the last sample.
+`foretool serve --http` over several stdio upstreams, asked by `--sessions` clients, every second one of the modern era,
+each over `--connections` connections. Every call carries a text of its own and its answer must bring that text back.
+Shares of the calls are cancelled, dropped (the connection breaks when the first progress has come; a legacy client
+comes back for the rest, or leaves its session), or watched (progress and log entries must be the call's own). The
+upstreams announce changes, the clients list and search in between. Memory, open files, threads, event-loop tasks and
+objects are sampled as calls go by; at the end the records are compared with what was called.
+
+Prints one JSON object. `wrong`: the answer was another's. `lost`: none came. `twice`: more than one came. `records`:
+calls that must be on record and are not (`missing`), are more than once (`twice`), or were never made (`unknown`).
 """
 
 from __future__ import annotations
@@ -13,24 +18,38 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench import processes
-from bench.clients import LEGACY, MODERN, Failed, HttpClient, said
+from bench.clients import LEGACY, MODERN, Failed, said
+from bench.streaming import Stream, TalliedClient, Tally
 
 WARM_UP = 0.1
 """Share of the calls before the first sample that counts."""
 SAMPLES = 40
 ASIDE_EVERY = 500
 """After so many calls a connection lists, and searches."""
+SLOW_MS = 50
+"""How long a call takes that is cancelled or dropped meanwhile."""
+SESSION_IDLE_S = 10.0
+"""Of the proxy, so that sessions which were left do expire during the run."""
 START_S = 30.0
 WATCHED = str(Path(__file__).with_name("watched.py"))
+LIVELY = str(Path(__file__).with_name("lively.py"))
+
+Json = dict[str, Any]
+
+
+class Lost(Exception):
+    """No answer came to a call that nobody had given up."""
 
 
 @dataclass
@@ -41,12 +60,24 @@ class Work:
     deadline: float
     """`time.monotonic` after which nothing new is asked."""
     servers: Sequence[str]
+    port: int
+    shares: dict[str, float]
+    """Of the calls that are not plain, by what becomes of them: `cancelled`, `dropped`, `watched`."""
+    tally: Tally = field(default_factory=Tally)
     begun: int = 0
     done: int = 0
     lists: int = 0
     searches: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    """Notifications, by method."""
+    must_be_kept: set[int] = field(default_factory=set)
+    """Numbers of the calls that reached an upstream for certain."""
+    may_be_kept: set[int] = field(default_factory=set)
+    """And of those that broke off before anybody could tell."""
     wrong: list[str] = field(default_factory=list)
     """Calls that failed or whose answer was not theirs."""
+    lost: list[str] = field(default_factory=list)
     milliseconds: list[float] = field(default_factory=list)
 
     def next(self) -> int | None:
@@ -56,33 +87,157 @@ class Work:
         self.begun += 1
         return self.begun
 
+    def manner(self, number: int) -> str:
+        """What becomes of a call; the same at each run."""
+        at = (number * 2654435761 % 2**32) / 2**32
+        for manner, share in self.shares.items():
+            if at < share:
+                return manner
+            at -= share
+        return "plain"
 
-async def work_on(work: Work, client: HttpClient) -> None:
+    def question(self, number: int, **more: Any) -> tuple[str, str, Json]:
+        """Server, tool and arguments of a call."""
+        server = self.servers[number % len(self.servers)]
+        # From a few bytes to some kilobytes, so that no buffer is of one size.
+        text = f"#{number}#" + "x" * (number % 37) ** 2
+        return server, f"{server}_t{number % 9 + 1}", {"text": text, **more}
+
+
+async def work_on(work: Work, client: TalliedClient) -> None:
     """Call until nothing is left."""
     while (number := work.next()) is not None:
+        manner = work.manner(number)
         started = time.perf_counter()
         try:
-            await call(work, client, number)
-        except (Failed, TimeoutError) as error:
-            work.wrong.append(f"call {number}: {error!r}"[:300])
-        work.milliseconds.append(1e3 * (time.perf_counter() - started))
+            work.outcomes[await MANNERS[manner](work, client, number)] += 1
+        except (Lost, TimeoutError) as error:
+            work.lost.append(f"call {number}, {manner}: {error!r}"[:300])
+        except (Failed, OSError, asyncio.IncompleteReadError) as error:
+            work.wrong.append(f"call {number}, {manner}: {error!r}"[:300])
+        if manner == "plain":
+            work.milliseconds.append(1e3 * (time.perf_counter() - started))
         work.done += 1
         if number % ASIDE_EVERY == 0:
             await aside(work, client, number)
 
 
-async def call(work: Work, client: HttpClient, number: int) -> None:
-    """One call of one of the upstreams' tools. Raises `Failed` unless its answer is its own."""
-    server = work.servers[number % len(work.servers)]
-    tool = f"{server}_t{number % 9 + 1}"
-    # From a few bytes to some kilobytes, so that no buffer is of one size.
-    sent = {"text": f"{id(client)}-{number}-" + "x" * (number % 37) ** 2}
-    got = json.loads(said(await client.call(f"{server}__{tool}", sent)))
+async def plain(work: Work, client: TalliedClient, number: int) -> str:
+    """One call on a connection that is kept. Raises `Failed` unless its answer is its own."""
+    server, tool, sent = work.question(number)
+    check(await client.call(f"{server}__{tool}", sent), server, tool, sent)
+    work.must_be_kept.add(number)
+    return "answered"
+
+
+def check(result: Json, server: str, tool: str, sent: Json) -> None:
+    got = json.loads(said(result))
     if got != {"server": server, "tool": tool, "arguments": sent}:
-        raise Failed(f"the answer is that of {got['server']}.{got['tool']}")
+        raise Failed(f"the answer is that of {got['server']}.{got['tool']} {str(got['arguments'])[:60]}")
 
 
-async def aside(work: Work, client: HttpClient, number: int) -> None:
+async def begun(work: Work, client: TalliedClient, number: int, **more: Any) -> tuple[Stream, Callable[[Json], None]]:
+    """A call on a connection of its own whose first progress has come, and what checks its result."""
+    server, tool, sent = work.question(number, **more)
+    stream = client.stream()
+    work.may_be_kept.add(number)
+    await stream.call(f"{server}__{tool}", sent, progressToken=f"p{number}")
+    heard(work, await stream.next(), number)
+    work.must_be_kept.add(number)
+    return stream, lambda result: check(result, server, tool, sent)
+
+
+def heard(work: Work, note: Json | None, number: int) -> None:
+    """Count a notification in the course of a call. Raises `Failed` when it is that of another."""
+    if note is None or "method" not in note:
+        raise Lost(f"{str(note)[:100]} in place of its progress")
+    work.notes[note["method"]] += 1
+    params = note["params"]
+    text = params.get("message") or params.get("data") or ""
+    if not text.startswith(f"#{number}#") or params.get("progressToken", f"p{number}") != f"p{number}":
+        raise Failed(f"a notification of another call: {str(params)[:100]}")
+
+
+async def watched(work: Work, client: TalliedClient, number: int) -> str:
+    """A call to its end, with what is said in its course."""
+    stream, check_result = await begun(work, client, number, log=True)
+    try:
+        notes, reply = await stream.answer()
+        for note in notes:
+            heard(work, note, number)
+        if reply is None:
+            raise Lost("its stream ended without a reply")
+        check_result(reply.get("result") or {"content": [], "isError": True})
+        return "answered"
+    finally:
+        await stream.close()
+
+
+async def cancelled(work: Work, client: TalliedClient, number: int) -> str:
+    """A call that is cancelled in the manner of its era; a legacy stream then ends without a reply, if in time."""
+    if client.is_modern:
+        return await dropped(work, client, number)
+    stream, check_result = await begun(work, client, number, ms=SLOW_MS)
+    try:
+        await client.say("notifications/cancelled", {"requestId": stream.id, "reason": "enough"})
+        _, reply = await stream.answer()
+        if reply is not None:
+            check_result(reply["result"])
+            return "answered"
+        return "cancelled"
+    finally:
+        await stream.close()
+
+
+async def dropped(work: Work, client: TalliedClient, number: int) -> str:
+    """A call whose connection breaks. A modern client has cancelled it so; a legacy one comes back or leaves."""
+    if client.is_modern:
+        stream, _ = await begun(work, client, number, ms=SLOW_MS)
+        stream.drop()
+        return "dropped"
+    return await (resumed if number % 2 else left)(work, client, number)
+
+
+async def resumed(work: Work, client: TalliedClient, number: int) -> str:
+    stream, check_result = await begun(work, client, number, ms=SLOW_MS)
+    stream.drop()
+    again = client.stream()
+    again.id = stream.id
+    await again.get(stream.last_id)
+    try:
+        _, reply = await again.answer()
+        if reply is None:
+            raise Lost("nothing was kept of its answer")
+        check_result(reply["result"])
+        return "resumed"
+    finally:
+        await again.close()
+
+
+async def left(work: Work, client: TalliedClient, number: int) -> str:
+    """In a session of its own, which is then ended or just left."""
+    other = TalliedClient(work.port, client.version, work.tally, "")
+    await other.connect()
+    try:
+        await other.initialize()
+        stream, _ = await begun(work, other, number, ms=SLOW_MS)
+        stream.drop()
+        if number % 4 < 2:
+            await other.end()
+        return "dropped"
+    finally:
+        await other.close()
+
+
+MANNERS: dict[str, Callable[[Work, TalliedClient, int], Awaitable[str]]] = {
+    "plain": plain,
+    "cancelled": cancelled,
+    "dropped": dropped,
+    "watched": watched,
+}
+
+
+async def aside(work: Work, client: TalliedClient, number: int) -> None:
     """A list and a search."""
     try:
         await client.ask("tools/list")
@@ -93,6 +248,20 @@ async def aside(work: Work, client: HttpClient, number: int) -> None:
         work.searches += bool(found["structuredContent"]["matches"])
     except (Failed, TimeoutError) as error:
         work.wrong.append(f"list or search after {number}: {error!r}"[:300])
+
+
+async def listen(work: Work, client: TalliedClient) -> None:
+    """Hear what belongs to no call, until cancelled."""
+    stream = client.stream()
+    try:
+        if client.is_modern:
+            await stream.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        else:
+            await stream.get()
+        while (message := await stream.next(2 * START_S + 3600)) is not None:
+            work.notes[message["method"]] += 1
+    finally:
+        stream.drop()
 
 
 @dataclass
@@ -165,11 +334,12 @@ def slope(at: Sequence[float], values: Sequence[float]) -> float:
     return sum((x - mean_at) * (y - mean) for x, y in zip(at, values, strict=True)) / width if width else 0.0
 
 
-async def clients(port: int, sessions: int, connections: int) -> list[list[HttpClient]]:
+async def clients(work: Work, sessions: int, connections: int) -> list[list[TalliedClient]]:
     """For each session its connections, of which the first opened it."""
     made = []
     for at in range(sessions):
-        session = [HttpClient(port, MODERN if at % 2 else LEGACY) for _ in range(connections)]
+        version = MODERN if at % 2 else LEGACY
+        session = [TalliedClient(work.port, version, work.tally, f"modern-{at}-{each}") for each in range(connections)]
         for client in session:
             await client.connect()
         await session[0].initialize()
@@ -195,17 +365,21 @@ async def listening(port: int, proxy: asyncio.subprocess.Process) -> None:
 
 
 async def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Start the proxy, do the work, end the proxy."""
+    """Start the proxy, do the work, end the proxy, look at the records."""
     servers = [f"u{at:02d}" for at in range(arguments.upstreams)]
-    path = processes.write_config(folder, {name: processes.upstream(name) for name in servers}, policy="full")
+    lively = {name: {"command": sys.executable, "args": ["-S", "-E", LIVELY, "--name", name]} for name in servers}
+    settings = {"policy": "full", "record": "full", "session_idle_s": SESSION_IDLE_S}
+    path = processes.write_config(folder, lively, **settings)
     port = processes.free_port()
     counts = folder / "counts.jsonl"
     command = [arguments.python, "-P", WATCHED, str(counts), "serve", "--config", str(path)]
     with (folder / "log").open("wb") as log:
         proxy = await asyncio.create_subprocess_exec(*command, "--http", f"127.0.0.1:{port}", stderr=log)
+    shares = {"cancelled": arguments.cancels, "dropped": arguments.drops, "watched": arguments.watches}
+    work = Work(arguments.calls, time.monotonic() + arguments.limit_s, servers, port, shares)
     try:
         await listening(port, proxy)
-        found = await measured(arguments, servers, port, Watch(proxy.pid, counts, folder / "foretool.sqlite3"))
+        found = await measured(arguments, work, Watch(proxy.pid, counts, folder / "foretool.sqlite3"))
     except Failed as error:
         raise SystemExit(f"{error}: {(folder / 'log').read_text('utf-8')[-500:]}") from None
     finally:
@@ -213,13 +387,34 @@ async def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             proxy.terminate()
         status = await asyncio.wait_for(proxy.wait(), START_S)
     log_lines = (folder / "log").read_text("utf-8").splitlines()
-    return {**found, "exit_status": status, "log_lines": len(log_lines), "log_tail": log_lines[-3:]}
+    kept = records(folder / "foretool.sqlite3", work)
+    return {**found, "records": kept, "exit_status": status, "log_lines": len(log_lines), "log_tail": log_lines[-3:]}
 
 
-async def measured(arguments: argparse.Namespace, servers: Sequence[str], port: int, watch: Watch) -> dict[str, Any]:
+def records(path: Path, work: Work) -> dict[str, Any]:
+    """What is on record, compared with what was called."""
+    store = sqlite3.connect(path)
+    try:
+        rows = store.execute("SELECT arguments, outcome FROM calls").fetchall()
+    finally:
+        store.close()
+    kept = Counter(int(json.loads(written)["text"].split("#")[1]) for written, _ in rows)
+    missing = sorted(work.must_be_kept - kept.keys())
+    return {
+        "called": len(work.must_be_kept),
+        "kept": len(rows),
+        "missing": len(missing),
+        "missing_first": missing[:5],
+        "twice": sum(count > 1 for count in kept.values()),
+        "unknown": len(kept.keys() - work.must_be_kept - work.may_be_kept),
+        "outcomes": dict(Counter(outcome for _, outcome in rows)),
+    }
+
+
+async def measured(arguments: argparse.Namespace, work: Work, watch: Watch) -> dict[str, Any]:
     """Every session works until the calls or the time are used up."""
-    sessions = await clients(port, arguments.sessions, arguments.connections)
-    work = Work(arguments.calls, time.monotonic() + arguments.limit_s, servers)
+    sessions = await clients(work, arguments.sessions, arguments.connections)
+    listeners = [asyncio.create_task(listen(work, session[0])) for session in sessions]
     follower = asyncio.create_task(watch.follow(work))
     started = time.monotonic()
     await asyncio.gather(*(work_on(work, client) for session in sessions for client in session))
@@ -227,24 +422,35 @@ async def measured(arguments: argparse.Namespace, servers: Sequence[str], port: 
     follower.cancel()
     await asyncio.sleep(1)
     await watch.sample(work.done)
+    silent = sum(listener.done() for listener in listeners)
+    for listener in listeners:
+        listener.cancel()
+    await asyncio.gather(*listeners, return_exceptions=True)
     for session in sessions:
         await session[0].end()
         for client in session:
             await client.close()
-    await asyncio.sleep(1)
+    # Until the sessions that were left have expired.
+    await asyncio.sleep(arguments.settle_s)
     await watch.sample(work.done)
     *during, after = watch.samples
     return {
         "test": "soak",
         "calls": work.done,
         "of": work.calls,
+        **work.outcomes,
         "wrong": len(work.wrong),
         "wrong_first": work.wrong[:3],
+        "lost": len(work.lost),
+        "lost_first": work.lost[:3],
+        "twice": work.tally.twice,
+        "notifications": dict(work.notes),
+        "streams_that_ended": silent,
         "lists": work.lists,
         "searches": work.searches,
         "sessions": {"legacy": (arguments.sessions + 1) // 2, "modern": arguments.sessions // 2},
         "connections": arguments.sessions * arguments.connections,
-        "upstreams": len(servers),
+        "upstreams": len(work.servers),
         "seconds": round(took, 1),
         "calls_per_s": round(work.done / took),
         "p50_ms": round(processes.quantile(work.milliseconds, 0.5), 2),
@@ -259,10 +465,14 @@ async def measured(arguments: argparse.Namespace, servers: Sequence[str], port: 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and soak."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
-    parser.add_argument("--calls", type=int, default=200_000, help="default %(default)s")
-    parser.add_argument("--sessions", type=int, default=8, help="default %(default)s")
+    parser.add_argument("--calls", type=int, default=100_000, help="default %(default)s")
+    parser.add_argument("--sessions", type=int, default=50, help="default %(default)s")
+    parser.add_argument("--cancels", type=float, default=0.03, help="share of the calls; default %(default)s")
+    parser.add_argument("--drops", type=float, default=0.03, help="share of the calls; default %(default)s")
+    parser.add_argument("--watches", type=float, default=0.03, help="share of the calls; default %(default)s")
     parser.add_argument("--connections", type=int, default=2, help="of each session; default %(default)s")
     parser.add_argument("--upstreams", type=int, default=5, help="default %(default)s")
+    parser.add_argument("--settle-s", type=float, default=2 * SESSION_IDLE_S, help="waited at the end")
     parser.add_argument("--limit-s", type=float, default=900.0, help="nothing is asked later; default %(default)s")
     parser.add_argument("--python", default=sys.executable, help="of the foretool to measure; default: this one")
     arguments = parser.parse_args(argv)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
@@ -23,6 +26,8 @@ Floats = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[Any]]
 
 HEADER = "header"
+MOST_BYTES = 2**30
+"""Of a model when it is unpacked; a few kilobytes can say that they are terabytes."""
 
 
 class ModelError(Exception):
@@ -61,13 +66,35 @@ def pack(method: str, version: int, header: Mapping[str, Any], arrays: Arrays) -
     return out.getvalue()
 
 
+# Found by fuzzing, all of them: what zip, zlib and numpy raise for bytes that are none of theirs. A RuntimeError is an
+# archive that is encrypted or of another kind, a MemoryError an array that says it is larger than this machine.
+_NO_MODEL = (
+    ValueError, KeyError, TypeError, OSError, EOFError, RuntimeError, MemoryError, OverflowError, SyntaxError,
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error,
+)  # fmt: skip
+
+
+def _opened(model: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    held = np.load(io.BytesIO(model), allow_pickle=False)
+    if not isinstance(held, np.lib.npyio.NpzFile):
+        raise ValueError("an array alone")
+    with held, zipfile.ZipFile(io.BytesIO(model)) as archive:
+        if sum(part.file_size for part in archive.infolist()) > MOST_BYTES:
+            raise ValueError("larger than any model")
+        arrays = {name: held[name] for name in held.files}
+    if any(not isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("a part that is no array")
+    header = json.loads(arrays.pop(HEADER).tobytes())
+    if not isinstance(header, dict):
+        raise ValueError("a header that is no object")
+    return header, arrays
+
+
 def unpack(model: bytes, method: str, version: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays. Raises `ModelError` if the bytes are damaged, of another method, or of another version."""
     try:
-        with np.load(io.BytesIO(model), allow_pickle=False) as held:
-            arrays = {name: held[name] for name in held.files}
-        header: dict[str, Any] = json.loads(arrays.pop(HEADER).tobytes())
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+        header, arrays = _opened(model)
+    except _NO_MODEL as error:
         raise ModelError(f"{method}: {len(model)} bytes that are no model ({type(error).__name__})") from error
     found = (header.get("method"), header.get("version"))
     if found != (method, version):

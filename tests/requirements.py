@@ -221,6 +221,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "meta:trace": Promise(f"{MODERN}: basic", "trace context goes up, and results keep their meta"),
     "apps:resources": Promise("MCP Apps extension", "the resource that a tool names is reached"),
     "http:dynamic": Promise("design: exposure", "the policies hold over HTTP as on stdio"),
+    "http:concurrent": Promise(
+        "design: edges", "of many sessions every answer finds its asker, whatever is cancelled or dropped"
+    ),
     "docs:protocol": Promise("docs/protocol.md", "what it names is held by tests"),
     # Upstreams in trouble
     "death:in-flight": Promise(
@@ -360,6 +363,14 @@ MANIFEST: Final[dict[str, Promise]] = {
     # The repository
     "graph:schema": Promise("docs/learning.md: TGR", "definitions tell which tool needs what another gives"),
     "graph:propagation": Promise("docs/learning.md: TGR", "what a found tool depends on is found with it"),
+    "masstool:score": Promise("docs/learning.md: MassTool", "a task like an earlier one gets the tools that one took"),
+    "masstool:trust": Promise("docs/learning.md: MassTool", "far from all known tasks nothing is added"),
+    "masstool:tools": Promise("docs/learning.md: MassTool", "tools that are gone take their share with them"),
+    "masstool:detection": Promise("MassTool, section 4.1", "tasks that need no tool are told apart"),
+    "masstool:graph": Promise("MassTool, section 4.2.1 and appendix B.1", "QC-GCN: eq. 4, 12, 13, 14"),
+    "masstool:search": Promise("MassTool, section 4.2.2", "SUIM: dynamic filtering and eq. 5"),
+    "masstool:transfer": Promise("MassTool, section 4.2.3", "AdaKT: the gate, eq. 6 and 7"),
+    "masstool:losses": Promise("MassTool, section 4.3", "eq. 3, 8 to 11"),
     "tgr:eq1": Promise("TGR, section 3.1", "the discriminator learns by the cross-entropy of three classes"),
     "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),
     "tgr:eq3": Promise("TGR, section 3.2", "a tool's vector takes in those of the tools it is connected with"),

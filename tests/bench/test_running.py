@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from requirements import requirement
 
 from bench import replay, soak, startup
 
@@ -25,12 +26,30 @@ def test_startup_of_quick_and_slow_upstreams(capsys: pytest.CaptureFixture[str])
     assert slow["call_s"]["median"] > 0.5
 
 
-def test_a_soak_checks_every_answer_and_ends_the_proxy(capsys: pytest.CaptureFixture[str]) -> None:
-    soak.main(["--calls", "600", "--sessions", "2", "--upstreams", "2", "--limit-s", "60"])
+@requirement("http:concurrent")
+def test_fifty_sessions_get_every_answer_once_while_calls_are_cancelled_and_connections_dropped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The small version of the soak; `python -m bench.soak` makes 100,000 calls."""
+    options = ["--upstreams", "2", "--connections", "1", "--limit-s", "90", "--settle-s", "1"]
+    soak.main(
+        ["--calls", "1500", "--sessions", "50", "--cancels", "0.1", "--drops", "0.1", "--watches", "0.1", *options]
+    )
     (found,) = printed(capsys)
-    assert (found["calls"], found["wrong"], found["exit_status"]) == (600, 0, 0)
-    assert (found["lists"], found["searches"]) == (1, 1)
-    assert found["sessions"] == {"legacy": 1, "modern": 1}
+    assert (found["calls"], found["exit_status"]) == (1500, 0)
+    trouble = ("wrong", "lost", "twice", "streams_that_ended")
+    assert {key: found[key] for key in trouble} == dict.fromkeys(trouble, 0), (
+        found["wrong_first"],
+        found["lost_first"],
+    )
+    assert found["answered"] + found["resumed"] + found["cancelled"] + found["dropped"] == 1500
+    assert min(found["resumed"], found["cancelled"], found["dropped"]) > 10
+    kept = found["records"]
+    assert (kept["called"], kept["kept"], kept["missing"], kept["twice"], kept["unknown"]) == (1500, 1500, 0, 0, 0)
+    assert found["notifications"]["notifications/progress"] > 200
+    assert (found["lists"], found["searches"]) == (3, 3)
+    assert found["sessions"] == {"legacy": 25, "modern": 25}
+    assert found["log_lines"] == 1
     assert {"rss_mib", "open_files", "threads", "tasks", "objects"} <= set(found["growth"])
 
 

@@ -1,0 +1,214 @@
+"""What is fuzzed: for each reader of bytes from outside one function that breaks where a promise does.
+
+A target takes any bytes and returns, or raises what the reader must not raise. `SEEDS` are inputs that get far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from foretool.retrieval import learned
+from foretool.server import config, jsonc, jsonrpc
+from foretool.server.jsonrpc import UNSET, BadMessage, Lines, Message
+from foretool.server.links.events import Event, Events, TooLarge
+
+Target = Callable[[bytes], None]
+
+LIMIT = 4096
+"""Bytes of a line and of an event, so that small inputs reach it."""
+
+
+def chunks(data: bytes) -> Iterator[bytes]:
+    """Pieces of sizes that the data itself decides."""
+    at = 0
+    while at < len(data):
+        size = data[at] % 7 + 1
+        yield data[at : at + size]
+        at += size
+
+
+# Framing and messages
+
+
+def messages(data: bytes) -> None:
+    """However it is cut, a stream has the same lines; each is a message that survives a round trip, or is refused."""
+    whole, cut = Lines(LIMIT), Lines(LIMIT)
+    lines = list(whole.feed(data + b"\n"))
+    assert lines == [line for chunk in chunks(data + b"\n") for line in cut.feed(chunk)]
+    assert whole.oversized == cut.oversized
+    assert all(line and b"\n" not in line for line in lines)
+    for line in lines:
+        try:
+            message = jsonrpc.decode(line)
+        except BadMessage as error:
+            assert "\n" not in str(error) and error.code in (jsonrpc.PARSE_ERROR, jsonrpc.INVALID_REQUEST)
+            jsonrpc.failure(error.id, jsonrpc.error_object(error.code, str(error)))
+            continue
+        _goes_on(message)
+
+
+def _goes_on(message: Message) -> None:
+    """Sent on, it is read as the same; its parts can be looked into, or are refused with `ValueError`."""
+    again = jsonrpc.decode(jsonrpc.one_line(jsonrpc.encode(message)))
+    assert (again.id, again.method) == (message.id, message.method)
+    assert sum((message.is_request, message.is_notification, message.is_reply)) == 1
+    for part in (message.params, message.result, message.error):
+        if part is not UNSET:
+            _looked_into(bytes(part))
+    if message.error is not UNSET:
+        jsonrpc.error_of(message.error)
+
+
+def _looked_into(part: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        members = jsonrpc.fields(part)
+        assert jsonrpc.fields(jsonrpc.merge(jsonrpc.Raw(part), {"_meta": {}})).keys() == members.keys() | {"_meta"}
+        for member in members.values():
+            jsonrpc.text(member)
+    with contextlib.suppress(ValueError):
+        jsonrpc.items(part)
+    with contextlib.suppress(ValueError):
+        jsonrpc.plain(part)
+
+
+# Server-sent events
+
+
+def events(data: bytes) -> None:
+    """However it is cut, a stream has the events that the standard's own steps give, or is too large."""
+    found = _read(Events(LIMIT), [data])
+    cut = _read(Events(LIMIT), chunks(data))
+    if found is not None and cut is not None:
+        assert found == cut
+        assert found == _by_the_standard(data)
+
+
+def _read(stream: Events, parts: Iterator[bytes] | list[bytes]) -> list[Event] | None:
+    try:
+        return [event for part in parts for event in stream.feed(part)]
+    except TooLarge:
+        return None
+
+
+def _by_the_standard(data: bytes) -> list[Event]:
+    """HTML standard, 9.2.6, a step a line."""
+    found, kind, lines = [], "message", []
+    whole = re.split(rb"\r\n|\r|\n", data.removeprefix(b"\xef\xbb\xbf"))[:-1]
+    for line in whole:
+        if not line:
+            # An event whose data is the empty string says nothing in MCP, and is passed over.
+            if any(lines) or len(lines) > 1:
+                found.append(Event(kind, b"\n".join(lines)))
+            kind, lines = "message", []
+            continue
+        field, _, value = line.partition(b":")
+        value = value[1:] if value[:1] == b" " else value
+        if field == b"event":
+            kind = value.decode(errors="replace")
+        elif field == b"data":
+            lines.append(value)
+    return found
+
+
+# The config
+
+ENVIRON = {"HOME": "/home/u", "TOKEN": "s3cret-value", "EMPTY": ""}
+
+
+def configs(data: bytes) -> None:
+    """A text is a `Config`, or a `ConfigError` of one line that holds no secret."""
+    try:
+        found = config.parse(data, Path("mcp.json"), ENVIRON)
+    except config.ConfigError as error:
+        _is_one_line(str(error))
+        assert "s3cret" not in str(error)
+        return
+    for line in (*found.warnings, *found.broken.values(), repr(found), *map(repr, found.servers.values())):
+        _is_one_line(line)
+        assert "s3cret" not in line
+    assert config.diff(found, found) == ((), (), (), False)
+    for server in found.servers.values():
+        assert "s3cret" not in server.address
+        config.fingerprint(server)
+        server.offers("tool")
+
+
+def _is_one_line(text: str) -> None:
+    assert text.isprintable(), text
+
+
+def documents(data: bytes) -> None:
+    """Where JSON with comments can be read, everything has its place; where not, the error stands somewhere in it."""
+    text = data.decode("utf-8", "replace")
+    try:
+        value = jsonc.loads(text)
+    except jsonc.JsonError as error:
+        assert 0 <= error.offset <= len(text)
+        jsonc.line_and_column(text, error.offset)
+        return
+    with contextlib.suppress(jsonc.JsonError):
+        assert () in jsonc.places(text).values
+    with contextlib.suppress(ValueError, RecursionError):
+        assert _same(value, json.loads(text))
+
+
+def _same(ours: object, theirs: object) -> bool:
+    return ours == theirs or ours != ours or repr(ours) == repr(theirs)
+
+
+# Models
+
+
+def models(data: bytes) -> None:
+    """Bytes are a model, or a `ModelError` of one line."""
+    try:
+        header, arrays = learned.unpack(data, "dtdr", 1)
+    except learned.ModelError as error:
+        assert "\n" not in str(error)
+        return
+    assert (header["method"], header["version"]) == ("dtdr", 1)
+    assert all(isinstance(array, np.ndarray) for array in arrays.values())
+
+
+TARGETS: dict[str, Target] = {
+    "messages": messages,
+    "events": events,
+    "configs": configs,
+    "documents": documents,
+    "models": models,
+}
+
+SEEDS: dict[str, tuple[bytes, ...]] = {
+    "messages": (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":[1,2.5,"\\ud800"]}}}\n',
+        b'{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"\xc3\xa9"}]}}\r\n\n',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no","data":null}}\n[1]\nnoise\n',
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":12345678901234567890123}}',
+    ),
+    "events": (
+        b'id: 1\nevent: message\ndata: {"a":1}\n\n: ping\n\nretry: 10\n\n',
+        b"\xef\xbb\xbfdata: a\r\ndata: b\r\n\r\ndata\n\ndata:\ndata:\n\nid\nevent\nevent: x\r\rdata: c\r\r",
+        b"data: " + b"x" * 200 + b"\n\nevent: endpoint\ndata: /m\n\n",
+    ),
+    "configs": (
+        b'{"mcpServers": {"a": {"command": "npx", "args": ["-y", "x"], "env": {"K": "${TOKEN}"}}}}',
+        b'// c\n{"servers": {"b": {"url": "https://h/mcp?key=s3cret-value",'
+        b' "headers": {"Authorization": "Bearer ${TOKEN}"},},},}',
+        b'{"mcpServers": {"a": {"command": "x", "timeout_s": 5, "pin": ["*"], "include": ["a[b]"], "prefix": ""}},'
+        b' "foretool": {"policy": "full", "list_tokens": 100, "bind": "[::1]:80",'
+        b' "profiles": {"w": {"servers": ["a"]}}}}',
+        b'{"mcpServers": {"a": {"command": "${NOT_SET}"}, "b": {"type": "sse", "command": 1}},'
+        b' "foretool": {"polcy": 1}}',
+    ),
+    "documents": (
+        b'{"a": [1, 2.5e3, -0, true, null, "\\u00e9\\n"], /* c */ "b": {}, }',
+        b'// x\n[ [ ], {"k": "v" /* "*/ }, ]',
+    ),
+    "models": (learned.pack("dtdr", 1, {"tools": ["a"]}, {"w": np.ones((2, 2), np.float32)}),),
+}
