@@ -2,8 +2,8 @@
 
 Published (section 3.2, eq. 3, after Kipf and Welling, without trainable parameters): with A~ = A + I and D~ its
 degrees, X' = D~^-1/2 A~ D~^-1/2 X, and a query's score is its cosine to X' (section 3.3). The paper's text draws an
-edge from the dependant to its prerequisite, its case study needs the flow the other way; the direction is a choice, and the
-default that a prerequisite takes in its dependants.
+edge from the dependant to its prerequisite, its case study needs the flow the other way; the direction is a choice, and
+the default that a prerequisite takes in its dependants.
 
 What the proxy serves is `graph.Graph.raised` at query time: it changes no vector, takes in new tools at once, and
 measured better at every cut.

@@ -158,9 +158,10 @@ def _descend(
         slope = (model.probabilities(*given) - wanted) * weights[:, None]
         for at, (parameter, gradient) in enumerate(zip(model.parameters, model.gradients(*given, slope), strict=True)):
             full = gradient + DECAY * parameter
-            means[at] = 0.9 * means[at] + 0.1 * full
-            squares[at] = 0.999 * squares[at] + 0.001 * full**2
-            parameter -= RATE * (means[at] / (1 - 0.9**step)) / (np.sqrt(squares[at] / (1 - 0.999**step)) + 1e-8)
+            means[at] += np.float32(0.1) * (full - means[at])
+            squares[at] += np.float32(0.001) * (np.square(full) - squares[at])
+            scale = np.sqrt(squares[at] / (1 - 0.999**step)) + 1e-8
+            parameter -= (RATE / (1 - 0.9**step) * means[at] / scale).astype(np.float32)
 
 
 def pairs_of(read: Sequence[Fields], seed: int) -> tuple[list[Pair], list[Pair]]:

@@ -1,0 +1,267 @@
+"""TGR's Tables 2, 3 and 5 on API-Bank, beside ours as published and as served.
+
+`paper` rows are the paper's, on all 311 samples; ours are on the queries of the given file. As published: one vector of
+the whole query, one of each description (the source's table), eq. 3 over the graph. As served: each turn a line, name,
+description (of the runnable class where there is one) and parameter names, the pipeline with and without the graph that
+schemas tell. The discriminator is trained on the tools of sealtools and of real servers and judged on pairs of API-Bank
+tools, as in the paper: those between which a value flowed in the queries' gold calls, both ways round, and 500 others.
+Nothing here is fitted on API-Bank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+import numpy as np
+
+from bench.retrieval import Embedder, Pool, read_catalogs, read_lines, tool_of
+from foretool.retrieval import encoders, evaluation
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.fields import Fields, fields
+from foretool.retrieval.graph import Graph, schema_edges
+from foretool.retrieval.learned import Floats
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.tgr import Direction, Tgr, adjacency, convolved
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.training import tgr as training
+from foretool.retrieval.training.tgr import AFTER, BEFORE, NONE, Discriminator, Pair, Quality
+from foretool.storage.records import Tool, ToolId
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+SET: Final = "apibank_tgr"
+SEED: Final = 7
+CUTS: Final = (5, 10)
+DIRECTIONS: Final[tuple[Direction, ...]] = ("prerequisite", "dependant", "symmetric")
+UNRELATED: Final = 500
+"""Pairs without a dependency, as many as the paper's."""
+ALL: Final = 1_000_000
+
+PAPER: Final[Mapping[str, Sequence[float]]] = {
+    "paper: BM25": (0.391, 0.493, 0.353, 0.394, 0.228, 0.302),
+    "paper: TF-IDF": (0.566, 0.746, 0.501, 0.573, 0.383, 0.605),
+    "paper: PMLM-L3-v2": (0.659, 0.763, 0.569, 0.609, 0.479, 0.592),
+    "paper: PMLM-L3-v2 + TGR-d": (0.736, 0.834, 0.622, 0.659, 0.576, 0.698),
+    "paper: ToolBench-IR": (0.714, 0.790, 0.639, 0.670, 0.531, 0.624),
+    "paper: ToolBench-IR + TGR-d": (0.761, 0.878, 0.664, 0.712, 0.595, 0.788),
+    "paper: ToolBench-IR + TGR-m (annotated)": (0.788, 0.893, 0.698, 0.741, 0.646, 0.817),
+}
+NAMES: Final = ("recall@5", "recall@10", "ndcg@5", "ndcg@10", "pass@5", "pass@10")
+
+Row = dict[str, Any]
+Ranked = list[list[ToolId]]
+
+
+class Bank:
+    """The tools, the queries, and the vectors of both."""
+
+    def __init__(self, folder: Path, queries: str, embedder: Embedder) -> None:
+        self.rows = read_lines(folder / "tools.jsonl")
+        self.records = read_lines(folder / queries)
+        self.embedder = embedder
+        self.tools = [
+            tool_of(
+                "",
+                row["name"],
+                {
+                    "name": row["name"],
+                    "description": row.get("description_code") or row["description"],
+                    "inputSchema": row["input_schema"],
+                    "outputSchema": row["output_schema"],
+                },
+            )
+            for row in self.rows
+        ]
+        self.ids = [tool.id for tool in self.tools]
+        self.read = [fields(tool) for tool in self.tools]
+        self.gold = [tuple(frozenset((ToolId(name),)) for name in dict.fromkeys(row["calls"])) for row in self.records]
+
+    def descriptions(self) -> Floats:
+        """(tools, dimension) of the table's descriptions alone."""
+        return matrix(self.embedder, [row["description"] for row in self.rows])
+
+    def queries(self) -> Floats:
+        """(queries, dimension), all turns of a query as one text."""
+        return self.embedder.encoder.queries([row["query"] for row in self.records])
+
+    def flowed(self) -> set[tuple[int, int]]:
+        """Places of tools of which the first gave the second a value."""
+        place = {tool: at for at, tool in enumerate(self.ids)}
+        return {
+            (place[row["calls"][one]], place[row["calls"][two]])
+            for row in self.records
+            for one, two in row.get("edges") or ()
+            if row["calls"][one] != row["calls"][two]
+        }
+
+
+def matrix(embedder: Embedder, texts: Sequence[str]) -> Floats:
+    """(texts, dimension), from the cache where it has them."""
+    from foretool.retrieval.pipeline import digest
+
+    held = embedder.vectors(texts)
+    return np.stack([np.frombuffer(held[digest(text)], np.float32) for text in texts])
+
+
+def scored(bank: Bank, ranked: Ranked) -> Row:
+    """The paper's three metrics at both cuts, and the interval of the pass rate."""
+    pairs = list(zip(ranked, bank.gold, strict=True))
+    found: Row = {}
+    for k in CUTS:
+        found[f"recall@{k}"] = round(fmean(evaluation.recall(order, gold, k) for order, gold in pairs), 4)
+    for k in CUTS:
+        found[f"ndcg@{k}"] = round(fmean(evaluation.ndcg(order, gold, k) for order, gold in pairs), 4)
+    for k in CUTS:
+        passed = [evaluation.completeness(order, gold, k) for order, gold in pairs]
+        found[f"pass@{k}"] = round(fmean(passed), 4)
+        found[f"pass@{k}_interval"] = [round(end, 3) for end in evaluation.interval(passed)]
+    return found
+
+
+def ordered(bank: Bank, scores: Floats) -> Ranked:
+    """The tools of each query, best first; `scores` (queries, tools)."""
+    return [[bank.ids[at] for at in np.argsort(-row, kind="stable").tolist()] for row in scores]
+
+
+def published(bank: Bank, graph: Graph, told: str) -> Iterator[tuple[str, Ranked]]:
+    """The base encoder, then eq. 3 over the graph in each direction."""
+    base, queries = bank.descriptions(), bank.queries()
+    name = bank.embedder.encoder.name
+    if told == "schemas":
+        yield f"published: {name} alone", ordered(bank, queries @ base.T)
+    prerequisites = adjacency(graph, bank.ids)
+    for direction in DIRECTIONS if told == "schemas" else DIRECTIONS[:1]:
+        mixed = convolved(base, prerequisites, direction)
+        yield f"published: {name} + eq. 3, {direction}, graph of {told}", ordered(bank, queries @ mixed.T)
+
+
+def served(bank: Bank, held: Sequence[Embedder], graph: Graph | None) -> Ranked:
+    """What the proxy's pipeline ranks, turns as lines."""
+    pipeline: Pipeline = Pool(bank.tools, {}, held).pipeline()
+    if graph is not None:
+        pipeline.experience = Experience({"tgr": Tgr(graph)})
+    found = []
+    for row in bank.records:
+        ranking = pipeline.rank(Query(tuple(row["query"].splitlines())), limit=ALL).ranked
+        order = [each.tool for each in ranking]
+        found.append([*order, *(tool for tool in bank.ids if tool not in set(order))])
+    return found
+
+
+def taught(data: Path, embedder: Embedder) -> tuple[Discriminator, Quality, int] | None:
+    """A discriminator of the tools of sealtools and of real servers, how good it is on servers held out, and on how
+    many pairs of theirs."""
+    tools: list[Tool] = []
+    if (data / "sealtools").is_dir():
+        rows = read_lines(data / "sealtools" / "tools.jsonl")
+        tools += [
+            tool_of(
+                row.get("server") or "",
+                row["name"],
+                {
+                    "name": row["name"],
+                    "description": row["description"],
+                    "inputSchema": row["input_schema"],
+                    "outputSchema": row.get("output_schema") or {},
+                },
+            )
+            for row in rows
+        ]
+    if (data / "mcp_catalogs").is_dir():
+        tools += read_catalogs(data / "mcp_catalogs")
+    giving = [(tool, each) for tool in tools if (each := fields(tool)).gives]
+    if not giving:
+        return None
+    read = [each for _, each in giving]
+    vectors = matrix(embedder, [embedded_text(document(tool)) for tool, _ in giving])
+    balanced, imbalanced = training.pairs_of(read, SEED)
+    taught_on, checked = training.split(imbalanced, read, SEED)
+    first, _ = training.split(balanced, read, SEED)
+    model = training.train_discriminator(read, vectors, first, taught_on, SEED)
+    return model, training.quality(model, read, vectors, checked), len(checked)
+
+
+def pairs(bank: Bank) -> list[Pair]:
+    """The paper's test: dependent pairs both ways round, and unrelated ones."""
+    flowed = sorted(bank.flowed())
+    related = {*flowed, *((two, one) for one, two in flowed)}
+    size = len(bank.ids)
+    free = [(one, two) for one in range(size) for two in range(one + 1, size) if (one, two) not in related]
+    np.random.default_rng(SEED).shuffle(free)
+    return [
+        *(Pair(one, two, BEFORE) for one, two in flowed),
+        *(Pair(two, one, AFTER) for one, two in flowed),
+        *(Pair(one, two, NONE) for one, two in free[:UNRELATED]),
+    ]
+
+
+def of_schemas(read: Sequence[Fields], asked: Sequence[Pair]) -> Quality:
+    """The edges that schemas tell, as an answer to the same question."""
+    place = {each.id: at for at, each in enumerate(read)}
+    edges = {(place[edge.before], place[edge.after]) for edge in schema_edges(read)}
+    told = [
+        BEFORE if (one, two) in edges else AFTER if (two, one) in edges else NONE
+        for one, two in ((pair.first, pair.second) for pair in asked)
+    ]
+    right = sum(said == pair.label != NONE for said, pair in zip(told, asked, strict=True))
+    precision = right / max(sum(said != NONE for said in told), 1)
+    recall = right / max(sum(pair.label != NONE for pair in asked), 1)
+    return Quality(precision, recall, 2 * precision * recall / max(precision + recall, 1e-9))
+
+
+def quality(method: str, n: int, found: Quality, name: str = "pairs of apibank_tgr") -> Row:
+    return {
+        "set": name,
+        "method": method,
+        "n": n,
+        "precision": round(found.precision, 3),
+        "recall": round(found.recall, 3),
+        "f1": round(found.f1, 3),
+    }
+
+
+def discriminators(data: Path, bank: Bank) -> Iterator[tuple[Row, Graph | None]]:
+    """Table 3, and the graph that the trained one draws."""
+    asked = pairs(bank)
+    yield quality("paper: BERT-base discriminator", 620, Quality(0.893, 0.760, 0.817)), None
+    yield quality("ours: schemas alone, served", len(asked), of_schemas(bank.read, asked)), None
+    if (found := taught(data, bank.embedder)) is None:
+        return
+    model, held_out, n = found
+    vectors = matrix(bank.embedder, [embedded_text(document(tool)) for tool in bank.tools])
+    yield quality("ours: trained discriminator", n, held_out, "servers held out"), None
+    graph = Graph(training.discriminated(model, bank.read, vectors))
+    yield quality("ours: trained discriminator", len(asked), training.quality(model, bank.read, vectors, asked)), graph
+
+
+def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
+    """See the module."""
+    if sets is not None and SET not in sets:
+        return
+    for method, figures in PAPER.items():
+        yield {"set": SET, "method": method, "n": 311, **dict(zip(NAMES, figures, strict=True))}
+    found = encoders.find("auto")
+    if not found:
+        raise SystemExit(f"tgr: no encoder is installed; {encoders.INSTALL}")
+    if cache is not None:
+        cache.mkdir(parents=True, exist_ok=True)
+    with Store.open(cache / "vectors.db" if cache else ":memory:") as store:
+        opened = [Embedder(encoders.open_encoder(each, cache), each.key, Vectors(store)) for each in found]
+        bank = Bank(data / SET, queries, opened[0])
+        graph = Graph(schema_edges(bank.read))
+        n = len(bank.records)
+        for method, ranked in published(bank, graph, "schemas"):
+            yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(graph)}
+        for row, drawn in discriminators(data, bank):
+            yield row
+            for method, ranked in published(bank, drawn, "the discriminator") if drawn is not None else ():
+                yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(drawn or ())}
+        name = "+".join(each.encoder.name for each in opened)
+        yield {"set": SET, "method": "served: words, no graph", "n": n, **scored(bank, served(bank, (), None))}
+        yield {"set": SET, "method": "served: words and graph", "n": n, **scored(bank, served(bank, (), graph))}
+        yield {"set": SET, "method": f"served: {name}, no graph", "n": n, **scored(bank, served(bank, opened, None))}
+        yield {"set": SET, "method": f"served: {name} and graph", "n": n, **scored(bank, served(bank, opened, graph))}
