@@ -202,7 +202,7 @@ def over(world: World) -> Iterator[Row]:
     """Every row of one set."""
     head = {"set": world.name, "tools": len(world.tools)}
     for method, (mrr, f1) in PAPER.get(world.name, {}).items():
-        yield {**head, "method": f"paper: {method}", "n": None, "mrr": mrr, "f1": f1}
+        yield {**head, "method": f"paper: {method}", "n": "-", "mrr": mrr, "f1": f1}
     demonstrations = {"demonstrations": len(world.train)}
     if world.embed is not None:
         for name, predict in (("DTDR-C", published_c(world)), ("DTDR-L", published_l(world))):

@@ -44,7 +44,7 @@ class Recipe(Struct, frozen=True):
     """Everything that can be chosen; chosen on splits of the train files."""
 
     networks: int = 3
-    plan: Plan = Plan()
+    plan: Plan = Plan(hidden=256, epochs=25, decay=0.1)
     words: int = 128
     """Directions of the words."""
     scales: tuple[float, float] = (8.0, 8.0)

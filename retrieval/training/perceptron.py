@@ -93,8 +93,8 @@ def fit(
         for places in _batches(len(drawn), plan.batch, draw):
             rate = plan.rate * 0.5 * (1 + np.cos(np.pi * min(step / steps, 1.0)))
             step += 1
-            gradients, rows, history = _gradients(weights, vectors, drawn, places, plan, draw)
-            for name, gradient in gradients.items():
+            slopes, rows, history = gradients(weights, vectors, drawn, places, plan, draw)
+            for name, gradient in slopes.items():
                 decay = plan.decay if gradient.ndim == 2 else 0.0
                 dense[name].move(gradient, float(rate), decay)
             sparse.move(rows, history, float(rate), plan.decay)
@@ -122,7 +122,7 @@ def _batches(size: int, batch: int, draw: Draw) -> Iterator[Ints]:
         yield order[start : start + batch]
 
 
-def _gradients(
+def gradients(
     weights: Weights, vectors: Floats, drawn: Samples, places: Ints, plan: Plan, draw: Draw
 ) -> tuple[dict[str, Floats], Ints, Floats]:
     """Of the mean cross-entropy: the dense ones by name, and those of the history's rows that occur."""

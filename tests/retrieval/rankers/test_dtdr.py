@@ -1,0 +1,185 @@
+"""What comes next, part by part, each by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from requirements import requirement
+
+from foretool.retrieval.latent import Latent
+from foretool.retrieval.learned import Floats, ModelError
+from foretool.retrieval.rankers import dtdr
+from foretool.retrieval.rankers.dtdr import PARTS, Calls, Dtdr, Graph, Model, Network, history_rows, rows_of
+from foretool.retrieval.ranking import Query
+from foretool.storage.records import ToolId
+
+A, B, C = ToolId("s__alpha"), ToolId("s__beta"), ToolId("s__gamma")
+NEW = ToolId("s__new_mail")
+END = 2
+
+
+def weights(**named: float) -> tuple[float, ...]:
+    return tuple(named.get(name, 0.0) for name in PARTS)
+
+
+def model(**changes: object) -> Model:
+    """Two tools; two past tasks: A then B, and B alone. The network says nothing unless it is changed."""
+    hidden = 2
+    base = Model(
+        tools=(A, B),
+        network=Network(
+            query=np.zeros((2, hidden), np.float32),
+            history=np.zeros((rows_of(2), hidden), np.float32),
+            bias=np.zeros(hidden, np.float32),
+            unasked=np.zeros(hidden, np.float32),
+            out=np.zeros((hidden, 3), np.float32),
+            out_bias=np.zeros(3, np.float32),
+        ),
+        latent=Latent((), np.zeros((0, 0), np.float32)),
+        dimension=2,
+        tasks=np.eye(2, dtype=np.float32),
+        calls=Calls(
+            np.asarray([[0, 1], [1, -1]], np.int32), np.asarray([2, 1], np.int32), np.asarray([True, True], np.bool_)
+        ),
+        asked=weights(network=1.0),
+        unasked=weights(network=1.0),
+    )
+    return replace(base, **changes)
+
+
+def served(given: Model, *tools: ToolId | None, vectors: Floats | None = None) -> Dtdr:
+    found = Dtdr(given)
+    found.align(tools or (A, B), vectors)
+    return found
+
+
+def listed(values: object) -> list[float]:
+    return [round(float(each), 4) for each in np.asarray(values)]
+
+
+def test_a_history_adds_up_its_counts_the_last_three_and_how_many_there_are() -> None:
+    # 3 classes: counts 0-2, last 3-5, one before 6-8, two before 9-11, absent 12-14, number of calls 15-22.
+    assert history_rows([], 3) == [12, 13, 14, 15]
+    assert history_rows([2, 0], 3) == [2, 0, 3 + 0, 6 + 2, 14, 17]
+    assert history_rows([1, 1, 2, 0], 3) == [1, 1, 2, 0, 3 + 0, 6 + 2, 9 + 1, 19]
+    assert rows_of(3) == 23
+
+
+def test_the_graph_backs_off_to_shorter_ends_of_the_history() -> None:
+    # Walks: A B END, B END. Each class is called: A 1, B 2, END 2, and half a call more: 1.5, 2.5, 2.5 of 6.5.
+    graph = Graph([[0, 1, END], [1, END]], 2)
+    prior = np.asarray([1.5, 2.5, 2.5]) / 6.5
+    assert listed(graph.prior) == listed(prior)
+    # After the start: A once, B once; the prior counts for m = 2 calls.
+    assert listed(graph.after([])) == listed((np.asarray([1, 1, 0]) + 2 * prior) / 4)
+    # After A: B once; then after (start, A): B once more.
+    once = (np.asarray([0, 1, 0]) + 2 * prior) / 3
+    assert listed(graph.after([0])) == listed((np.asarray([0, 1, 0]) + 2 * once) / 3)
+    # After B, B nothing is known but what follows B: END, twice.
+    assert listed(graph.after([1, 1])) == listed((np.asarray([0, 0, 2]) + 2 * prior) / 4)
+
+
+def test_the_network_is_one_layer_of_task_and_history_and_a_softmax() -> None:
+    network = model().network._replace(
+        query=np.asarray([[1, 0], [0, 1]], np.float32) / 8,
+        out=np.log(np.asarray([[4, 1, 1], [1, 2, 1]], np.float32)),
+    )
+    network.history[rows_of(2) - dtdr.PLACES + 1] = [-5, 0]  # after one call
+    found = served(model(network=network))
+    # Task (1, 0): hidden (1, 0), logits log 4, 0, 0. With one call before the first unit is shut: all alike.
+    chance, end = found.after((), np.asarray([1, 0], np.float32))
+    trace = np.log(np.asarray([4, 1, 1]) / 6 + dtdr.TRACE)
+    assert listed([*chance, end]) == listed(np.exp(trace) / np.exp(trace).sum())
+    chance, end = found.after((A,), np.asarray([1, 0], np.float32))
+    assert listed([*chance, end]) == [0.3333, 0.3333, 0.3333]
+
+
+def test_neighbours_say_what_came_next_where_their_calls_were_like_ours() -> None:
+    found = served(model(asked=weights(neighbours=1.0)))
+    task = found.of_task(np.asarray([1, 0], np.float32), ())
+    # Cosines 1 and 0: nearness exp(0), exp(-1 / NEARNESS). Nothing called yet: the first place of each matches in full.
+    near, far = 1.0, np.exp(-1 / dtdr.NEARNESS)
+    calls, last = dtdr.SAME_CALLS, dtdr.SAME_LAST
+    full = np.exp(calls + last)
+    # First task: A at place 0 (in full), B at place 1 and END at place 2 (no call in common). Second: B, then END.
+    expected = np.asarray([near * full, near + far * full, near + far])
+    assert listed(found.parts((), task)[1]) == listed(np.log(expected / expected.sum() + dtdr.TRACE))
+    # After A: place 1 of the first matches in full; place 2 shares A of A and B; place 0 and the second share nothing.
+    expected = np.asarray([near, near * full + far, near * np.exp(calls / 2) + far])
+    assert listed(found.parts((A,), task)[1]) == listed(np.log(expected / expected.sum() + dtdr.TRACE))
+
+
+def test_the_listwise_layer_is_a_softmax_over_the_weighted_parts() -> None:
+    given = model(unasked=weights(called=-1.0, end=0.5))
+    chance, end = served(given).after((B,))
+    odds = np.exp([0.0, -1.0, 0.5])
+    assert listed([*chance, end]) == listed(odds / odds.sum())
+
+
+@requirement("dtdr:unseen")
+def test_a_tool_that_came_after_training_is_ranked_at_once_by_what_it_says() -> None:
+    given = model(asked=weights(network=1.0, meaning=2.0, name=3.0, unseen=-1.0))
+    vectors = np.asarray([[0, 1], [0, 1], [1, 0], [0, -1]], np.float32)
+    found = served(given, A, B, NEW, C, vectors=vectors)
+    chance, _ = found.after((), np.asarray([1, 0], np.float32), ("read new mail",))
+    assert chance.argmax() == 2
+    assert chance[3] < chance[0]
+    assert all(each > 0 for each in chance)
+
+
+def test_probabilities_and_the_end_add_up_to_one_and_dropped_tools_have_none() -> None:
+    chance, end = served(model(), A, None, B).after((A,))
+    assert chance[1] == 0.0
+    assert float(chance.sum()) + end == pytest.approx(1.0)
+
+
+def test_a_tool_of_the_model_that_is_gone_takes_nothing() -> None:
+    chance, end = served(model(), B, C).after(())
+    assert len(chance) == 2 and float(chance.sum()) + end == pytest.approx(1.0)
+
+
+def test_a_call_of_a_tool_that_nobody_knows_changes_nothing_but_the_number_of_calls() -> None:
+    found = served(model(unasked=weights(graph=1.0)))
+    assert np.array_equal(found.after((ToolId("x__gone"), A))[0], found.after((A,))[0])
+
+
+def test_no_tools_means_that_the_task_is_done() -> None:
+    found = Dtdr(model())
+    assert found.after((A,)) == (pytest.approx(np.zeros(0)), 1.0)
+
+
+def test_a_vector_of_another_encoder_is_not_read() -> None:
+    given = model(asked=weights(end=5.0), unasked=weights(end=-5.0))
+    found = served(given, vectors=np.ones((2, 7), np.float32))
+    assert found.after((), np.ones(7, np.float32))[1] < 0.1
+
+
+def test_the_score_is_how_many_times_likelier_than_chance_a_tool_is() -> None:
+    found = served(model(unasked=weights(called=-1.0)))
+    odds = np.exp([-1.0, 0.0, 0.0])
+    expected = np.log1p(2 * odds / odds.sum())
+    assert listed(found.score(Query(history=(A,)), None)) == listed(expected[:2])
+
+
+def test_what_a_task_gives_is_worked_out_once_and_anew_for_another_catalog() -> None:
+    found = served(model())
+    vector = np.asarray([1, 0], np.float32)
+    first = found.of_task(vector, ("a",))
+    assert found.of_task(vector.copy(), ("a",)) is first
+    assert found.of_task(vector, ("b",)) is not first
+    found.align((A, B, C), None)
+    assert len(found.of_task(vector, ("b",)).meaning) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tools": (A, B, C)}, "has the shape"),
+        ({"tasks": np.zeros((1, 2), np.float32)}, "for 2 lists of calls"),
+        ({"calls": model().calls._replace(classes=np.full((2, 2), 7, np.int32))}, "lists of calls"),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        Dtdr.loads(model(**changes).dumps())

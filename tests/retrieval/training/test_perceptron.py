@@ -1,0 +1,75 @@
+"""Fitting a small network: its slope against finite differences, and that it learns what a line cannot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foretool.retrieval.learned import Floats
+from foretool.retrieval.training.perceptron import Moments, Plan, Samples, Weights, fit, gradients, padded, softmax
+
+STILL = Plan(hidden=8, epochs=200, batch=4, rate=2e-2, decay=0.0, dropout=0.0, blur=0.0)
+# The class is which of two rows of the history stand beside which of two tasks: exclusive or.
+XOR = Samples(
+    tasks=np.asarray([0, 0, 1, 1]),
+    rows=np.asarray([[0], [1], [0], [1]]),
+    targets=np.asarray([[1, 0], [0, 1], [0, 1], [1, 0]], np.float32),
+)
+TASKS = np.eye(2, dtype=np.float32)
+
+
+def logits(weights: Weights, samples: Samples) -> Floats:
+    hidden = TASKS[samples.tasks] @ weights.query + weights.history[samples.rows].sum(1) + weights.bias
+    found: Floats = np.maximum(hidden, 0) @ weights.out + weights.out_bias
+    return found
+
+
+def test_it_learns_exclusive_or_of_task_and_history() -> None:
+    weights = fit(TASKS, 2, 2, lambda draw: XOR, STILL, np.random.default_rng(3))
+    assert np.allclose(softmax(logits(weights, XOR)), XOR.targets, atol=0.05)
+
+
+def test_the_same_seed_gives_the_same_network() -> None:
+    one, other = (fit(TASKS, 2, 2, lambda draw: XOR, STILL, np.random.default_rng(3)) for _ in range(2))
+    assert np.array_equal(one.out, other.out) and np.array_equal(one.history, other.history)
+
+
+@pytest.mark.parametrize("name", ["query", "history", "bias", "out", "out_bias"])
+def test_every_slope_is_that_of_the_mean_cross_entropy(name: str) -> None:
+    draw = np.random.default_rng(5)
+    start = fit(TASKS, 2, 2, lambda draw: XOR, Plan(hidden=8, epochs=1, batch=4), draw)
+    weights = Weights(**{key: getattr(start, key).astype(np.float64) for key in start.__struct_fields__})
+    dense, rows, history = gradients(weights, TASKS, XOR, np.arange(4), STILL, draw)
+    assert rows.tolist() == [0, 1]
+    slope = history if name == "history" else dense[name]
+    array, step = getattr(weights, name), 1e-5
+    for place in np.ndindex(array.shape):
+        array[place] += step
+        above = loss(weights)
+        array[place] -= 2 * step
+        below = loss(weights)
+        array[place] += step
+        assert slope[place] == pytest.approx((above - below) / (2 * step), abs=1e-4)
+
+
+def loss(weights: Weights) -> float:
+    return float(-(XOR.targets * np.log(softmax(logits(weights, XOR)))).sum() / 4)
+
+
+def test_the_first_step_of_adamw_is_the_rate_against_the_slope_and_the_decay() -> None:
+    array = np.asarray([1.0, -2.0], np.float32)
+    # Both moments are corrected for their start, so the first step is rate * sign; decay takes rate * decay * weight.
+    Moments(array).move(np.asarray([0.5, -3.0], np.float32), rate=0.1, decay=0.5)
+    assert np.allclose(array, [1.0 * 0.95 - 0.1, -2.0 * 0.95 + 0.1], atol=1e-6)
+
+
+def test_a_sample_without_a_task_learns_from_history_alone() -> None:
+    alone = Samples(np.full(2, -1), np.asarray([[0], [1]]), np.eye(2, dtype=np.float32))
+    weights = fit(TASKS, 2, 2, lambda draw: alone, STILL, np.random.default_rng(3))
+    hidden = np.maximum(weights.history + weights.bias + weights.unasked, 0)
+    assert np.allclose(softmax(hidden @ weights.out + weights.out_bias), alone.targets, atol=0.05)
+
+
+def test_lists_are_filled_up_to_the_longest() -> None:
+    assert padded([[1], [2, 3], []], 9).tolist() == [[1, 9], [2, 3], [9, 9]]
+    assert padded([], 9).shape == (0, 0)
