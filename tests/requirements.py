@@ -183,6 +183,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:list": Promise("docs/learning.md", "lists follow what was learned, at the next epoch and within the budget"),
     "learn:pick-up": Promise("docs/learning.md", "a running proxy picks up what was learned, once it has given a list"),
     "learn:damaged": Promise("docs/learning.md", "a damaged model is refused and the one before it serves"),
+    "learn:promotion": Promise("docs/learning.md", "only what ranks later tasks better outside the error is served"),
+    "learn:minimum": Promise("docs/learning.md", "each method says what it takes, and what is missing"),
+    "learn:trusted": Promise("docs/learning.md", "tool text that changed never enters training"),
+    "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
     "conversation:handle": Promise(
         "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"
@@ -221,6 +225,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "meta:trace": Promise(f"{MODERN}: basic", "trace context goes up, and results keep their meta"),
     "apps:resources": Promise("MCP Apps extension", "the resource that a tool names is reached"),
     "http:dynamic": Promise("design: exposure", "the policies hold over HTTP as on stdio"),
+    "backpressure:client": Promise("design: edges", "a client that does not read costs bounded memory, and no answer"),
+    "backpressure:upstream": Promise("design: links", "an upstream that does not read slows no other"),
     "http:concurrent": Promise(
         "design: edges", "of many sessions every answer finds its asker, whatever is cancelled or dropped"
     ),
@@ -371,6 +377,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "masstool:search": Promise("MassTool, section 4.2.2", "SUIM: dynamic filtering and eq. 5"),
     "masstool:transfer": Promise("MassTool, section 4.2.3", "AdaKT: the gate, eq. 6 and 7"),
     "masstool:losses": Promise("MassTool, section 4.3", "eq. 3, 8 to 11"),
+    "graph:flow": Promise("docs/learning.md: TGR", "a value that flows between calls is noticed; its name alone is kept"),
     "tgr:eq1": Promise("TGR, section 3.1", "the discriminator learns by the cross-entropy of three classes"),
     "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),
     "tgr:eq3": Promise("TGR, section 3.2", "a tool's vector takes in those of the tools it is connected with"),

@@ -47,11 +47,14 @@ class Comparison(Struct, frozen=True):
     new: dict[str, float]
     difference: tuple[float, float, float]
     """Of the reciprocal ranks: the lower end of the 95 % interval, the mean, the upper end."""
+    top5: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Likewise of the share among the first five."""
 
     @property
     def is_better(self) -> bool:
-        """The new one ranks better outside the error, and puts no fewer tools among the first five."""
-        return self.difference[0] > 0.0 and self.new["top5"] >= self.old["top5"]
+        """The new one ranks better outside the error, and does not put fewer tools among the first five outside of
+        it."""
+        return self.difference[0] > 0.0 and self.top5[2] >= 0.0
 
 
 def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
@@ -83,13 +86,16 @@ def compare(old: Sequence[Walk], new: Sequence[Walk]) -> Comparison:
     """`old` and `new` are of the same episodes."""
     if not old:
         return Comparison(0, 0, _means(()), _means(()), (0.0, 0.0, 0.0))
-    before, after = [each.reciprocal for each in old], [each.reciprocal for each in new]
-    low, high = paired_interval(after, before)
-    mean = fmean(after) - fmean(before)
     return Comparison(
         len(old), sum(len(each.ranks) for each in old), _means(old), _means(new),
-        (round(low, 4), round(mean, 4), round(high, 4)),
+        _difference([each.reciprocal for each in old], [each.reciprocal for each in new]),
+        _difference([each.found(5) for each in old], [each.found(5) for each in new]),
     )  # fmt: skip
+
+
+def _difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
+    low, high = paired_interval(after, before)
+    return round(low, 4), round(fmean(after) - fmean(before), 4), round(high, 4)
 
 
 def _means(walks: Sequence[Walk]) -> dict[str, float]:
@@ -110,4 +116,5 @@ def told(comparison: Comparison) -> dict[str, Any]:
         "old": comparison.old,
         "new": comparison.new,
         "difference": list(comparison.difference),
+        "top5": list(comparison.top5),
     }

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 
 from foretool.retrieval import selection
-from foretool.server import discovery, embedding, offline
+from foretool.server import discovery, embedding, models, offline
 from foretool.server.calls import RANKED
 from foretool.server.cli import WRONG, check_profile, complain
 from foretool.server.commands import output
@@ -72,6 +72,8 @@ def command(
         if not len(known.app.catalog):
             return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)
         embedding.attach(config.settings, known.app.catalog, known.store, known.app.proxy.searching)
+        for problem in models.attach(known.app.catalog, known.store):
+            output.warn(problem)
         found = find(known, " ".join(task), profile, limit)
     if as_json:
         output.emit(found)

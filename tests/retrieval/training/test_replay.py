@@ -51,6 +51,14 @@ def test_a_difference_within_the_error_is_not_better() -> None:
     assert not found.is_better
 
 
+def test_better_ranks_do_not_make_up_for_tools_that_leave_the_first_five() -> None:
+    old = [Walk((2,)), Walk((5,))] * 20
+    new = [Walk((1,)), Walk((6,))] * 20
+    found = compare(old, new)
+    assert found.difference[0] > 0.0 > found.top5[2]
+    assert not found.is_better
+
+
 def test_without_episodes_nothing_is_better() -> None:
     assert not compare([], []).is_better
     assert walk(Pipeline(Corpus(catalog())), [Episode((GONE,))], UPSTREAM_OF) == []

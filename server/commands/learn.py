@@ -1,0 +1,183 @@
+"""`foretool learn`: train from the log and from demonstrations, promote what is better, roll back, report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import click
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from foretool.server import offline
+from foretool.server.cli import WRONG, complain
+from foretool.server.commands import output
+from foretool.server.commands.group import config_option, json_option, load
+from foretool.storage.artifacts import Artifact, Artifacts
+from foretool.storage.episodes import read_demonstrations
+from foretool.storage.records import Tool
+from foretool.storage.store import Store
+
+RUNS_SHOWN: Final = 20
+_METHODS: Final = ("dtdr", "tgr", "masstool", "weights")
+
+
+@click.command("learn")
+@click.option(
+    "--from",
+    "files",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Import demonstrations first: lines of JSON with query, calls and optionally edges.",
+)
+@click.option("--method", "methods", type=click.Choice(_METHODS), multiple=True, help="Only this; may be repeated.")
+@click.option("--rollback", is_flag=True, help="Serve again what the models in use had replaced (--method: only that).")
+@click.option("--report", is_flag=True, help="Show what is served, and what came of every run; train nothing.")
+@click.option("--background", is_flag=True, hidden=True)
+@config_option
+@json_option
+def command(
+    path: Path | None,
+    as_json: bool,
+    files: tuple[Path, ...],
+    methods: tuple[str, ...],
+    rollback: bool,
+    report: bool,
+    background: bool,
+) -> int:
+    """Learn from the tasks on record which tools the next ones need.
+
+    Every method that has enough tasks is trained, and played against what is served now on later tasks; what ranks
+    better outside the error of that comparison is promoted, and running proxies pick it up. It all stays on this
+    machine.
+
+    \b
+    foretool learn --from demonstrations.jsonl
+    foretool learn --report
+    foretool learn --rollback --method dtdr
+    """
+    config = load(path)
+    if report or rollback:
+        if not config.storage.exists():
+            return complain("learn: nothing is on record yet; let a client call tools through `foretool serve`", WRONG)
+        with Store.open(config.storage) as store:
+            return _roll_back(store, methods, as_json) if rollback else _report(store, as_json)
+    if background:
+        # One thread: calls come first.
+        os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        os.nice(10)
+    with Store.open(config.storage, busy_ms=5000) as store, offline.read(config) as known:
+        tools = known.app.catalog.tools()
+        if not tools:
+            return complain(
+                "learn: no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG
+            )
+        for file in files:
+            if (wrong := _import(store, file, tools)) is not None:
+                return wrong
+        return _learn(config, known.app.catalog, store, methods, as_json=as_json, quiet=background)
+
+
+def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
+    """Take in the demonstrations of a file; an exit status if it is wrong."""
+    from foretool.server.learning import names_of
+
+    try:
+        read = read_demonstrations(file, names_of(tools))
+    except (ValueError, OSError) as error:
+        return complain(f"learn: {error}", WRONG)
+    episodes = list(read.episodes)
+    # Files are often sorted by tool; what is replayed has to be like what was trained on.
+    Random(7).shuffle(episodes)  # noqa: S311 (an order, not a secret)
+    new = Artifacts(store).add_demonstrations(episodes)
+    output.warn(f"{file}: {new} new of {output.plural(read.rows, 'demonstration')}")
+    if read.unknown:
+        some = ", ".join(read.unknown[:5]) + (", ..." if len(read.unknown) > 5 else "")
+        output.warn(f"{file}: rows with {output.plural(len(read.unknown), 'unknown tool')} were left out: {some}")
+    return None
+
+
+def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, as_json: bool, quiet: bool) -> int:
+    from foretool.server import learning
+
+    bars = Progress(
+        TextColumn("{task.fields[kind]:<10}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.description}"), TimeElapsedColumn(), console=output.console(error=True), transient=True,
+        disable=quiet,
+    )  # fmt: skip
+    shown: dict[str, TaskID] = {}
+
+    def say(kind: str, what: str, share: float) -> None:
+        if kind not in shown:
+            shown[kind] = bars.add_task(what, total=1.0, kind=kind)
+        bars.update(shown[kind], description=what, completed=share)
+
+    try:
+        with bars:
+            run = learning.learn(config, catalog, store, say, methods=methods)
+    except learning.Busy as error:
+        return complain(f"learn: {error}", WRONG)
+    if as_json:
+        output.emit(run)
+        return 0
+    for lesson in run.lessons:
+        output.say(f"{lesson.kind:<10} {lesson.outcome:<9} {lesson.said}")
+    output.say(
+        f"{output.plural(run.episodes, 'task')} ({run.imported} imported), {run.took_s:.1f} s;"
+        " `foretool learn --report` has all, `foretool learn --rollback` takes it back"
+    )
+    return 0
+
+
+def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
+    artifacts = Artifacts(store)
+    kinds = [kind for kind in artifacts.kinds() if not methods or kind in methods]
+    done = {kind: artifacts.roll_back(kind) for kind in kinds}
+    if as_json:
+        output.emit(done)
+        return 0
+    if not done:
+        output.say("Nothing that was learned is served; there is nothing to roll back.")
+    for kind, outcome in done.items():
+        assert outcome is not None
+        before, now = outcome
+        serves = f"{kind} {now.number} serves again" if now else "none serves; ranking goes on without it"
+        output.say(f"{kind} {before.number} is put away; {serves}")
+    return 0
+
+
+def _report(store: Store, as_json: bool) -> int:
+    found = Artifacts(store).history()
+    if as_json:
+        output.emit({"served": [each for each in found if each.active], "history": found})
+        return 0
+    rows = [
+        (each.kind, each.number, output.when(each.created_at), _state(each), each.report.get("episodes", "-"),
+         each.report.get("replayed", "-"), *_figures(each.report))
+        for each in found if each.kind != "run"
+    ]  # fmt: skip
+    if not rows:
+        output.say("Nothing was learned yet; `foretool learn` trains once there are enough tasks.")
+        return 0
+    columns = ("kind", "number#", "when", "state", "tasks#", "replayed#", "was", "became", "difference")
+    output.table("", columns, rows[:RUNS_SHOWN])
+    output.say("was, became: mean reciprocal rank of the next tool on later tasks; for lists the share that was in it")
+    return 0
+
+
+def _state(artifact: Artifact) -> str:
+    if artifact.active:
+        return "served"
+    if not artifact.promoted_at:
+        return "not better"
+    return "replaced" if artifact.size else "replaced, bytes gone"
+
+
+def _figures(report: dict[str, Any]) -> tuple[str, str, str]:
+    old, new = report.get("old", {}), report.get("new", {})
+    low, mean, high = report.get("difference", (0.0, 0.0, 0.0))
+    key = "mrr" if "mrr" in new else "in_list"
+    return f"{old.get(key, 0):.3f}", f"{new.get(key, 0):.3f}", f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"

@@ -1,0 +1,538 @@
+"""Learning: from the log and demonstrations to models that serve, each promoted only if it would have served better.
+
+For each method the later tasks are played again in two parts, forward in time: a model trained on everything before a
+part ranks it, and so does what is served now, which has not seen these tasks either. If the new one is better outside
+the error of that comparison, it is trained once more on everything and serves from then on; else its report alone is
+kept. Lists are treated alike: would more of the called tools have been in the list, within the same budget?
+
+Runs in a process of its own (`foretool learn`, or a child of `serve`); the only file that imports `retrieval.training`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foretool.retrieval import prior as priors
+from foretool.retrieval.tokens import estimate
+from foretool.server import discovery, embedding, models
+from foretool.server.config import Config
+from foretool.server.settings import Settings
+from foretool.storage import episodes as log
+from foretool.storage.artifacts import Artifact, Artifacts
+from foretool.storage.records import Episode, Tool, ToolId, Usage
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+if TYPE_CHECKING:
+    from foretool.retrieval.encoders import Encoder, Weights
+    from foretool.retrieval.learned import Floats, Learned
+    from foretool.retrieval.pipeline import Pipeline
+    from foretool.retrieval.rankers.dense import Meaning
+    from foretool.retrieval.training import Material, Method
+    from foretool.retrieval.training.replay import Comparison, Walk
+    from foretool.server.catalog import Catalog
+
+METHODS: Final[Mapping[str, str]] = {
+    "dtdr": "foretool.retrieval.training.dtdr:METHOD",
+    "tgr": "foretool.retrieval.training.tgr:METHOD",
+    "masstool": "foretool.retrieval.training.masstool:METHOD",
+}
+"""What can be trained; each must read as `models.CLASSES` says."""
+
+LEAST_REPLAYED: Final = 10
+"""Fewer tasks say nothing about a model."""
+MOST_REPLAYED: Final = 300
+"""The latest ones; more would only take longer."""
+SHARE_REPLAYED: Final = 0.4
+"""Of all tasks, when a method is trained for the first time."""
+PARTS: Final = 2
+"""In how many steps the replayed tasks are gone through, each with a model trained on all before it."""
+HALF_LIFE: Final = 200.0
+"""Tasks after which one counts half for what lists are made from."""
+THRIFTS: Final = (0.0, 0.5, 1.0)
+LEASE_S: Final = 7200
+"""After this long a run that never ended no longer keeps others from learning."""
+RUN: Final = "run"
+"""The kind under which the report of a whole run is kept."""
+
+Say = Callable[[str, str, float], None]
+"""Which method, what is being done, and which share of it is, 0 to 1."""
+
+
+class Lesson(Struct, frozen=True):
+    """What came of one method."""
+
+    kind: str
+    outcome: str
+    """`promoted`, `kept` (the old one serves on), or `skipped`."""
+    said: str
+    """Why, in words."""
+    report: dict[str, Any] = {}
+    number: int = 0
+    """Of the model, 0 if none was trained."""
+
+
+class Run(Struct, frozen=True):
+    """One learning run."""
+
+    at: float
+    episodes: int
+    imported: int
+    lessons: tuple[Lesson, ...]
+    took_s: float
+
+
+class Busy(Exception):
+    """Another process is learning from the same file."""
+
+
+def learn(
+    config: Config, catalog: Catalog, store: Store, say: Say, *, methods: Sequence[str] = (), now: float | None = None
+) -> Run:
+    """Train, replay, promote; raises `Busy`, and `StorageError`. `methods`: only these."""
+    at = time.time() if now is None else now
+    artifacts = Artifacts(store)
+    _lease(store, at)
+    started = time.perf_counter()
+    try:
+        learner = Learner(config, catalog, store, say, at)
+        lessons = tuple(learner.lessons(methods))
+        run = Run(at, len(learner.episodes), learner.imported, lessons, round(time.perf_counter() - started, 1))
+        artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
+        artifacts.bump()
+    finally:
+        _release(store)
+    return run
+
+
+def _lease(store: Store, now: float) -> None:
+    with store.atomic():
+        rows = store.read("SELECT value FROM counters WHERE name = 'learning_until'")
+        if rows and rows[0][0] > now:
+            raise Busy("another process is learning from this file; wait for it, or see `foretool learn --report`")
+        _set_lease(store, int(now) + LEASE_S)
+
+
+def _release(store: Store) -> None:
+    _set_lease(store, 0)
+
+
+def _set_lease(store: Store, until: int) -> None:
+    store.write_all(
+        "INSERT INTO counters (name, value) VALUES ('learning_until', ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        [(until,)],
+    )
+
+
+def trusted(store: Store, tools: Sequence[Tool]) -> list[Tool]:
+    """The tools as training may read them: of one whose text has changed, what it said first."""
+    rows = store.read("SELECT upstream, name FROM tool_versions GROUP BY upstream, name HAVING count(*) > 1")
+    changed = {(upstream, name) for upstream, name in rows}
+    found = []
+    for tool in tools:
+        if (tool.upstream, tool.name) in changed:
+            first = store.versions(tool.upstream, tool.name)[0]
+            tool = replace(tool, definition=first.definition, schema_hash=first.schema_hash, tokens=first.tokens)
+        found.append(tool)
+    return found
+
+
+def names_of(tools: Sequence[Tool]) -> dict[str, ToolId]:
+    """Every name by which a demonstration may call a tool: as exposed, `server/tool`, or its own if no other has it."""
+    own = Counter(tool.name for tool in tools)
+    found = {tool.name: tool.id for tool in tools if own[tool.name] == 1}
+    found |= {f"{tool.upstream}/{tool.name}": tool.id for tool in tools}
+    return found | {str(tool.id): tool.id for tool in tools}
+
+
+class Learner:
+    """One run over one store."""
+
+    def __init__(self, config: Config, catalog: Catalog, store: Store, say: Say, now: float) -> None:
+        self.catalog = catalog
+        self.store = store
+        self.say = say
+        self.now = now
+        self.artifacts = Artifacts(store)
+        self.tools = trusted(store, catalog.tools())
+        self.upstream_of = {tool.id: tool.upstream for tool in self.tools}
+        told = self.artifacts.demonstrations()
+        self.imported = len(told)
+        self.episodes = log.without([*told, *log.episodes(store, now=now)], self.upstream_of)
+        """What was imported first, then the log, oldest first; of tools that are there."""
+        self.problem = ""
+        """Why no encoder takes part, in words."""
+        self._config = config
+        self._texts = _Texts.open(config.settings, store, self._note)
+        self._known: dict[str, list[tuple[int, Learned]]] = {}
+        """By kind, what is to serve, as it is after the episodes before each of these places: what has seen a task may
+        not take part when it is replayed."""
+        self._pipeline: Pipeline | None = None
+
+    def _note(self, problem: str) -> None:
+        self.problem = problem
+
+    def lessons(self, methods: Sequence[str] = ()) -> Iterator[Lesson]:
+        """One for each method, for lists, and for the weights of the sum."""
+        yield self._lists()
+        try:
+            opened = models.open_models(models.read(self.store))
+        except ImportError as error:
+            opened = models.Opened(None, {}, (f"{error.name} is missing",))
+        if opened.experience is not None:
+            for kind, model in opened.experience.models.items():
+                self._known[kind] = [(self._place_after(opened.served[kind]), model)]
+        for kind in METHODS:
+            if not methods or kind in methods:
+                yield self._method(kind)
+        if self._known and (not methods or models.WEIGHTS in methods):
+            yield self._factors()
+
+    # -- which episodes
+
+    def _place_after(self, old: Artifact | None) -> int:
+        """From which place on the episodes are new to a model."""
+        if old is None:
+            share = max(int(SHARE_REPLAYED * len(self.episodes)), LEAST_REPLAYED)
+            return max(len(self.episodes) - share, 0)
+        until, imports = old.report.get("until", 0.0), old.report.get("imported", 0)
+        seen = [
+            place
+            for place, each in enumerate(self.episodes)
+            if (place < imports if each.source == "import" else each.at <= until)
+        ]
+        return seen[-1] + 1 if seen else 0
+
+    def _replayed(self, old: Artifact | None) -> list[tuple[int, int]]:
+        """The parts that are replayed, each from one place to another; [] if there is too little."""
+        first, last = self._place_after(old), len(self.episodes)
+        first = max(first, last - MOST_REPLAYED)
+        if last - first < LEAST_REPLAYED:
+            return []
+        count = PARTS if last - first >= PARTS * LEAST_REPLAYED else 1
+        bounds = [first + (last - first) * number // count for number in range(count + 1)]
+        return list(itertools.pairwise(bounds))
+
+    def _too_few(self, kind: str, old: Artifact | None) -> Lesson:
+        new = len(self.episodes) - self._place_after(old)
+        since = f"since {kind} {old.number}" if old else "on record"
+        return Lesson(kind, "skipped", f"{new} tasks {since}; it takes {LEAST_REPLAYED} to tell whether it is better")
+
+    def _stamp(self) -> dict[str, Any]:
+        """Up to where a model has seen the episodes."""
+        return {
+            "episodes": len(self.episodes),
+            "imported": self.imported,
+            "until": max((each.at for each in self.episodes), default=0.0),
+            "encoder": self._texts.name if self._texts else "",
+        }
+
+    # -- models
+
+    def _method(self, kind: str) -> Lesson:
+        from foretool.retrieval.training import TooLittle
+
+        try:
+            method = _loaded(METHODS[kind])
+        except ImportError as error:
+            return Lesson(kind, "skipped", f"{error.name} is missing; pip install 'foretool[models]'")
+        old = self.artifacts.active(kind)
+        if len(self.episodes) < method.minimum:
+            return Lesson(kind, "skipped", f"{len(self.episodes)} tasks on record; it takes {method.minimum}")
+        parts = self._replayed(old)
+        if not parts:
+            return self._too_few(kind, old)
+        started = time.perf_counter()
+        try:
+            compared, trained = self._compared(kind, method, parts)
+            if not compared.is_better:
+                return self._kept(kind, compared, old, started)
+            data = method.train(self._material(len(self.episodes)), lambda what, share: self.say(kind, what, share))
+        except TooLittle as error:
+            return Lesson(kind, "skipped", str(error))
+        self._known[kind] = trained
+        report = {**self._report(compared, started), "bytes": len(data)}
+        made = self.artifacts.add(kind, data, report, promote=True, at=self.now)
+        return Lesson(kind, "promoted", _gained(compared), report, made.number)
+
+    def _kept(self, kind: str, compared: Comparison, old: Artifact | None, started: float) -> Lesson:
+        report = self._report(compared, started)
+        made = self.artifacts.add(kind, b"", report, promote=False, at=self.now)
+        serves = f"{kind} {old.number} serves on" if old else "it is not served"
+        return Lesson(kind, "kept", f"not better outside the error: {_gained(compared)}; {serves}", report, made.number)
+
+    def _report(self, compared: Comparison, started: float) -> dict[str, Any]:
+        from foretool.retrieval.training.replay import told
+
+        return {**self._stamp(), **told(compared), "took_s": round(time.perf_counter() - started, 1)}
+
+    def _compared(
+        self, kind: str, method: Method, parts: Sequence[tuple[int, int]]
+    ) -> tuple[Comparison, list[tuple[int, Learned]]]:
+        """What is served against new models, and these, each with the place up to which it has seen the episodes."""
+        from foretool.retrieval.training.replay import compare
+
+        before: list[Walk] = []
+        after: list[Walk] = []
+        trained: list[tuple[int, Learned]] = []
+        for number, (first, last) in enumerate(parts):
+            self.say(kind, "training for the replay", number / len(parts))
+            material = self._material(first)
+            data = method.train(material, lambda what, share: self.say(kind, what, share))
+            new = models.open_model(kind, data)
+            self.say(kind, "replaying", number / len(parts))
+            served = self._unseeing(first)
+            before += self._walked(served, first, last)
+            after += self._walked({**served, kind: new}, first, last)
+            trained.append((first, new))
+        return compare(before, after), trained
+
+    def _unseeing(self, place: int) -> dict[str, Learned]:
+        """What is to serve, by kind, as it was before it saw any episode from this place on."""
+        found: dict[str, Learned] = {}
+        for kind, held in self._known.items():
+            for until, model in held:
+                if until <= place:
+                    found[kind] = model
+        return found
+
+    def _walked(self, served: Mapping[str, Learned], first: int, last: int) -> list[Walk]:
+        from foretool.retrieval.training.replay import walk
+
+        return walk(self._ranking(served), self.episodes[first:last], self.upstream_of, used(self.episodes[:first]))
+
+    def _material(self, until: int) -> Material:
+        """What may be learned from before this place."""
+        from foretool.retrieval.training import Material
+
+        return Material(
+            tools=tuple(self.tools),
+            episodes=tuple(self.episodes[:until]),
+            server_texts={name: self.catalog.server_text(name) for name in self.catalog.upstreams()},
+            documents=self._texts.documents if self._texts else None,
+            queries=self._texts.queries if self._texts else None,
+        )
+
+    def _ranking(self, served: Mapping[str, Learned]) -> Pipeline:
+        """The ranking as the proxy has it, with these models."""
+        from foretool.retrieval.pipeline import Pipeline
+        from foretool.retrieval.rankers.experience import Experience
+
+        if self._pipeline is None:
+            corpus = self.catalog.pipeline.corpus
+            meaning = self._texts.meaning(self.catalog) if self._texts else None
+            self._pipeline = Pipeline(corpus, meaning)
+        self._pipeline.experience = Experience(served) if served else None
+        return self._pipeline
+
+    # -- the weights of the sum
+
+    def _factors(self) -> Lesson:
+        """Refitted on episodes that none of the models has seen, with the shipped weights as prior."""
+        from foretool.retrieval.rankers.experience import Factors
+        from foretool.retrieval.training import factors
+        from foretool.retrieval.training.replay import compare
+
+        kind, old = models.WEIGHTS, self.artifacts.active(models.WEIGHTS)
+        first = max(max(place for place, _ in held) for held in self._known.values())
+        unseen = self.episodes[first:]
+        if len(unseen) < LEAST_REPLAYED:
+            return Lesson(kind, "skipped", f"{len(unseen)} tasks that no model has seen; it takes {LEAST_REPLAYED}")
+        started = time.perf_counter()
+        self.say(kind, "replaying", 0.0)
+        ranking = self._ranking(self._unseeing(first))
+        found = list(factors.examples(ranking, unseen, self.upstream_of, used(self.episodes[:first])))
+        self.say(kind, "fitting", 0.5)
+        current = _read_factors(self.artifacts, old)
+        compared = compare(factors.walks(found, current), factors.crossed(found))
+        if not compared.is_better:
+            return self._kept(kind, compared, old, started)
+        fitted = Factors(
+            "+".join(head.name for head in ranking.meaning.heads) if ranking.meaning else "", factors.fit(found)
+        )
+        report = {**self._report(compared, started), "factors": fitted.factors}
+        made = self.artifacts.add(kind, msgspec.json.encode(fitted), report, promote=True, at=self.now)
+        return Lesson(kind, "promoted", _gained(compared), report, made.number)
+
+    # -- lists
+
+    def _lists(self) -> Lesson:
+        """What a list is filled by: would more of the called tools have been in it, within the same budget?"""
+        kind, old = models.PRIOR, self.artifacts.active(models.PRIOR)
+        parts = self._replayed(old)
+        if not parts:
+            return self._too_few(kind, old)
+        started = time.perf_counter()
+        self.say(kind, "replaying lists", 0.0)
+        served = _read_prior(self.artifacts)
+        before: list[float] = []
+        after: list[float] = []
+        tokens = [0, 0]
+        for first, last in parts:
+            earlier = [each.calls for each in self.episodes[:first]]
+            later = [each.calls for each in self.episodes[first:last]]
+            lists = [self._listed(prior, earlier) for prior in (served, self._fitted(earlier))]
+            before += priors.coverage(lists[0], later)
+            after += priors.coverage(lists[1], later)
+            tokens = [sum(map(self.catalog.tokens, each)) for each in lists]
+        from foretool.retrieval.evaluation import paired_interval
+
+        low, high = paired_interval(after, before) if before else (0.0, 0.0)
+        gain = fmean(after) - fmean(before) if before else 0.0
+        report = {
+            **self._stamp(), "replayed": len(before), "budget": self._budget,
+            "old": {"in_list": round(fmean(before or [0.0]), 4), "tokens": tokens[0]},
+            "new": {"in_list": round(fmean(after or [0.0]), 4), "tokens": tokens[1]},
+            "difference": [round(low, 4), round(gain, 4), round(high, 4)],
+            "took_s": round(time.perf_counter() - started, 1),
+        }  # fmt: skip
+        figures = (
+            f"{report['new']['in_list']:.1%} of the called tools in the list instead of {report['old']['in_list']:.1%}"
+            f" ({low:+.1%} to {high:+.1%}), at {tokens[1]} tokens instead of {tokens[0]}"
+        )
+        if low <= 0.0:
+            made = self.artifacts.add(kind, b"", report, promote=False, at=self.now)
+            return Lesson(kind, "kept", f"not better outside the error: {figures}", report, made.number)
+        fitted = self._fitted([each.calls for each in self.episodes])
+        made = self.artifacts.add(kind, priors.dumps(fitted), report, promote=True, at=self.now)
+        return Lesson(kind, "promoted", figures, report, made.number)
+
+    @property
+    def _budget(self) -> int:
+        own = discovery.definitions(self.catalog.upstreams())
+        spent = sum(estimate(bytes(definition).decode()) for _, definition in own)
+        return max(self._config.profiles[""].list_tokens - spent, 0)
+
+    def _listed(self, prior: priors.Prior, earlier: Sequence[tuple[ToolId, ...]]) -> list[ToolId]:
+        usages = used_in(earlier).values()
+        order = priors.order(prior, usages, self.catalog.tokens, 0.0, 1.0)
+        return priors.fill(order, self.catalog.tokens, self._budget)
+
+    def _fitted(self, earlier: Sequence[tuple[ToolId, ...]]) -> priors.Prior:
+        """Needs of all, and the thrift that would have done best for the later third of them."""
+        split = len(earlier) * 2 // 3
+        known = priors.needs(earlier[:split], HALF_LIFE)
+
+        def covered(thrift: float) -> float:
+            listed = self._listed(priors.learned_from(known, thrift), earlier[:split])
+            return fmean(priors.coverage(listed, earlier[split:]) or [0.0])
+
+        best = max(THRIFTS, key=covered)
+        return priors.learned_from(priors.needs(earlier, HALF_LIFE), best)
+
+
+def used(episodes: Sequence[Episode]) -> dict[ToolId, Usage]:
+    """Usage as these episodes would have left it."""
+    return used_in([each.calls for each in episodes])
+
+
+def used_in(calls: Sequence[tuple[ToolId, ...]]) -> dict[ToolId, Usage]:
+    counts = Counter(tool for each in calls for tool in each)
+    return {tool: Usage(tool, count, 0, 0.0) for tool, count in counts.items()}
+
+
+def _gained(compared: Comparison) -> str:
+    low, _mean, high = compared.difference
+    return (
+        f"reciprocal rank {compared.old['mrr']:.3f} -> {compared.new['mrr']:.3f} ({low:+.3f} to {high:+.3f}),"
+        f" in the first five {compared.old['top5']:.1%} -> {compared.new['top5']:.1%},"
+        f" over {compared.episodes} later tasks"
+    )
+
+
+def _loaded(place: str) -> Method:
+    module, _, name = place.partition(":")
+    found: Method = getattr(import_module(module), name)
+    return found
+
+
+def _read_prior(artifacts: Artifacts) -> priors.Prior:
+    for _, data in artifacts.whole(models.PRIOR):
+        try:
+            return priors.loads(data)
+        except msgspec.MsgspecError:
+            continue
+    return priors.Prior()
+
+
+def _read_factors(artifacts: Artifacts, old: Artifact | None) -> Mapping[str, float]:
+    found: Mapping[str, float] = old.report.get("factors", {}) if old else {}
+    return found
+
+
+class _Texts:
+    """Texts to vectors of the first encoder, from the store where it has them."""
+
+    def __init__(self, found: Sequence[Weights], opened: Sequence[Encoder], store: Store) -> None:
+        self._weights = found
+        self._opened = opened
+        self._store = store
+        self.name = found[0].name
+
+    @classmethod
+    def open(cls, settings: Settings, store: Store, note: Callable[[str], None]) -> _Texts | None:
+        """None where there is no encoder; `note` is told why."""
+        from foretool.retrieval.encoders import EncoderError, open_encoder
+
+        wanted = embedding.Wanted.of(settings)
+        try:
+            found = wanted.weights()
+            folder = embedding.cache_folder(store)
+            opened = [open_encoder(each, folder, key=wanted.endpoint.key) for each in found]
+            return cls(found, opened, store) if found else None
+        except (EncoderError, OSError) as error:
+            note(str(error))
+            return None
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        """(texts, dimension)."""
+        return self._vectors(0, "", texts, self._opened[0].documents)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """(texts, dimension)."""
+        return self._vectors(0, "#query", texts, self._opened[0].queries)
+
+    def _vectors(
+        self, place: int, suffix: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]
+    ) -> Floats:
+        import numpy as np
+
+        from foretool.retrieval.pipeline import digest
+
+        kept, key = Vectors(self._store), self._weights[place].key + suffix
+        wanted = {digest(text): text for text in texts}
+        known = kept.load(key, wanted)
+        missing = [each for each in wanted if each not in known]
+        for start in range(0, len(missing), embedding.SAVED_AT_ONCE):
+            part = missing[start : start + embedding.SAVED_AT_ONCE]
+            rows = embed([wanted[each] for each in part])
+            new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
+            kept.save(key, new)
+            known |= new
+        return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
+
+    def meaning(self, catalog: Catalog) -> Meaning:
+        """The encoders over the catalog, every tool embedded."""
+        from foretool.retrieval.document import document, embedded_text
+        from foretool.retrieval.pipeline import digest
+        from foretool.retrieval.rankers.dense import Meaning
+
+        texts = [embedded_text(document(tool, catalog.server_text(tool.upstream))) for tool in catalog.tools()]
+        meaning = Meaning(self._opened)
+        for place, (head, encoder) in enumerate(zip(meaning.heads, self._opened, strict=True)):
+            rows = self._vectors(place, "", texts, encoder.documents)
+            head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})
+        corpus = catalog.pipeline.corpus
+        meaning.align(corpus.digests, corpus.version)
+        return meaning
