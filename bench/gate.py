@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from msgspec import to_builtins
 
-from bench.retrieval import Embedder, Pool, Task, read_catalogs, read_lines, read_tasks, read_tools
+from bench.methods import Embedder, Pool
+from bench.retrieval import Task, read_catalogs, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders, evaluation, gate
 from foretool.retrieval.gate import Gate, Logistic
 from foretool.retrieval.pipeline import Pipeline

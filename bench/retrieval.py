@@ -5,16 +5,12 @@ FOLDER holds `tools.jsonl` (`server`, `name`, `description`, `input_schema`; opt
 `dev.jsonl`. FOLDER may also be one JSON file: `{"servers": {name: [tool, ...]}, "queries": [{"query", "gold"}]}`.
 
 Text used by words: name, server, description, parameter names, parameter descriptions and enum values; by encoders:
-server, name, description, parameter names; with `--server-texts` the servers' descriptions too, in both. Methods:
+server, name, description, parameter names; with `--server-texts` the servers' descriptions too, in both. Every method
+of `bench.methods` can be run by its name, encoders and combinations too: `--methods served,minilm,lexical+hash,maxsim`.
+`over_bm25` and `over_light` are paired tests against those methods, where they ran before.
 
-    bm25      textbook BM25 over name and description, the baseline of the paired tests (`over_bm25`)
-    lexical   our fielded BM25, the query as one text
-    dense     the first encoder alone
-    light     z-scores of our BM25 and the first encoder (`over_light`: paired test against it)
-    hybrid    the same with all encoders
-    served    what the proxy answers: names first, each line a need, encoders where there are any
-
-With --json one object a line per method, else a table.
+With --json one object a line per method, else a table; with --head-to-head the lines of the harness that measures other
+proxies (`bench.peers search`), to be put beside theirs.
 """
 
 from __future__ import annotations
@@ -22,93 +18,37 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from hashlib import sha256
-from math import log
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from msgspec.structs import replace
 
+from bench import methods
+from bench.methods import DEPTH, Embedder, Pool
 from foretool.retrieval import encoders, evaluation, tokens
-from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders import Encoder
-from foretool.retrieval.pipeline import Corpus, Pipeline, digest
-from foretool.retrieval.rankers.lexical import weighted
+from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.selection import level
-from foretool.retrieval.words import terms
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
 
-DEPTH = 50
 RECALLS = (1, 2, 5, 10, 20)
 TOKENS_AT = (5, 10)
 BUDGETS = (2000, 4000)
 CHARGED = 300
 """Most tokens one tool costs of a budget; a bigger schema is shown trimmed."""
+KEY = "FORETOOL_ENCODER_KEY"
 PAIRED = ("bm25", "light")
 """Methods that the others are tested against, where they are among those run."""
-
-Search = Callable[[str], list[ToolId]]
-
-
-@dataclass(frozen=True)
-class Pool:
-    """What is searched, and with which encoders."""
-
-    tools: Sequence[Tool]
-    texts: Mapping[str, str]
-    """What the servers say of themselves."""
-    encoders: Sequence[Embedder] = ()
-
-    @cached_property
-    def corpus(self) -> Corpus:
-        return Corpus(self.tools, self.texts)
-
-    def pipeline(self, most: int = 2) -> Pipeline:
-        """The ranking with the first so many encoders."""
-        if not self.encoders[:most]:
-            return Pipeline(self.corpus)
-        from foretool.retrieval.rankers.dense import Meaning
-
-        meaning = Meaning([each.encoder for each in self.encoders[:most]])
-        read = {tool.id: embedded_text(document(tool, self.texts.get(tool.upstream, ""))) for tool in self.tools}
-        for head, embedder in zip(meaning.heads, self.encoders, strict=False):
-            head.add(embedder.vectors(list(read.values())))
-        meaning.align(self.corpus.digests, self.corpus.version)
-        return Pipeline(self.corpus, meaning)
-
-
-@dataclass(frozen=True)
-class Embedder:
-    """An encoder that keeps what it has embedded."""
-
-    encoder: Encoder
-    key: str
-    kept: Vectors
-
-    def vectors(self, texts: Sequence[str]) -> dict[bytes, bytes]:
-        wanted = {digest(text): text for text in texts}
-        found = self.kept.load(self.key, wanted)
-        missing = [each for each in wanted if each not in found]
-        for start in range(0, len(missing), 256):
-            part = missing[start : start + 256]
-            rows = self.encoder.documents([wanted[each] for each in part])
-            new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
-            self.kept.save(self.key, new)
-            found |= new
-        return found
-
-
-Method = Callable[[Pool], Search]
 
 
 @dataclass(frozen=True)
@@ -205,100 +145,10 @@ def read_tasks(path: Path, tools: Sequence[Tool]) -> list[Task]:
     return tasks
 
 
-def ranked(pipeline: Pipeline, query: Query) -> list[ToolId]:
-    """The first `DEPTH`."""
-    return [each.tool for each in pipeline.rank(query, limit=DEPTH).ranked]
-
-
-def served(pool: Pool) -> Search:
-    """The pipeline as the proxy runs it: names first, each line a need."""
-    pipeline = pool.pipeline()
-    return lambda text: ranked(pipeline, Query(tuple(text.splitlines())))
-
-
-def lexical(pool: Pool) -> Search:
-    """Our fielded BM25 alone, the query as one text."""
-    corpus = pool.corpus
-
-    def search(text: str) -> list[ToolId]:
-        scores = corpus.lexical.score(Query((text,)))
-        slots = sorted((slot for slot, score in enumerate(scores) if score > 0), key=lambda slot: -scores[slot])
-        return [tool for slot in slots[:DEPTH] if (tool := corpus.ids[slot])]
-
-    return search
-
-
-def blended(pool: Pool, most: int) -> Search:
-    """The sum of z-scores, the query as one text, names not read."""
-    meaning = pool.pipeline(most).meaning
-    corpus = pool.corpus
-    assert meaning is not None
-
-    def search(text: str) -> list[ToolId]:
-        hits = corpus.lexical.hits(corpus.lexical.telling(weighted(text)))
-        (blend,) = meaning.blends([text], [hits])
-        order, _ = blend.best(DEPTH, {}, corpus.ids)
-        return [tool for slot, _ in order if (tool := corpus.ids[slot])]
-
-    return search
-
-
-def dense(pool: Pool) -> Search:
-    """The first encoder alone, the query as one text."""
-    meaning = pool.pipeline(1).meaning
-    assert meaning is not None
-    head = meaning.heads[0]
-
-    def search(text: str) -> list[ToolId]:
-        cosines = head.cosines([text])[0]
-        order = sorted(range(len(cosines)), key=lambda slot: -cosines[slot])
-        return [tool for slot in order[:DEPTH] if (tool := pool.corpus.ids[slot])]
-
-    return search
-
-
-def light(pool: Pool) -> Search:
-    """BM25 and one encoder."""
-    return blended(pool, 1)
-
-
-def hybrid(pool: Pool) -> Search:
-    """BM25 and all encoders."""
-    return blended(pool, len(pool.encoders))
-
-
-def bm25(pool: Pool, k1: float = 1.2, b: float = 0.75) -> Search:
-    """Textbook BM25 over name and description as one field: the baseline."""
-    tools = pool.tools
-    rows = [json.loads(tool.definition) for tool in tools]
-    counts = [Counter(terms(f"{row['name']} {row.get('description') or ''}")) for row in rows]
-    frequency = Counter(term for count in counts for term in count)
-    mean = fmean(count.total() for count in counts) or 1.0
-
-    def score(wanted: Sequence[str], count: Counter[str]) -> float:
-        norm = k1 * (1 - b + b * count.total() / mean)
-        idf = {term: log(1 + (len(tools) - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
-        return sum(idf[term] * count[term] * (k1 + 1) / (count[term] + norm) for term in wanted)
-
-    def search(text: str) -> list[ToolId]:
-        wanted = terms(text)
-        scores = [score(wanted, count) for count in counts]
-        slots = sorted((slot for slot in range(len(tools)) if scores[slot] > 0), key=lambda slot: -scores[slot])
-        return [tools[slot].id for slot in slots[:DEPTH]]
-
-    return search
-
-
-METHODS: dict[str, Method] = {
-    "bm25": bm25, "lexical": lexical, "dense": dense, "light": light, "hybrid": hybrid, "served": served
-}  # fmt: skip
-NEED_ENCODER = ("dense", "light", "hybrid")
-
-
-def run(method: Method, pool: Pool, tasks: Sequence[Task]) -> Run:
+def run(method: str, pool: Pool, tasks: Sequence[Task]) -> Run:
     """Build once, ask everything, keep answers and times; asked twice where it is quick, so that caches are warm."""
     started = time.perf_counter()
-    search = method(pool)
+    search = methods.method(method, pool)
     build_s = time.perf_counter() - started
     for task in tasks[:20]:
         search(task.query)
@@ -311,18 +161,16 @@ def run(method: Method, pool: Pool, tasks: Sequence[Task]) -> Run:
 
 
 def figures(answers: Run, tasks: Sequence[Task], sizes: Mapping[ToolId, int]) -> dict[str, Any]:
-    """Every metric of a run, recalls with their 95 % interval."""
+    """Every metric of a run, those of quality with their 95 % interval."""
     pairs = [(ranked, task.gold) for ranked, task in zip(answers.ranked, tasks, strict=True)]
     found: dict[str, Any] = {}
     for k in RECALLS:
-        values = [evaluation.recall(ranked, gold, k) for ranked, gold in pairs]
-        found[f"r@{k}"] = round(fmean(values), 4)
-        found[f"r@{k}_interval"] = [round(end, 4) for end in evaluation.interval(values)]
-    found["hit@1"] = round(fmean(evaluation.hit(ranked, gold, 1) for ranked, gold in pairs), 4)
+        found |= told(f"r@{k}", [evaluation.recall(ranked, gold, k) for ranked, gold in pairs])
+    found |= told("hit@1", [evaluation.hit(ranked, gold, 1) for ranked, gold in pairs])
     for k in (5, 10):
-        found[f"ndcg@{k}"] = round(fmean(evaluation.ndcg(ranked, gold, k) for ranked, gold in pairs), 4)
-        found[f"complete@{k}"] = round(fmean(evaluation.completeness(ranked, gold, k) for ranked, gold in pairs), 4)
-    found["mrr"] = round(fmean(evaluation.reciprocal_rank(ranked, gold) for ranked, gold in pairs), 4)
+        found |= told(f"ndcg@{k}", [evaluation.ndcg(ranked, gold, k) for ranked, gold in pairs])
+        found |= told(f"complete@{k}", [evaluation.completeness(ranked, gold, k) for ranked, gold in pairs])
+    found |= told("mrr", [evaluation.reciprocal_rank(ranked, gold) for ranked, gold in pairs])
     for k in TOKENS_AT:
         found[f"tokens@{k}"] = round(fmean(sum(sizes[tool] for tool in ranked[:k]) for ranked, _ in pairs))
     for budget in BUDGETS:
@@ -332,6 +180,11 @@ def figures(answers: Run, tasks: Sequence[Task], sizes: Mapping[ToolId, int]) ->
     found["p50_ms"] = round(evaluation.quantile(answers.milliseconds, 0.50), 3)
     found["p95_ms"] = round(evaluation.quantile(answers.milliseconds, 0.95), 3)
     return found
+
+
+def told(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """The mean of a metric and its interval."""
+    return {name: round(fmean(values), 4), f"{name}_interval": [round(end, 4) for end in evaluation.interval(values)]}
 
 
 def fitting(ranked: Sequence[ToolId], sizes: Mapping[ToolId, int], budget: int) -> list[ToolId]:
@@ -431,12 +284,13 @@ def latency(pool: Pool, tasks: Sequence[Task], size: int) -> dict[str, Any]:
     return found
 
 
-def opened(arguments: argparse.Namespace, store: Store) -> list[Embedder]:
-    """The encoders of `--encoder`; their prepared models and vectors beside `--vectors`."""
+def opened(arguments: argparse.Namespace, store: Store, setting: str) -> list[Embedder]:
+    """The encoders of a setting; their prepared models and vectors beside `--vectors`."""
     cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
+    endpoint = encoders.Endpoint(arguments.encoder_url, os.environ.get(KEY, ""))
     return [
-        Embedder(encoders.open_encoder(weights, cache), weights.key, Vectors(store))
-        for weights in encoders.find(arguments.encoder)
+        Embedder(encoders.open_encoder(weights, cache, key=endpoint.key), weights.key, Vectors(store))
+        for weights in encoders.find(setting, endpoint)
     ]
 
 
@@ -465,7 +319,8 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     tools, tasks, texts = read(arguments)
     name = arguments.folder.stem if arguments.folder.is_file() else arguments.folder.name
     with Store.open(arguments.vectors or ":memory:") as store:
-        pool = Pool(tools, texts, opened(arguments, store))
+        open_encoders = partial(opened, arguments, store)
+        pool = Pool(tools, texts, open_encoders(arguments.encoder), open_encoders)
         head = {"set": name, "n": len(tasks), "encoders": "+".join(each.encoder.name for each in pool.encoders)}
         if arguments.latency:
             yield {**head, "method": "latency", **latency(pool, tasks, arguments.latency)}
@@ -473,9 +328,10 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         sizes = token_sizes(tools)
         runs: dict[str, Run] = {}
         for method in arguments.methods.split(","):
-            if method in NEED_ENCODER and not pool.encoders:
-                raise SystemExit(f"--methods: {method} needs an encoder; {encoders.INSTALL}")
-            runs[method] = run(METHODS[method], pool, tasks)
+            try:
+                runs[method] = run(method, pool, tasks)
+            except (encoders.EncoderError, ValueError) as error:
+                raise SystemExit(f"--methods: {error}") from None
             tests = {
                 f"over_{other}": paired(runs[method], runs[other], tasks)
                 for other in PAIRED
@@ -483,6 +339,14 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             }
             yield {**head, "method": method, "tools": len(tools), **figures(runs[method], tasks, sizes), **tests}
         yield {**head, "method": "gate", **levels(pool, tasks)}
+
+
+def head_to_head(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as the harness for other proxies prints it."""
+    kept = {f"recall@{k}": result[f"r@{k}"] for k in (1, 5, 10)}
+    kept |= {"hit@1": result["hit@1"], "p50_ms": result["p50_ms"], "p95_ms": result["p95_ms"], "tools": result["tools"]}
+    name = f"foretool {result['method']}"
+    return {"test": "search", "data": result["set"], "peer": name, "queries": result["n"], **kept}
 
 
 def shown(result: Mapping[str, Any]) -> str:
@@ -502,7 +366,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="a data set: a folder, or one JSON file of servers and queries")
     parser.add_argument("--queries", type=Path, help="default: dev.jsonl of the folder")
     parser.add_argument(
-        "--methods", default="bm25,lexical,served", help=f"of {', '.join(METHODS)}; default %(default)s"
+        "--methods", default="bm25,lexical,served", help="names of `bench.methods`, with commas; default %(default)s"
     )
     parser.add_argument("--limit", type=int, help="only the first so many queries")
     parser.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
@@ -510,14 +374,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--server-texts", action="store_true", help="index what servers say of themselves as well")
     parser.add_argument("--no-servers", action="store_true", help="one JSON file: its server names mean nothing")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
+    parser.add_argument("--encoder-url", default="", help=f"as the setting `encoder_url`; its key is in {KEY}")
     parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
     parser.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--head-to-head", action="store_true", help="as `bench.peers search` prints other proxies")
     arguments = parser.parse_args(argv)
-    if unknown := set(arguments.methods.split(",")) - set(METHODS):
-        parser.error(f"--methods: {', '.join(sorted(unknown))} is not known; choose from {', '.join(METHODS)}")
     for result in results(arguments):
-        print(json.dumps(result) if arguments.json else shown(result), flush=True)
+        if not arguments.head_to_head:
+            print(json.dumps(result) if arguments.json else shown(result), flush=True)
+        elif "r@1" in result:
+            print(json.dumps(head_to_head(result)), flush=True)
 
 
 if __name__ == "__main__":

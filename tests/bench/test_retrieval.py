@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.merged import main as merge
 from bench.retrieval import main, read_tasks, read_tools
 
 
@@ -63,7 +64,54 @@ def test_latency_over_a_repeated_catalog(folder: Path, capsys: pytest.CaptureFix
     assert (result["tools"], result["words_1-25"]["n"]) == (30, 2)
 
 
-def test_an_unknown_method_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+def test_an_unknown_method_is_refused(folder: Path) -> None:
+    with pytest.raises(SystemExit, match="--methods: encoder 'magic': expected"):
         main([str(folder), "--methods", "magic"])
-    assert "magic is not known" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="hybrid needs an encoder"):
+        main([str(folder), "--methods", "hybrid", "--encoder", "none"])
+
+
+def test_encoders_and_combinations_run_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+    main([str(folder), "--methods", "hash,lexical+hash,lexical", "--encoder", "none", "--head-to-head"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["peer"], row["recall@1"], row["recall@10"]) for row in rows] == [
+        ("foretool hash", 1.0, 1.0), ("foretool lexical+hash", 1.0, 1.0), ("foretool lexical", 1.0, 1.0)
+    ]  # fmt: skip
+    assert set(rows[0]) == {
+        "test", "data", "peer", "queries", "recall@1", "recall@5", "recall@10", "hit@1", "p50_ms", "p95_ms", "tools"
+    }  # fmt: skip
+
+
+def test_maxsim_ranks_alone_and_after_others(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+    from tests.retrieval.tiny_model import write_model
+
+    model = write_model(tmp_path / "tiny")
+    methods = f"maxsim,{model},lexical+maxsim,hybrid+maxsim"
+    main([str(folder), "--methods", methods, "--encoder", str(model), "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["method"] for row in rows] == [*methods.split(","), "gate"]
+    assert all(0.0 <= row["mrr_interval"][0] <= row["mrr"] <= row["mrr_interval"][1] <= 1.0 for row in rows[:-1])
+
+
+def test_sets_are_merged_into_a_big_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def a_set(name: str, servers: dict[str, list[str]], *queries: str) -> Path:
+        tools = {server: [{"name": each, "description": each} for each in theirs] for server, theirs in servers.items()}
+        path = tmp_path / name
+        path.write_text(json.dumps({"servers": tools, "queries": [{"query": q, "gold": ["open"]} for q in queries]}))
+        return path
+
+    one = a_set("one.json", {"git": ["open", "close"]}, "open it", "twice")
+    other = a_set("other.json", {"b07": ["open", "whois"]}, "who is it")
+    (tmp_path / "pool").mkdir()
+    catalog = {"server": "web", "tools": [{"name": "close"}, {"name": "fetch"}, {"name": "beyond"}]}
+    (tmp_path / "pool" / "web.json").write_text(json.dumps(catalog))
+    out = tmp_path / "big.json"
+    merge([str(out), str(one), str(other), "--pool", str(tmp_path / "pool"), "--size", "4", "--each", "1"])
+    found = json.loads(out.read_text())
+    assert {server: [tool["name"] for tool in tools] for server, tools in found["servers"].items()} == {
+        "git": ["open", "close"], "": ["whois"], "web": ["fetch"]
+    }  # fmt: skip
+    assert [each["query"] for each in found["queries"]] == ["open it", "who is it"]
+    assert "4 tools of 3 servers, 2 queries" in capsys.readouterr().out
