@@ -378,6 +378,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "masstool:transfer": Promise("MassTool, section 4.2.3", "AdaKT: the gate, eq. 6 and 7"),
     "masstool:losses": Promise("MassTool, section 4.3", "eq. 3, 8 to 11"),
     "graph:flow": Promise("docs/learning.md: TGR", "a value that flows between calls is noticed; its name alone is kept"),
+    "graph:shown": Promise("docs/cli.md: graph", "a tool is shown with what it needs and feeds, and why"),
     "tgr:eq1": Promise("TGR, section 3.1", "the discriminator learns by the cross-entropy of three classes"),
     "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),
     "tgr:eq3": Promise("TGR, section 3.2", "a tool's vector takes in those of the tools it is connected with"),

@@ -10,7 +10,7 @@ Imports numpy: only who has a model imports this file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from msgspec import Struct
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PARTS: Final[Mapping[str, str]] = {"dtdr": "history", "tgr": "graph", "masstool": "tasks"}
 """The part of the sum that each method has."""
-WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6, "tasks": 0.6}
+WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6}
 """What a standard deviation of each part counts; an encoder's is 0.65 to 0.7, the words' 0.35."""
 GRAPH: Final = "tgr"
 """The method that knows which tools need others."""
@@ -65,9 +65,17 @@ class Related(Protocol):
 class Detecting(Protocol):
     """A model that says whether a task needs a tool at all."""
 
-    def needs_tool(self, vector: Floats) -> float:
-        """Probability."""
+    def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
+        """Probability; None where nothing is known."""
         ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A model whose scores are what to add to a sum of z-scores: their height says how far it is to be believed."""
+
+    @property
+    def in_deviations(self) -> Literal[True]: ...
 
 
 class Experience:
@@ -103,8 +111,10 @@ class Experience:
             scores = np.asarray(model.score(query, vector), np.float32)
             if scores.any():
                 part = PARTS.get(kind, kind)
-                cut = np.clip(standard(scores, self.live), -CLIP, CLIP)
-                found[part] = np.float32(WEIGHTS.get(part, 1.0)) * cut
+                if not isinstance(model, Measured):
+                    cut = np.clip(standard(scores, self.live), -CLIP, CLIP)
+                    scores = np.float32(WEIGHTS.get(part, 1.0)) * cut
+                found[part] = scores
         return found
 
     def factors_for(self, encoders: str) -> Mapping[str, float]:
@@ -126,11 +136,9 @@ class Experience:
         model = self.models.get(GRAPH)
         return model.graph if isinstance(model, Related) else None
 
-    def needs_tool(self, vector: Floats | None) -> float | None:
-        """As `Detecting.needs_tool`; None where nothing is known."""
-        if vector is None:
-            return None
+    def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
+        """As `Detecting.needs_tool`."""
         for model in self.models.values():
             if isinstance(model, Detecting):
-                return model.needs_tool(vector)
+                return model.needs_tool(vector, text)
         return None

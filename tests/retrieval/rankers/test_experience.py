@@ -48,6 +48,18 @@ def test_a_sharp_peak_among_many_tools_is_cut() -> None:
     assert abs(part[1:]).max() < 0.1
 
 
+@requirement("masstool:trust")
+def test_scores_that_say_how_far_they_are_to_be_believed_are_not_scaled_again() -> None:
+    class Doubtful(Counted):
+        in_deviations = True
+
+    learned = Experience({"masstool": Doubtful({START: {"t0": 1}})})
+    learned.align([ToolId("t0"), ToolId("t1")], (1,), None)
+    assert {name: part.tolist() for name, part in learned.parts(Query(), None).items()} == {"tasks": [1.0, 0.0]}
+    learned.align([ToolId("t1")], (2,), None)
+    assert learned.parts(Query(), None) == {}
+
+
 @requirement("learn:parts")
 def test_history_decides_between_tools_that_words_cannot_tell_apart_and_says_why() -> None:
     query = Query(("a page of the web",), history=(ToolId("web__search"),))

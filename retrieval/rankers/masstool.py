@@ -1,0 +1,368 @@
+"""Past tasks: which tools a task took that was like this one (MassTool, arXiv 2507.00487, as served).
+
+Served differs from published (`training.masstool_published`) where it measured better:
+
+- The golden sets ("scenes", 4.2.1) are classes of their own: a head gives each its probability, and a tool has what the
+  sets it is in have. Scored tool by tool, and through the graph, it finds less (docs/learning.md).
+- The head reads the sentence vector and, beside it, the words (one and two in a row, TF-IDF), which are brought down to
+  a few numbers by a matrix that is learnt with it: an SVD of the same words finds less.
+- The search for like tasks (SUIM) votes with its neighbours' tools; it needs no training and carries a thin log.
+- Dynamic filtering and AdaKT are one factor, `trust`: 0 far from every known task, so that a thin log, or one from
+  elsewhere, adds nothing; and near them as much as the head was right on tasks that it had not seen.
+
+The detection tower is `needs_tool`: logistic, over the same two views of a task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import exp
+from typing import Any, Final, Self
+from zlib import crc32
+
+import numpy as np
+from msgspec import Struct, convert, to_builtins
+from numpy.typing import NDArray
+
+from foretool.retrieval.learned import Floats, ModelError, pack, unpack
+from foretool.retrieval.ranking import Query
+from foretool.storage.records import ToolId
+
+Ints = NDArray[np.int64]
+
+NAME: Final = "masstool"
+VERSION: Final = 1
+PEAK: Final = 8.0
+"""What the likeliest tool of a task that is known for sure gets, in standard deviations of a list."""
+FAINT: Final = 1e-3
+"""Shares are compared by their logarithm; one this small is half of nothing."""
+NEIGHBOURS: Final = 20
+"""K of the search (SUIM)."""
+SHARPNESS: Final = 20.0
+"""A neighbour's vote is exp(SHARPNESS x likeness)."""
+
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff])")
+
+
+def grams(text: str) -> Counter[int]:
+    """The words of a text and its pairs of neighbours, as hashes of 32 bits: a model holds no words."""
+    words = _WORD.findall(_UNSPACED.sub(r" \1 ", text.lower()))
+    pairs = (f"{one} {other}" for one, other in pairwise(words))
+    return Counter(crc32(gram.encode("utf-8", "replace")) for gram in (*words, *pairs))
+
+
+def weighted(counts: Mapping[int, int], hashes: NDArray[np.uint32], idf: Floats) -> tuple[Ints, Floats]:
+    """Places in the vocabulary `hashes` (sorted) and TF-IDF there; both (known grams,).
+
+    The whole text has length 1, grams outside of the vocabulary counted as the rarest in it: a text of which little is
+    known is like nothing.
+    """
+    if not len(hashes) or not counts:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    wanted = np.fromiter(counts, np.uint32, len(counts))
+    times = np.log(np.fromiter(counts.values(), np.float32, len(counts))) + 1
+    places = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+    known = hashes[places] == wanted
+    values = times * np.where(known, idf[places], idf.max())
+    values /= np.linalg.norm(values)
+    return places[known].astype(np.int64), values[known].astype(np.float32)
+
+
+class Sparse(Struct, frozen=True):
+    """Rows of few values each: row r has columns[starts[r]:starts[r + 1]] with the values beside them."""
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def row(self, number: int) -> tuple[Ints, Floats]:
+        """Columns and values."""
+        part = slice(self.starts[number], self.starts[number + 1])
+        return self.columns[part], self.values[part]
+
+    def times(self, vector: Floats) -> Floats:
+        """(rows,): the product with (columns,)."""
+        sums = np.concatenate([[0.0], np.cumsum(self.values * vector[self.columns], dtype=np.float64)])
+        found: Floats = (sums[self.starts[1:]] - sums[self.starts[:-1]]).astype(np.float32)
+        return found
+
+
+class Net(Struct, frozen=True):
+    """The head: classes of golden sets from the words and the sentence vector of a task."""
+
+    rows: NDArray[np.int8]
+    """(vocabulary, d): what each gram adds to the words' d numbers, times `scales`."""
+    scales: Floats
+    """(vocabulary,)"""
+    out: Floats
+    """(d + dimension, classes), or (d, classes) where it reads words alone."""
+    bias: Floats
+    """(classes,)"""
+
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether a task without a sentence vector is none for it."""
+        return len(self.out) > int(self.rows.shape[1])
+
+    def probabilities(self, places: Ints, values: Floats, vector: Floats) -> Floats:
+        """(classes,); grams as `weighted` has them, vector (dimension,), zeros where there is none."""
+        words = (values * self.scales[places]) @ self.rows[places].astype(np.float32)
+        size = len(words)
+        logits = words @ self.out[:size] + self.bias
+        if self.reads_vectors:
+            logits += vector @ self.out[size:]
+        powers = np.exp(logits - logits.max())
+        found: Floats = powers / powers.sum()
+        return found
+
+
+class Signs(Struct, frozen=True):
+    """How well a task is known."""
+
+    meaning: float
+    """Cosine of its sentence vector to the nearest known task's; 0 where there is none."""
+    words: float
+    """The same of the words."""
+    sureness: float
+    """The head's probability of its likeliest class."""
+    agreement: float
+    """What the shares of head and vote have in common, 0 to 1."""
+
+
+class Trust(Struct, frozen=True):
+    """How much of head and vote to believe: how right they were on tasks that look like this, times how near it is.
+
+    Logistic with no weight below 0, fitted on tasks that neither had seen, one half of them with tools that had been
+    kept from both; a sentence or a word in common with strangers is more than that says, hence the distance.
+    """
+
+    bias: float
+    meaning: float
+    words: float
+    sureness: float
+    agreement: float
+    near: float
+    """Likeness to the nearest known task, as most tasks of this log have it: from here on distance takes nothing."""
+    far: float
+    """Likeness of two tasks that have nothing to do with each other: down to here all is taken."""
+    reads_vectors: bool
+    """Whether likeness is that of sentence vectors, else of words."""
+
+    def __call__(self, signs: Signs) -> float:
+        """0 to 1."""
+        logit = (
+            self.bias
+            + self.meaning * signs.meaning
+            + self.words * signs.words
+            + self.sureness * signs.sureness
+            + self.agreement * signs.agreement
+        )
+        likeness = signs.meaning if self.reads_vectors else signs.words
+        distance = (self.near - likeness) / max(self.near - self.far, 1e-3)
+        return (1.0 - min(max(distance, 0.0), 1.0)) / (1.0 + exp(-min(max(logit, -30.0), 30.0)))
+
+
+class Header(Struct, frozen=True):
+    """What of a model is no array."""
+
+    tools: tuple[str, ...]
+    read: Trust
+    """Where there is a sentence vector."""
+    unread: Trust
+    """By the words alone."""
+    nets: int
+    mix: float
+    """The head's part of a share, 0 to 1; the rest is the vote's."""
+    even: float
+    """A set counts for each of its tools 1 / size to this power: 1 is what recall at k wants most, 0 the plain
+    probability."""
+    tasks: int
+    """Trained on."""
+    detects: bool
+    """Whether there were tasks that needed no tool."""
+
+
+class MassTool:
+    """`Learned`, over what `training.masstool` leaves."""
+
+    name: str = NAME
+    in_deviations: Final = True
+    """Scores are what to add to a sum of z-scores, not to be scaled again: their height is the trust."""
+
+    def __init__(self, header: Header, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.header = header
+        self.hashes: NDArray[np.uint32] = arrays["hashes"]
+        """(vocabulary,), sorted."""
+        self.idf: Floats = arrays["idf"].astype(np.float32)
+        self.nets = tuple(
+            Net(
+                arrays[f"rows{number}"],
+                arrays[f"scales{number}"].astype(np.float32),
+                arrays[f"out{number}"].astype(np.float32),
+                arrays[f"bias{number}"].astype(np.float32),
+            )
+            for number in range(header.nets)
+        )
+        self.classes = Lists(arrays["class_starts"], arrays["class_tools"], header.even)
+        self.bank: Floats = arrays["bank"].astype(np.float32) / np.float32(127)
+        """(kept tasks, dimension): their sentence vectors; dimension 0 where there was no encoder."""
+        self.bank_words = Sparse(
+            arrays["word_starts"], arrays["word_columns"].astype(np.int64), arrays["word_values"].astype(np.float32)
+        )
+        self.bank_tools = Lists(arrays["golds_starts"], arrays["golds_tools"], header.even)
+        self.detect: Floats = arrays["detect"].astype(np.float32)
+        """(dimension + vocabulary + 1,): weights of the detection, the bias last."""
+        self.slots: Ints = np.full(len(header.tools), -1, np.int64)
+        """(known tools,), -1 for those that are not in the corpus."""
+        self.size = 0
+
+    @classmethod
+    def loads(cls, model: bytes) -> Self:
+        """Raises `ModelError`."""
+        told, arrays = unpack(model, NAME, VERSION)
+        try:
+            return cls(convert(told, Header), arrays)
+        except (KeyError, ValueError) as error:
+            raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
+
+    def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
+        """As `Learned.align`."""
+        slot_of = {tool: slot for slot, tool in enumerate(tools) if tool is not None}
+        self.slots = np.asarray([slot_of.get(ToolId(tool), -1) for tool in self.header.tools], np.int64)
+        self.size = len(tools)
+
+    def score(self, query: Query, vector: Floats | None) -> Floats:
+        """(slots,): 0 to `PEAK`; all 0 without words, and far from every known task."""
+        found = np.zeros(self.size, np.float32)
+        text = "\n".join(query.lines)
+        held = self.slots >= 0
+        if not text.strip() or not held.any():
+            return found
+        past = self.past(self.read(text, vector))
+        if (trust := self.believed(past)) <= 0.0:
+            return found
+        shares = past.shares
+        # Where the tools that such a task took are gone, what is left of the shares says nothing.
+        present = float(shares[held].sum() / max(float(shares.sum()), 1e-9))
+        found[self.slots[held]] = PEAK * trust * present * height(shares[held])
+        return found
+
+    def trust(self, vector: Floats | None, text: str) -> float:
+        """How much a task's past counts, 0 to 1: 0 far from every known task."""
+        return self.believed(self.past(self.read(text, vector)))
+
+    def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
+        """The probability that a task needs a tool at all; None where no task was on record that needed none."""
+        if not self.header.detects:
+            return None
+        task = self.read(text, vector)
+        size = len(task.vector)
+        logit = float(
+            task.vector @ self.detect[:size] + task.values @ self.detect[size + task.places] + self.detect[-1]
+        )
+        return 1.0 / (1.0 + exp(-min(max(logit, -30.0), 30.0)))
+
+    def read(self, text: str, vector: Floats | None) -> Task:
+        """A task as head and search see it."""
+        places, values = weighted(grams(text), self.hashes, self.idf)
+        size = self.bank.shape[1]
+        if vector is None or len(vector) != size or not size:
+            return Task(places, values, np.zeros(size, np.float32), False)
+        return Task(places, values, np.asarray(vector, np.float32), True)
+
+    def believed(self, past: Past) -> float:
+        """As `trust`, for a task that was looked up."""
+        return (self.header.read if past.has_vector else self.header.unread)(past.signs)
+
+    def past(self, task: Task) -> Past:
+        """What head and search say of a task."""
+        tools = len(self.header.tools)
+        likeness = words = self._wordings(task)
+        meaning = np.zeros(1, np.float32)
+        if task.has_vector:
+            meaning = self.bank @ task.vector
+            likeness = np.float32(0.5) * (words + meaning)
+        vote = self.bank_tools.spread(votes(likeness), tools)
+        head, sureness = np.zeros(tools, np.float32), 0.0
+        if self.nets:  # one of them at least reads words alone
+            nets = [net for net in self.nets if task.has_vector or not net.reads_vectors]
+            said = [net.probabilities(task.places, task.values, task.vector) for net in nets]
+            classes: Floats = np.asarray(said, np.float32).mean(0)
+            head, sureness = self.classes.spread(classes, tools), float(classes.max())
+        signs = Signs(
+            meaning=float(meaning.max(initial=0.0)),
+            words=float(words.max(initial=0.0)),
+            sureness=sureness,
+            agreement=float(np.minimum(head, vote).sum()),
+        )
+        mix = np.float32(self.header.mix)
+        return Past(mix * head + (1 - mix) * vote, signs, task.has_vector)
+
+    def _wordings(self, task: Task) -> Floats:
+        query = np.zeros(len(self.hashes), np.float32)
+        query[task.places] = task.values
+        return self.bank_words.times(query)
+
+
+class Past(Struct, frozen=True):
+    """What is known of tasks like one."""
+
+    shares: Floats
+    """(known tools,), together 1 where sets count evenly."""
+    signs: Signs
+    has_vector: bool
+
+
+class Task(Struct, frozen=True):
+    """A task as head and search see it."""
+
+    places: Ints
+    values: Floats
+    """Its grams, as `weighted` has them."""
+    vector: Floats
+    """(dimension,), zeros where there is none."""
+    has_vector: bool
+
+
+class Lists:
+    """Rows that each name some tools; what a row has is spread over them."""
+
+    def __init__(self, starts: NDArray[Any], tools: NDArray[Any], even: float) -> None:
+        self.tools = tools.astype(np.int64)
+        self._sizes: Ints = starts[1:].astype(np.int64) - starts[:-1].astype(np.int64)
+        self._weights = np.repeat(np.maximum(self._sizes, 1).astype(np.float32) ** -np.float32(even), self._sizes)
+
+    def spread(self, rows: Floats, tools: int) -> Floats:
+        """(tools,): the sum of what each tool's rows have, divided by the size of each row to the power `even`."""
+        worth = np.repeat(rows, self._sizes) * self._weights
+        return np.bincount(self.tools, worth, tools).astype(np.float32)
+
+
+def votes(likeness: Floats) -> Floats:
+    """Each task's vote, exp(SHARPNESS x likeness) among the `NEIGHBOURS` most alike, together 1 (eq. 5)."""
+    found = np.zeros_like(likeness)
+    if not len(likeness):
+        return found
+    count = min(NEIGHBOURS, len(likeness))
+    best = np.argpartition(-likeness, count - 1)[:count]
+    powers = np.exp(np.float32(SHARPNESS) * (likeness[best] - likeness[best].max()))
+    found[best] = powers / powers.sum()
+    return found
+
+
+def height(shares: Floats) -> Floats:
+    """Shares on a scale of logarithms, 0 for 0 and 1 for 1."""
+    found: Floats = np.log1p(shares / np.float32(FAINT)) / np.float32(np.log1p(1.0 / FAINT))
+    return found
+
+
+def dumps(header: Header, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The bytes that `MassTool.loads` reads."""
+    return pack(NAME, VERSION, to_builtins(header), arrays)
