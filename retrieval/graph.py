@@ -11,12 +11,12 @@ tool changes no other, and it measured better at every cut (`docs/benchmarks.md`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from foretool.retrieval.fields import GIVING, Fields, identifies
-from foretool.storage.records import ToolId
+from foretool.storage.records import Flow, ToolId
 
 LAMBDA = 0.9
 """The most that a prerequisite has of the score of a tool that depends on it."""
@@ -101,6 +101,15 @@ def merged(edges: Iterable[Edge]) -> list[Edge]:
             edge = Edge(*key, confidence, tuple(dict.fromkeys((*known.evidence, *edge.evidence))))
         found[key] = edge
     return sorted(found.values(), key=lambda edge: (-edge.confidence, edge.before, edge.after))
+
+
+def flow_edges(flows: Iterable[Flow], tools: Container[ToolId]) -> Iterator[Edge]:
+    """Edges that calls have shown: n times seen is sure by n / (n + 2)."""
+    for flow in flows:
+        if flow.before in tools and flow.after in tools:
+            field = f"its {flow.field!r}" if flow.field else "a value of its answer"
+            told = f"calls: {field} came back {flow.times} times as {flow.parameter!r}"
+            yield Edge(flow.before, flow.after, flow.times / (flow.times + 2), (told,))
 
 
 def schema_edges(tools: Sequence[Fields], across: bool = False) -> Iterator[Edge]:

@@ -43,6 +43,7 @@ from foretool.server.pipes import Turn
 from foretool.server.proxy import Proxy
 from foretool.server.recorder import Recorder
 from foretool.server.upstream import OpenLink, State, Upstream
+from foretool.storage.flows import Flows
 from foretool.storage.records import Era, Tool, ToolId, UpstreamRecord, UpstreamState
 from foretool.storage.store import StorageError, Store
 
@@ -68,6 +69,7 @@ class App:
     def __init__(self, config: Config, store: Store) -> None:
         self.config = config
         self.store = store
+        self.flows = Flows(store)
         self.recorder = Recorder(store)
         entries = list(config.servers.values())
         kept = {key: tool for tool, key in store.exposed_names().items()}
@@ -161,6 +163,9 @@ class App:
             self._save_names()
             while self.catalog.index_one():
                 await asyncio.sleep(0)  # one upstream at a time, so that no call waits for all of them
+            while self.proxy.flows.look():
+                await asyncio.sleep(0)
+            self._keep_flows()
             self.embedding.tick()
             self.models.tick(has_listed=bool(self.exposures.views()))
             await self._reload_if_changed()
@@ -177,6 +182,12 @@ class App:
         """Other models serve than before, or a learning run has ended: lists begin a new epoch."""
         self.exposures.forget()
         self.proxy.announce_soon()
+
+    def _keep_flows(self) -> None:
+        if seen := self.proxy.flows.fetch():
+            # What the store refuses is not tried again: a flow that matters is seen again.
+            with contextlib.suppress(StorageError):
+                self.flows.add(seen, time.time())
 
     def _give_back_memory(self) -> None:
         if time.monotonic() - self._gave_back_at > EVERY_S:

@@ -15,6 +15,7 @@ from foretool.server import discovery, jsonrpc, translate
 from foretool.server.client import lost_text
 from foretool.server.connection import Lost, Reply
 from foretool.server.exchange import Exchange
+from foretool.server.foresight import Hint, with_meta, with_text
 from foretool.server.headers import call_headers
 from foretool.server.jsonrpc import UNSET, Message, Raw, RpcError
 from foretool.server.names import CALL, DISCOVER, OWN
@@ -47,6 +48,9 @@ class _Attempt(Struct):
     shape: str
     at: float
     started: float
+    hint: Hint | None = None
+    grew: bool = False
+    """The list grew for what comes next, and the client was told."""
 
 
 class Calls:
@@ -90,7 +94,8 @@ class Calls:
         proxy.tell_names()
         chat = exchange.chat or session.conversation()
         started = time.perf_counter()
-        query = discovery.query(arguments, chat.history, chat.servers_in_use())
+        chat.asks(arguments.lines, proxy.clock())
+        query = discovery.query(arguments, chat.steps, chat.servers_in_use())
         profile = exchange.client.profile
         # Those of other profiles are left out afterwards.
         limit = arguments.wanted if profile.servers == ("*",) else max(RANKED, arguments.wanted)
@@ -142,7 +147,11 @@ class Calls:
             proxy.recorder.miss(miss)
         found = discovery.with_handle(found, session.handle_for(chat, id))
         result = {"content": [{"type": "text", "text": found.text}], "structuredContent": found.structured}
-        if found.level in ("high", "medium") and self._grow(exchange, session, [match.tool for match in found.matches]):
+        foresight, client, matches = proxy.foresight, exchange.client, [match.tool for match in found.matches]
+        grows = found.level in ("high", "medium") and foresight.grow(client, session, matches, found=True)
+        if (hint := foresight.hint(client, session, chat, foresight.next(chat))) is not None:
+            result["content"].append({"type": "text", "text": hint.text})
+        if grows:
             exchange.client.hold(lambda: exchange.own_result(result))
         else:
             exchange.own_result(result)
@@ -155,26 +164,6 @@ class Calls:
         hits = instructions.find(query.lines, profile, [each.tool for each in ranking.ranked[:1]])
         budget = self._proxy.settings.answer_tokens // discovery.FRAGMENT_SHARE
         return instructions.fitting(hits, budget, self._proxy.given(profile)) if hits else []
-
-    def _grow(self, exchange: Exchange, session: Session, tools: list[ToolId]) -> bool:
-        """Append to the list what was found, where the client is known to re-list; says whether it was told to."""
-        client = exchange.client
-        if client.policy(session) != "growing":
-            return False
-        view = client.view(session)
-        left = view.budget - view.tokens - sum(self._proxy.catalog.tokens(tool) for tool in session.grown)
-        added = []
-        for tool in tools:
-            cost = self._proxy.catalog.tokens(tool)
-            if not session.sees(tool) and cost <= left:
-                added.append(tool)
-                left -= cost
-        if not added:
-            return False
-        session.grown += added
-        client.record_list(session, "growth")
-        client.announce()
-        return True
 
     # -- call_tool
 
@@ -315,11 +304,24 @@ class Calls:
         shape = proxy.argument_record(arguments)
         upstream = proxy.upstreams[tool.upstream]
         handle = exchange.chat.handle if exchange.chat else ""
+        if arguments is not None and proxy.keeps_text:
+            proxy.flows.called((session.record.key, handle), tool.id, arguments)
         attempt = _Attempt(session, handle, tool, upstream, via, forward, misses, shape, at, time.perf_counter())
         params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
         headers = call_headers(tool.definition, arguments)
         exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
         exchange.client.forward(exchange, upstream, params, lambda at, reply: self._settle(attempt, at, reply), headers)
+        if proxy.foresight.is_ready:
+            # Once the request has left: the upstream works meanwhile.
+            asyncio.get_running_loop().call_soon(self._look_ahead, exchange, attempt)
+
+    def _look_ahead(self, exchange: Exchange, attempt: _Attempt) -> None:
+        """Predict what follows this call, and have the list grow for it."""
+        foresight, session, client = self._proxy.foresight, attempt.session, exchange.client
+        chat = exchange.chat or session.conversation()
+        chances = foresight.next(chat)
+        attempt.grew = foresight.grow_for(client, session, chances)
+        attempt.hint = foresight.hint(client, session, chat, chances)
 
     def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
         if isinstance(reply, Lost):
@@ -331,8 +333,18 @@ class Calls:
             self._record(attempt, "error", True)
         else:
             assert isinstance(reply.result, Raw)
-            self._record(attempt, "tool_error" if translate.is_tool_error(reply.result) else "ok", True)
-        exchange.client.settle(exchange, attempt.upstream, reply)
+            failed = translate.is_tool_error(reply.result)
+            self._record(attempt, "tool_error" if failed else "ok", True)
+            if attempt.hint is not None and not failed:
+                tell = with_text if attempt.via == "bridge" else with_meta
+                reply = replace(reply, result=tell(reply.result, attempt.hint))
+            if self._proxy.keeps_text:
+                self._proxy.flows.answered((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
+        client = exchange.client
+        if attempt.grew and client.is_told:
+            client.hold(lambda: client.settle(exchange, attempt.upstream, reply))
+        else:
+            client.settle(exchange, attempt.upstream, reply)
 
     def _record(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> None:
         took = (time.perf_counter() - attempt.started) * 1000

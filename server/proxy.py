@@ -24,6 +24,7 @@ from foretool.server.connection import Request
 from foretool.server.edges.base import Channel
 from foretool.server.exchange import Exchange, Outbox
 from foretool.server.exposure import Exposures
+from foretool.server.flows import FlowWatch
 from foretool.server.jsonrpc import UNSET, Message, Raw
 from foretool.server.pipes import Turn
 from foretool.server.questions import ANY, Questions
@@ -78,6 +79,7 @@ class Proxy:
         self.exposures = exposures
         self.recorder = recorder
         self.searching = Searching(catalog)
+        self.flows = FlowWatch()
         self.upstreams: dict[str, Upstream] = {}
         self.capabilities_known: dict[str, dict[str, Any]] = {}
         """Capabilities by upstream, from an earlier run until it has greeted in this one."""
@@ -150,6 +152,7 @@ class Proxy:
 
     def end_session(self, session: Session) -> None:
         self.recorder.end_session(session.record.key, self.clock())
+        self.flows.forget(session.record.key)
 
     def begin_session(self, client: Client, era: Era) -> Session:
         record = SessionRecord(

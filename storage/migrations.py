@@ -361,3 +361,14 @@ def m007_handles(db: Database) -> None:
     """Which of a session's conversations a call or a discovery belongs to; "" where nobody said."""
     for table in ("calls", "discoveries"):
         db.table(table).add_column("handle", str, not_null_default="")
+
+
+@migration
+def m008_flows(db: Database) -> None:
+    """Which tools' values came back as arguments of which others (`storage/flows.py`)."""
+    _create(
+        db,
+        "flows",
+        ("before", "after", "field", "parameter"),
+        {"before": str, "after": str, "field": str, "parameter": str, "times": int, "last_at": float},
+    )

@@ -250,6 +250,18 @@ class Episode(Struct, frozen=True):
     """Where it comes from: session and number in the log, the id in a file."""
 
 
+class Flow(Struct, frozen=True):
+    """A value of one tool's result that came back as an argument of another; only where, never which."""
+
+    before: ToolId
+    after: ToolId
+    field: str
+    """Where it stood in the result; "" where that is not known."""
+    parameter: str
+    times: int
+    last_at: float
+
+
 class Changes(Struct, frozen=True):
     """What a new list of an upstream's tools changed, by exposed name, in the order listed."""
 

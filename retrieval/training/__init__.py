@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from foretool.retrieval.learned import Floats
-from foretool.storage.records import Episode, Tool
+from foretool.storage.records import Episode, Flow, Tool
 
 Embed = Callable[[Sequence[str]], Floats]
 """Texts to (texts, dimension), each row of length 1, from the cache where it has them."""
@@ -37,6 +37,8 @@ class Material(Struct, frozen=True):
     """The text of tools to vectors of the first encoder; None without one."""
     queries: Embed | None = None
     """Tasks to vectors of the first encoder; None without one."""
+    flows: tuple[Flow, ...] = ()
+    """Which tools' values came back as arguments of which others."""
     seed: int = 7
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fields import GIVING, Fields, fields, identifies
-from foretool.retrieval.graph import Edge, Graph, merged, schema_edges
+from foretool.retrieval.graph import Edge, Graph, flow_edges, merged, schema_edges
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.tgr import dumps
 from foretool.retrieval.training import Material, Progress, TooLittle
@@ -246,7 +246,7 @@ class Tgr:
         """Edges from schemas, and those of a discriminator trained on them where it proved right on held-out pairs."""
         progress("reading schemas", 0.0)
         read = [fields(tool) for tool in material.tools]
-        edges = list(schema_edges(read))
+        edges = [*schema_edges(read), *flow_edges(material.flows, {each.id for each in read})]
         if material.documents is not None:
             progress("training the discriminator", 0.3)
             edges += self._discriminated(material, read)

@@ -15,7 +15,7 @@ from foretool.server.cli import INTERRUPTED, WRONG, complain, existing
 from foretool.server.config import Config, ConfigError
 from foretool.storage.store import StorageError
 
-COMMANDS = ("serve", "status", "tools", "search", "misses", "learn", "clients", "doctor", "connect")
+COMMANDS = ("serve", "status", "tools", "search", "misses", "graph", "learn", "clients", "doctor", "connect", "hint")
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,0 +1,39 @@
+"""What one tool gave and another was called with is on record as a flow, by the names of the fields alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeUpstream, proxy_over
+from requirements import requirement
+
+from foretool.storage.flows import Flows
+from foretool.storage.store import Store
+
+TOKEN = "s3cret-4711"
+
+
+async def worked(store: Store, **settings: Any) -> None:
+    """A client logs in, and posts with the token it was given."""
+    given = {"content": [{"type": "text", "text": json.dumps({"token": TOKEN})}]}
+    office = FakeUpstream("office", ["login", "post"], results={"login": given})
+    async with proxy_over(office, store=store, **settings) as stage:
+        await stage.client.call_tool("office__login", {"user": "alex"})
+        await stage.client.call_tool("office__post", {"auth": TOKEN})
+        while stage.app.proxy.flows.look():
+            pass
+        stage.app._keep_flows()
+
+
+@requirement("graph:flow")
+@pytest.mark.parametrize("record", ["shape", "off"])
+def test_a_value_that_comes_back_is_a_flow_unless_nothing_is_recorded(record: str, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "foretool.sqlite3") as store:
+        asyncio.run(worked(store, record=record))
+        found = [(flow.before, flow.after, flow.field, flow.parameter) for flow in Flows(store).all()]
+    assert found == ([("office__login", "office__post", "token", "auth")] if record == "shape" else [])
+    assert TOKEN.encode() not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
