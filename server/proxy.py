@@ -25,6 +25,7 @@ from foretool.server.edges.base import Channel
 from foretool.server.exchange import Exchange, Outbox
 from foretool.server.exposure import Exposures
 from foretool.server.flows import FlowWatch
+from foretool.server.foresight import Foresight
 from foretool.server.jsonrpc import UNSET, Message, Raw
 from foretool.server.pipes import Turn
 from foretool.server.questions import ANY, Questions
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
+
+ANNOUNCE_SHARE: Final = 20.0
+"""Between two looks at the clients' lists passes at least this many times what the last one took."""
 
 INSTRUCTION_TOKENS: Final = 1000
 """Budget of the merged `instructions`."""
@@ -89,6 +93,7 @@ class Proxy:
         self.outbox = Outbox(recorder.commit, self.turn.at_end)
         self.questions = Questions(self)
         self.calls = Calls(self)
+        self.foresight = Foresight(self)
         self.aggregate = Aggregate(self)
         self._watcher = watcher
         self._listed: set[str] = set()
@@ -97,6 +102,8 @@ class Proxy:
         self._waiting_upstream: dict[str, list[Callable[[], None]]] = {}
         self._cold_until = 0.0
         self._announcing: asyncio.TimerHandle | None = None
+        self._announced_in = 0.0
+        """Seconds that the last look at the clients' lists took."""
         self._said: set[str] = set()
         """Upstreams that have announced a change of their tools since clients were last told."""
         self._instructions: Instructions | None = None
@@ -367,22 +374,27 @@ class Proxy:
 
     def announce_soon(self) -> None:
         if self._announcing is None:
-            self._announcing = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
+            # While hundreds of upstreams come one by one, lists must not be worked out more often than they are given.
+            pause = max(ANNOUNCE_S, ANNOUNCE_SHARE * self._announced_in)
+            self._announcing = asyncio.get_running_loop().call_later(pause, self._announce)
 
     def _announce(self) -> None:
         """Tell the clients whose list is no longer the one they were given, and those that see everything whenever an
         upstream has said so: theirs is a plain aggregate's list."""
         self._announcing = None
+        started = time.perf_counter()
         said, self._said = self._said, set()
         for client in list(self.clients):
             relayed = any(self.exposures.allowed(client.profile, name) for name in said)
             if client.is_stale() or (relayed and client.sees_all()):
                 client.announce()
+        self._announced_in = time.perf_counter() - started
 
     def tick(self) -> None:
         """About once a second: time-outs, parked requests, schedule."""
         for upstream in self.upstreams.values():
-            upstream.expire()
+            if not self.turn.is_held:  # else their answers may wait unread
+                upstream.expire()
             if self._is_idle(upstream):
                 upstream.rest()
         self.questions.expire()

@@ -44,7 +44,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:growing:hold": Promise("design: exposure", "the result waits until the client listed again, at most hold_ms"),
     "list:growing:budget": Promise("design: exposure", "growth stays within the budget"),
     "list:growing:session": Promise("design: exposure", "growth concerns the session alone"),
-    "list:growing:record": Promise("design: exposure", "a grown list is on record, and its tools are no misses"),
+    "list:growing:record": Promise("design: exposure", "a grown list is on record; what had to be discovered is one miss"),
     "list:growing:cancel": Promise(
         f"{LEGACY}: basic/utilities/cancellation", "a held result that is cancelled is not sent"
     ),
@@ -187,6 +187,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:minimum": Promise("docs/learning.md", "each method says what it takes, and what is missing"),
     "learn:trusted": Promise("docs/learning.md", "tool text that changed never enters training"),
     "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
+    "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
+    "learn:hint": Promise("docs/learning.md", "a likely hidden tool is named after a call; listed tools answer verbatim"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
     "conversation:handle": Promise(
         "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"
@@ -377,7 +379,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "masstool:search": Promise("MassTool, section 4.2.2", "SUIM: dynamic filtering and eq. 5"),
     "masstool:transfer": Promise("MassTool, section 4.2.3", "AdaKT: the gate, eq. 6 and 7"),
     "masstool:losses": Promise("MassTool, section 4.3", "eq. 3, 8 to 11"),
-    "graph:flow": Promise("docs/learning.md: TGR", "a value that flows between calls is noticed; its name alone is kept"),
+    "graph:flow": Promise(
+        "docs/learning.md: TGR", "a value that flows between calls is noticed; its name alone is kept"
+    ),
     "graph:shown": Promise("docs/cli.md: graph", "a tool is shown with what it needs and feeds, and why"),
     "tgr:eq1": Promise("TGR, section 3.1", "the discriminator learns by the cross-entropy of three classes"),
     "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),

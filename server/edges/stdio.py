@@ -1,11 +1,14 @@
 """The client that started us: newline-framed JSON on our own stdin and stdout.
 
-Nothing but protocol is ever written there. While the client does not read, we do not read from it either.
+Nothing but protocol is ever written there. While the client does not read, we read neither from it nor from upstreams,
+and pass over what only tells how things go: memory stays bounded, and every answer waits where it is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import os
 import stat
 import sys
@@ -17,8 +20,13 @@ from foretool.server.edges.base import Front, Fronts
 from foretool.server.jsonrpc import BadMessage, Lines, Message
 from foretool.server.pipes import PipeWriter, Turn
 
+WIDE: Final = 1024 * 1024
+"""Bytes our output may hold, where the system lets us: an answer of a megabyte goes out in one piece, and not in
+sixteen between which the loop does other things."""
 HIGH_WATER: Final = 8 * 1024 * 1024
-"""Bytes waiting for the client above which no more of its requests are read."""
+"""Bytes waiting for the client above which nothing more is read."""
+PASSED_OVER: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kind for kind in (b"progress", b"message"))
+"""How messages begin that a client which does not read gets less of. Upstreams over HTTP go on sending them."""
 
 
 class StdioEdge:
@@ -55,6 +63,8 @@ class StdioEdge:
     # -- Channel
 
     def send(self, data: bytes) -> None:
+        if self._turn.is_held and data.startswith(PASSED_OVER):
+            return
         if self._writer is not None:
             self._writer.write(jsonrpc.one_line(data) + b"\n")
 
@@ -92,6 +102,7 @@ class StdioEdge:
             self.closed.set()
 
     def _pause(self, full: bool) -> None:
+        self._turn.hold(full)
         if self._reader is None or self._reader.is_closing():
             return
         if full:
@@ -99,8 +110,13 @@ class StdioEdge:
         else:
             self._reader.resume_reading()
 
+    def is_telling(self) -> bool:
+        """Whether the client has still to take in something that was written."""
+        return self._writer is not None and self._writer.is_waiting()
+
     async def close(self) -> None:
         """Say what is still to be said, then let go of the pipes."""
+        self._turn.hold(False)
         if self._front is not None:
             self._front.close()
         if self._reader is not None:
@@ -137,6 +153,7 @@ class _Writer(asyncio.BaseProtocol):
         if stat.S_ISREG(mode):
             writer._file = output
             return writer
+        _widen(output.fileno())
         transport, _ = await loop.connect_write_pipe(lambda: writer, output)
         transport.set_write_buffer_limits(high=HIGH_WATER)
         writer._pipe = PipeWriter(transport, turn)
@@ -148,12 +165,25 @@ class _Writer(asyncio.BaseProtocol):
         elif self._file is not None:
             self._file.write(data)
 
+    def is_waiting(self) -> bool:
+        return self._pipe is not None and self._pipe.waiting > 0
+
     def pause_writing(self) -> None:
         self._pause(True)
 
     def resume_writing(self) -> None:
         self._pause(False)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pause(False)  # nobody will read; what is still said goes nowhere
+
     async def close(self) -> None:
         if self._pipe is not None:
             self._pipe.close()
+
+
+def _widen(pipe: int) -> None:
+    """What is no pipe, or not ours to widen, stays as it is."""
+    if (size := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(pipe, size, WIDE)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,13 +25,19 @@ from foretool.server.pipes import PipeWriter, Turn
 
 STDERR_LINES: Final = 20
 STDERR_WIDTH: Final = 400
+MOST_WAITING: Final = 8 * 1024 * 1024
+"""Bytes waiting for a child that does not read its input above which further requests fail, unsent."""
 GRACE_S: Final = 2.0
 """How long a child has to leave after its stdin is closed, and again after SIGTERM (spec: stdio, shutdown)."""
 
-# dash, which is /bin/sh in many places, takes a group only after `kill -s NAME --`.
-SPAWNS: Final = 4
-"""Children started at a time: between them, those that run already are heard."""
+SPAWNS: Final = 4 * (os.cpu_count() or 1)
+"""Children that begin at a time: hundreds at once would leave no time for us, and none for each other."""
+BEGINS_S: Final = 0.1
+"""How long a child counts as beginning, if it says nothing; one that waits for the network must not hold up others."""
+YIELDS_S: Final = 0.5
+"""How long a start waits for a client to take in what it is being told."""
 
+# dash, which is /bin/sh in many places, takes a group only after `kill -s NAME --`.
 _WATCHER: Final = """
 trap '' INT TERM HUP
 groups=
@@ -47,10 +54,13 @@ for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 
 
 class Watcher:
-    """Ends the process groups it was told of as soon as this process is gone."""
+    """Ends the process groups it was told of as soon as this process is gone; and lets children begin in turn."""
 
     def __init__(self) -> None:
         self.slots = asyncio.Semaphore(SPAWNS)
+        self.is_telling: Callable[[], bool] = _never
+        """Whether a client is being told something that it has not taken in yet."""
+        self._turn = asyncio.Lock()
         self._sh: subprocess.Popen[bytes] | None = None
 
     def watch(self, group: int) -> None:
@@ -64,6 +74,15 @@ class Watcher:
                 cwd="/",
             )
         self._tell(f"+ {group}\n")
+
+    async def may_spawn(self) -> None:
+        """One child at a time, a round of the loop between them, and none while a client waits for the rest of an
+        answer: each stops this process until the system has made it."""
+        async with self._turn:
+            end = time.monotonic() + YIELDS_S
+            await asyncio.sleep(0)
+            while self.is_telling() and time.monotonic() < end:
+                await asyncio.sleep(0.002)
 
     def forget(self, group: int) -> None:
         self._tell(f"- {group}\n")
@@ -104,8 +123,19 @@ class StdioLink:
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
         self._error_lines = Lines(64 * 1024)
         self._stdin: PipeWriter | None = None
-        self._outputs: list[asyncio.BaseTransport] = []
+        self._outputs: list[asyncio.ReadTransport] = []
         self._closing = False
+        self._beginning: asyncio.TimerHandle | None = None
+
+    def begins(self, until: asyncio.TimerHandle) -> None:
+        """It has one of the watcher's slots, at most until then."""
+        self._beginning = until
+
+    def has_begun(self) -> None:
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
+            self._watcher.slots.release()
 
     async def connect(self) -> None:
         process = self._process
@@ -117,11 +147,17 @@ class StdioLink:
         ):
             transport, _ = await self._loop.connect_read_pipe(partial(_same, protocol), output)
             self._outputs.append(transport)
+        self._turn.add(self._outputs[0])
 
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        refusal = ""
         if self._stdin is None or self._stdin.is_closing():
+            refusal = "its input is closed"
+        elif self._stdin.waiting > MOST_WAITING:
+            refusal = f"it does not read its input, where {MOST_WAITING // 2**20} MiB wait for it"
+        if self._stdin is None or refusal:
             if message.method is not UNSET and isinstance(message.id, int):
-                self._receiver.on_failed(message.id, "its input is closed", sent=False)
+                self._receiver.on_failed(message.id, refusal, sent=False)
             return
         self._stdin.write(jsonrpc.one_line(jsonrpc.encode(message)) + b"\n")
 
@@ -132,6 +168,8 @@ class StdioLink:
         return tuple(self._errors)
 
     def _on_output(self, data: bytes) -> None:
+        if self._beginning is not None:
+            self.has_begun()
         with self._turn:
             self._read(data)
 
@@ -156,6 +194,7 @@ class StdioLink:
             self._errors.append(line[:STDERR_WIDTH].decode(errors="replace"))
 
     def _on_end(self) -> None:
+        self.has_begun()
         if not self._closing:
             # Its stderr may say why, and arrives on another pipe: let this turn of the loop read it first.
             self._loop.call_soon(self._report_end)
@@ -185,6 +224,7 @@ class StdioLink:
         if self.pid is not None:
             self._watcher.forget(self.pid)
         for transport in self._outputs:
+            self._turn.remove(transport)
             transport.close()
 
     def abort(self) -> None:
@@ -221,6 +261,10 @@ class _Output(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost()
+
+
+def _never() -> bool:
+    return False
 
 
 def _same(protocol: _Output) -> _Output:
@@ -271,7 +315,10 @@ async def open_stdio(
     `env` adds to this process's environment. `limit`: bytes of one message. `turn`: the one that all pipes of a proxy
     share. Raises `LinkError` when it cannot start.
     """
-    async with watcher.slots:
+    await watcher.slots.acquire()
+    loop = asyncio.get_running_loop()
+    try:
+        await watcher.may_spawn()
         process = _spawn(command, args, env, cwd)
         watcher.watch(process.pid)
         link = StdioLink(process, receiver, watcher, limit, turn or Turn())
@@ -280,6 +327,8 @@ async def open_stdio(
         except BaseException:
             link.abort()
             raise
-        # A round of the loop for those that run already, before the next is started.
-        await asyncio.sleep(0)
+    except BaseException:
+        watcher.slots.release()
+        raise
+    link.begins(loop.call_later(BEGINS_S, link.has_begun))
     return link

@@ -70,6 +70,51 @@ def test_many_messages_do_not_wait_for_the_end() -> None:
     assert transport.written == [b"x" * MANY, b"x"]
 
 
+def test_one_that_fails_keeps_no_other_from_being_said(caplog: pytest.LogCaptureFixture) -> None:
+    transport, turn = Transport(), Turn()
+    writer = pipe(transport, turn)
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    for _ in range(2):
+        with turn:
+            turn.at_end(fail)
+            writer.write(b"a")
+    assert transport.written == [b"a", b"a"]
+    assert len(caplog.records) == 2
+
+
+class Source:
+    """An upstream's output, as the loop reads it."""
+
+    def __init__(self) -> None:
+        self.is_read = True
+        self.closed = False
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+
+def test_while_it_is_held_no_source_is_read_and_none_that_comes_meanwhile() -> None:
+    turn, before, gone, late = Turn(), Source(), Source(), Source()
+    for source in (before, gone):
+        turn.add(cast(Any, source))
+    turn.remove(cast(Any, gone))
+    turn.hold(True)
+    turn.add(cast(Any, late))
+    assert [source.is_read for source in (before, gone, late)] == [False, True, False]
+    late.closed = True
+    turn.hold(False)
+    assert [source.is_read for source in (before, late)] == [True, False]
+
+
 async def test_outside_of_a_turn_it_is_the_loops_next_round() -> None:
     transport = Transport()
     writer = pipe(transport, Turn())
