@@ -1,0 +1,350 @@
+"""MassTool as its paper has it (arXiv 2507.00487): equations 2 to 14, and their training with torch.
+
+The equations are written once, over whatever has numpy's words: numpy in the tests and when scoring, torch where a
+gradient is wanted. Only `train` imports torch.
+
+Where the paper's text and its code (github.com/wxydada/MassTool) differ, or a formula cannot be meant as printed:
+
+- eq. 3 lacks its minus sign, and eq. 11 the logarithm that makes it the InfoNCE it is called; both are added here.
+- eq. 14 sums the layers plainly; the code divides layer l by l + 2 and scales it to length 1 first. Plain here.
+- eq. 4 adds the two views of a query; the code keeps them apart and adds six cosines. One sum here, as in eq. 6.
+- eq. 12 takes query and tool vectors from a frozen encoder, and then nothing of them could be learnt; the code makes
+  them free parameters that begin there. So it is here, by `Settings.free`; scenes stay the mean of the first tool
+  vectors, and a query that was not trained on has its encoder's vector and no links.
+- the paper fine-tunes its encoder on each set beforehand and does not say so in its text; here the encoder is as it
+  comes (`Settings.first_stage` "none") or followed by one matrix fitted with the same contrastive loss ("linear").
+- detection ends in one sigmoid (eq. 2); the code has two softmaxes in a row.
+- the code chooses its epoch on the test queries; here the number of epochs is fixed beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+Array = Any
+"""numpy's or torch's; shapes are in the docstrings."""
+Floats = NDArray[np.float32]
+TINY = 1e-12
+
+
+class Settings(Struct, frozen=True):
+    """Appendix C.3, and the code's defaults where the paper gives a grid or nothing."""
+
+    layers: int = 1
+    neighbours: int = 20
+    """K of the semantic search."""
+    threshold: float = 0.6
+    """epsilon: a neighbour's cosine must be above."""
+    negatives: int = 10
+    """M - |T_q| of eq. 8."""
+    detection: float = 0.08
+    """lambda."""
+    contrastive: float = 0.04
+    """beta."""
+    temperature: float = 0.1
+    """tau of eq. 11."""
+    hidden: int = 384
+    """Dimension of h."""
+    batch: int = 2048
+    rate: float = 1e-3
+    epochs: int = 40
+    free: tuple[Literal["queries", "tools"], ...] = ("queries", "tools")
+    first_stage: Literal["none", "linear"] = "none"
+    seed: int = 7
+
+
+# QC-GCN (4.2.1, appendix B.1)
+
+
+def links(pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Floats:
+    """(left, right): 1 / sqrt(|N_left| |N_right|) for each linked pair (eq. 13), dense; small graphs and tests."""
+    found = np.zeros(shape, np.float32)
+    for left, right in pairs:
+        found[left, right] = 1.0
+    degrees = np.sqrt(np.outer(found.sum(1), found.sum(0)))
+    return np.divide(found, degrees, out=np.zeros_like(found), where=degrees > 0)
+
+
+def propagated(linked: Array, left: Array, right: Array, layers: int) -> tuple[Array, Array]:
+    """Both sides after `layers` rounds, all rounds summed (eq. 13, 14). linked (left, right), vectors (nodes, d)."""
+    left_sum, right_sum = left, right
+    for _ in range(layers):
+        left, right = linked @ right, linked.T @ left
+        left_sum, right_sum = left_sum + left, right_sum + right
+    return left_sum, right_sum
+
+
+# SUIM (4.2.2)
+
+
+def nearest(cosines: Floats, count: int, threshold: float) -> tuple[NDArray[np.int64], Floats]:
+    """The K nearest of each row, best first, and 1 for those the dynamic filter leaves, else 0; both (queries, K)."""
+    places = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
+    return places, (np.take_along_axis(cosines, places, axis=1) > threshold).astype(np.float32)
+
+
+def searched(xp: Any, queries: Array, weight: Array, found: Array, kept: Array) -> Array:
+    """Intent attention (eq. 5): (queries, d), zeros where the filter left nobody.
+
+    queries (queries, d), weight (d, d), found (queries, K, d) the neighbours' graph vectors, kept (queries, K) 1 or 0.
+    """
+    logits = ((queries @ weight)[:, None, :] * found).sum(-1) - (1.0 - kept) * 1e9
+    powers = xp.exp(logits - xp.amax(logits, -1)[:, None]) * kept
+    shares = powers / (powers.sum(-1)[:, None] + TINY)
+    return (shares[:, :, None] * found).sum(1)
+
+
+# Detection (section 4.1) and AdaKT (section 4.2.3)
+
+
+def knowledge(xp: Any, queries: Array, weight: Array, bias: Array) -> Array:
+    """h = ReLU(Linear(PLM(q))): (queries, hidden)."""
+    return xp.clip(queries @ weight + bias, 0.0, None)
+
+
+def sigmoid(xp: Any, logits: Array) -> Array:
+    """Element-wise."""
+    return 1.0 / (1.0 + xp.exp(-logits))
+
+
+def gated(xp: Any, detective: Array, weight: Array, bias: Array, search: Array) -> Array:
+    """e_joint = sigmoid(Linear(h)) x e_search, element by element: (queries, d)."""
+    return sigmoid(xp, detective @ weight + bias) * search
+
+
+# Matching (equations 6 and 7)
+
+
+def unit(xp: Any, rows: Array) -> Array:
+    """Each row at length 1; a row of zeros stays."""
+    return rows / xp.sqrt((rows * rows).sum(-1) + TINY)[:, None]
+
+
+def matched(xp: Any, graph: Array, search: Array, joint: Array, tools: Array) -> Array:
+    """s(q, t) = (e_graph + e_search + e_joint, each of length 1) . e_t of length 1: (queries, tools)."""
+    return (unit(xp, graph) + unit(xp, search) + unit(xp, joint)) @ unit(xp, tools).T
+
+
+# Learning (section 4.3)
+
+
+def retrieval_loss(xp: Any, scores: Array, golds: Array) -> Array:
+    """Eq. 8 to 10, mean over queries; scores (queries, M), golds (queries, M) 1 for a golden tool, else 0."""
+    wanted = golds / golds.sum(-1)[:, None]
+    powers = xp.exp(scores - xp.amax(scores, -1)[:, None])
+    found = powers / powers.sum(-1)[:, None]
+    loss = wanted * xp.log(found + TINY) + (1.0 - wanted) * xp.log(1.0 - found + TINY)
+    return -loss.sum(-1).mean()
+
+
+def detection_loss(xp: Any, found: Array, needed: Array) -> Array:
+    """Eq. 3, mean over queries; found (queries,) probabilities, needed (queries,) 1 or 0."""
+    return -(needed * xp.log(found + TINY) + (1.0 - needed) * xp.log(1.0 - found + TINY)).mean()
+
+
+def contrastive_loss(xp: Any, ones: Array, others: Array, temperature: float) -> Array:
+    """One of the two terms of eq. 11, mean over pairs: row i of `ones` against all of `others`; (pairs, d) each."""
+    logits = ones @ others.T / temperature
+    highest = xp.amax(logits, -1)
+    sums = xp.log(xp.exp(logits - highest[:, None]).sum(-1)) + highest
+    return (sums - (ones * others).sum(-1) / temperature).mean()
+
+
+# The whole
+
+
+class Published(Struct, frozen=True):
+    """A trained model: scores queries that it has not seen."""
+
+    settings: Settings
+    pool: Floats
+    """(trained queries, d): their vectors as the encoder has them, for the search."""
+    pool_graph: Floats
+    """(trained queries, d): what QC-GCN makes of them."""
+    tools_graph: Floats
+    """(tools, d)"""
+    weights: dict[str, Floats]
+
+    def __call__(self, queries: Floats) -> Floats:
+        """(queries, tools); queries (queries, d) of the encoder."""
+        return np.concatenate([self._scores(queries[at : at + 256]) for at in range(0, len(queries), 256)])
+
+    def _scores(self, queries: Floats) -> Floats:
+        held, settings = self.weights, self.settings
+        # Not linked to anything, a query is in both views what it was (eq. 14), and eq. 4 adds them.
+        graph = 2.0 * queries
+        places, kept = nearest(queries @ self.pool.T, settings.neighbours, settings.threshold)
+        search = searched(np, graph, held["attention"], self.pool_graph[places], kept)
+        detective = knowledge(np, queries, held["hidden"], held["hidden_bias"])
+        joint = gated(np, detective, held["gate"], held["gate_bias"], search)
+        found: Floats = matched(np, graph, search, joint, self.tools_graph)
+        return found
+
+    def needs_tool(self, queries: Floats) -> Floats:
+        """(queries,): probabilities (eq. 2)."""
+        held = self.weights
+        detective = knowledge(np, queries, held["hidden"], held["hidden_bias"])
+        found: Floats = sigmoid(np, detective @ held["answer"] + held["answer_bias"])[:, 0]
+        return found
+
+
+class Task(Struct, frozen=True):
+    """What is trained on."""
+
+    queries: Floats
+    """(queries, d): PLM(q)."""
+    tools: Floats
+    """(tools, d): PLM(t)."""
+    golds: tuple[tuple[int, ...], ...]
+    """The golden tools by query, as rows of `tools`."""
+    without: Floats
+    """(others, d): PLM(q) of queries that need no tool."""
+
+
+Told = Callable[[int, float, float], None]
+"""Epoch, mean loss, seconds."""
+
+
+def train(task: Task, settings: Settings, told: Told | None = None) -> Published:
+    """Minimise L_ret + lambda L_det + beta L_con with Adam; repeatable for a seed."""
+    return _Training(task, settings).run(told)
+
+
+class _Training:
+    """The graphs, the parameters and the loop."""
+
+    def __init__(self, task: Task, settings: Settings) -> None:
+        import torch  # type: ignore[import-not-found, unused-ignore]
+
+        torch.manual_seed(settings.seed)
+        self.torch, self.task, self.settings = torch, task, settings
+        self.draw = np.random.default_rng(settings.seed)
+        self.scenes = {scene: at for at, scene in enumerate(sorted({tuple(sorted(each)) for each in task.golds}))}
+        self.scene_of = np.asarray([self.scenes[tuple(sorted(each))] for each in task.golds])
+        pairs = [(query, tool) for query, golds in enumerate(task.golds) for tool in golds]
+        self.tool_links = self._linked(pairs, (len(task.queries), len(task.tools)))
+        self.scene_links = self._linked(list(enumerate(self.scene_of.tolist())), (len(task.queries), len(self.scenes)))
+        members = np.zeros((len(self.scenes), len(task.tools)), np.float32)
+        for scene, at in self.scenes.items():
+            members[at, list(scene)] = 1.0 / len(scene)
+        self.members = torch.from_numpy(members)
+        self.first_scenes = self.members @ torch.from_numpy(task.tools)
+        self.golden = np.zeros((len(task.queries), len(task.tools)), np.bool_)
+        for query, golds in enumerate(task.golds):
+            self.golden[query, list(golds)] = True
+        self.places, self.kept = self._neighbours()
+        self.held = self._parameters()
+
+    def _linked(self, pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Array:
+        """`links`, sparse."""
+        places = np.asarray(pairs, np.int64).T
+        degrees = [np.bincount(side, minlength=size) for side, size in zip(places, shape, strict=True)]
+        torch, values = self.torch, 1.0 / np.sqrt(degrees[0][places[0]] * degrees[1][places[1]])
+        values = torch.from_numpy(values.astype(np.float32))
+        return torch.sparse_coo_tensor(torch.from_numpy(places), values, shape, check_invariants=True).coalesce()
+
+    def _neighbours(self) -> tuple[NDArray[np.int64], Floats]:
+        """Of every trained query among the others."""
+        queries, settings = self.task.queries, self.settings
+        found = []
+        for start in range(0, len(queries), 1024):
+            cosines = queries[start : start + 1024] @ queries.T
+            cosines[np.arange(len(cosines)), start + np.arange(len(cosines))] = -1.0
+            found.append(nearest(cosines, settings.neighbours, settings.threshold))
+        return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
+
+    def _parameters(self) -> dict[str, Array]:
+        torch, settings, size = self.torch, self.settings, self.task.queries.shape[1]
+
+        def linear(inputs: int, outputs: int) -> tuple[Array, Array]:
+            layer = torch.nn.Linear(inputs, outputs)
+            return layer.weight.detach().T.clone(), layer.bias.detach().clone()
+
+        held = {"attention": torch.eye(size)}
+        held["hidden"], held["hidden_bias"] = linear(size, settings.hidden)
+        held["answer"], held["answer_bias"] = linear(settings.hidden, 1)
+        held["gate"], held["gate_bias"] = linear(settings.hidden, size)
+        if "queries" in settings.free:
+            held["queries"] = torch.from_numpy(self.task.queries.copy())
+        if "tools" in settings.free:
+            held["tools"] = torch.from_numpy(self.task.tools.copy())
+        return {name: value.requires_grad_() for name, value in held.items()}
+
+    def run(self, told: Told | None) -> Published:
+        settings = self.settings
+        optimizer = self.torch.optim.Adam(list(self.held.values()), lr=settings.rate)
+        for epoch in range(settings.epochs):
+            started, losses = perf_counter(), []
+            order = self.draw.permutation(len(self.task.queries))
+            for start in range(0, len(order), settings.batch):
+                optimizer.zero_grad()
+                loss = self._loss(order[start : start + settings.batch])
+                loss.backward()
+                optimizer.step()
+                losses.append(float(loss.detach()))
+            if told is not None:
+                told(epoch, float(np.mean(losses)), perf_counter() - started)
+        return self._published()
+
+    def _views(self) -> tuple[Array, ...]:
+        """Queries and tools of the query-tool graph, queries and scenes of the query-scene graph."""
+        torch, layers = self.torch, self.settings.layers
+        queries = self.held.get("queries", torch.from_numpy(self.task.queries))
+        tools = self.held.get("tools", torch.from_numpy(self.task.tools))
+        by_tool = propagated(self.tool_links, queries, tools, layers)
+        return *by_tool, *propagated(self.scene_links, queries, self.first_scenes, layers)
+
+    def _loss(self, batch: NDArray[np.int64]) -> Array:
+        torch, settings, held = self.torch, self.settings, self.held
+        queries_qt, tools, queries_qs, scenes_qs = self._views()
+        graph = queries_qt + queries_qs
+        own = graph[batch]
+        kept = torch.from_numpy(self.kept[batch])
+        search = searched(torch, own, held["attention"], graph[torch.from_numpy(self.places[batch])], kept)
+        first = self.held.get("queries", torch.from_numpy(self.task.queries))[batch]
+        detective = knowledge(torch, first, held["hidden"], held["hidden_bias"])
+        joint = gated(torch, detective, held["gate"], held["gate_bias"], search)
+        scores = matched(torch, own, search, joint, tools)
+        candidates, golds = self._candidates(batch)
+        retrieval = retrieval_loss(torch, torch.gather(scores, 1, candidates), golds)
+        scene = torch.from_numpy(np.unique(self.scene_of[batch]))
+        contrast = contrastive_loss(torch, queries_qs[batch], queries_qt[batch], settings.temperature)
+        contrast = contrast + contrastive_loss(
+            torch, scenes_qs[scene], (self.members @ tools)[scene], settings.temperature
+        )
+        return retrieval + settings.detection * self._detection(detective) + settings.contrastive * contrast
+
+    def _candidates(self, batch: NDArray[np.int64]) -> tuple[Array, Array]:
+        """S of eq. 8: the golden tools and as many others, drawn, as make M; which of them are golden."""
+        golden = self.golden[batch]
+        width = int(golden.sum(1).max()) + self.settings.negatives
+        # Golden ones first, the others in the order drawn.
+        keys = np.where(golden, -1.0, self.draw.random(golden.shape))
+        places = np.argpartition(keys, min(width, golden.shape[1]) - 1, axis=1)[:, :width]
+        found = np.take_along_axis(golden, places, axis=1)
+        return self.torch.from_numpy(places), self.torch.from_numpy(found.astype(np.float32))
+
+    def _detection(self, detective: Array) -> Array:
+        """Of the batch, which needs tools, and of as large a share of the queries that need none."""
+        torch, held, others = self.torch, self.held, self.task.without
+        if not len(others):
+            return torch.zeros(())
+        drawn = self.draw.integers(0, len(others), max(1, len(detective) * len(others) // len(self.task.queries)))
+        none = knowledge(torch, torch.from_numpy(others[drawn]), held["hidden"], held["hidden_bias"])
+        answers = sigmoid(torch, torch.cat([detective, none]) @ held["answer"] + held["answer_bias"])[:, 0]
+        needed = torch.cat([torch.ones(len(detective)), torch.zeros(len(none))])
+        return detection_loss(torch, answers, needed)
+
+    def _published(self) -> Published:
+        with self.torch.no_grad():
+            queries_qt, tools, queries_qs, _ = self._views()
+        weights = {
+            name: value.detach().numpy() for name, value in self.held.items() if name not in ("queries", "tools")
+        }
+        return Published(self.settings, self.task.queries, (queries_qt + queries_qs).numpy(), tools.numpy(), weights)
