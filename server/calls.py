@@ -5,11 +5,13 @@ What a call means is `Session`'s to decide; what is done about it is here. Each 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server import discovery, jsonrpc, translate
 from foretool.server.client import lost_text
@@ -146,11 +148,12 @@ class Calls:
         for miss in session.discovered(kept, id, len(catalog), chat):
             proxy.recorder.miss(miss)
         found = discovery.with_handle(found, session.handle_for(chat, id))
-        result = {"content": [{"type": "text", "text": found.text}], "structuredContent": found.structured}
+        content = [{"type": "text", "text": found.text}]
+        result = {"content": content, "structuredContent": found.structured}
         foresight, client, matches = proxy.foresight, exchange.client, [match.tool for match in found.matches]
         grows = found.level in ("high", "medium") and foresight.grow(client, session, matches, found=True)
         if (hint := foresight.hint(client, session, chat, foresight.next(chat))) is not None:
-            result["content"].append({"type": "text", "text": hint.text})
+            content.append({"type": "text", "text": hint.text})
         if grows:
             exchange.client.hold(lambda: exchange.own_result(result))
         else:
@@ -335,11 +338,11 @@ class Calls:
             assert isinstance(reply.result, Raw)
             failed = translate.is_tool_error(reply.result)
             self._record(attempt, "tool_error" if failed else "ok", True)
+            if self._proxy.keeps_text:
+                self._proxy.flows.answered((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
             if attempt.hint is not None and not failed:
                 tell = with_text if attempt.via == "bridge" else with_meta
                 reply = replace(reply, result=tell(reply.result, attempt.hint))
-            if self._proxy.keeps_text:
-                self._proxy.flows.answered((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
         client = exchange.client
         if attempt.grew and client.is_told:
             client.hold(lambda: client.settle(exchange, attempt.upstream, reply))

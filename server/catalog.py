@@ -94,6 +94,11 @@ class Catalog:
             pass
         return self._index()[1]
 
+    @property
+    def has_learned(self) -> bool:
+        """Whether anything that was learned takes part in the ranking; indexes nothing."""
+        return self._ranking is not None and self._ranking[1].experience is not None
+
     def _index(self) -> tuple[Corpus, Pipeline]:
         if self._ranking is None:
             # Not at the top: no list waits for what only searches need.

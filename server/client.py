@@ -317,6 +317,11 @@ class Client:
             self.proxy.relisted(session.record, delay_s)
             session.policy = None
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it was told to list again, and has not yet."""
+        return bool(self._announced_at)
+
     def hold(self, finish: Callable[[], None]) -> None:
         """Keep a result until the client has listed again, at most `hold_ms`."""
         self._held.append(finish)

@@ -12,11 +12,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from foretool.server.exposure import View
+from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import Discovery, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
 
 HISTORY: Final = 20
@@ -41,6 +43,7 @@ class _Found(Struct, frozen=True):
     of: int
     task: str
     tokens: int
+    parts: dict[str, float]
 
 
 class Conversation:
@@ -53,6 +56,14 @@ class Conversation:
         self.history: deque[ToolId] = deque(maxlen=HISTORY)
         self.task = ""
         self.upstreams: deque[str] = deque(maxlen=HISTORY)
+        self.steps: list[ToolId] = []
+        """What was called for the present task, one tool called several times in a row once; what comes next is
+        predicted from it. A task ends as in `storage.episodes`."""
+        self.lines: tuple[str, ...] = ()
+        """The present task in words."""
+        self.last_at = 0.0
+        self.hinted: set[ToolId] = set()
+        """Hidden tools that we named as likely next."""
         self.missed: set[tuple[int, ToolId]] = set()
         """Hidden tools that were missed already, by the list they were missing from."""
         self.found: dict[ToolId, _Found] = {}
@@ -61,6 +72,27 @@ class Conversation:
         """Upstreams called lately, the latest first."""
         return tuple(dict.fromkeys(reversed(self.upstreams)))
 
+    def asks(self, lines: tuple[str, ...], at: float) -> None:
+        """A discovery for a task; another task than before begins anew, once something was called for that."""
+        if not lines:
+            return
+        is_other = self.lines and self.steps and not are_alike("\n".join(self.lines), "\n".join(lines))
+        if is_other or at - self.last_at > GAP_S:
+            self.steps.clear()
+        self.lines, self.last_at = lines, at
+
+    def calls(self, tool: Tool, at: float) -> None:
+        """A call of this conversation."""
+        if self.steps and at - self.last_at > GAP_S:
+            self.steps.clear()
+            self.lines = ()
+        self.last_at = at
+        self.history.append(tool.id)
+        self.upstreams.append(tool.upstream)
+        if self.steps[-1:] != [tool.id]:
+            self.steps.append(tool.id)
+            del self.steps[:-HISTORY]
+
     def opened(self, handle: str, discovery: int) -> Conversation:
         """One that begins where this one stands."""
         other = Conversation(handle, discovery)
@@ -68,7 +100,9 @@ class Conversation:
         other.upstreams.extend(self.upstreams)
         other.missed |= self.missed
         other.found |= self.found
-        other.task = self.task
+        other.task, other.lines, other.last_at = self.task, self.lines, self.last_at
+        other.steps = list(self.steps)
+        other.hinted |= self.hinted
         return other
 
 
@@ -84,6 +118,8 @@ class Session:
         """Chosen at the first list, and again when the ledger has learned something."""
         self.grown: list[ToolId] = []
         """Tools appended to the list since it began, in order."""
+        self._grown_found: set[ToolId] = set()
+        """Those of them that had to be discovered: they were missing before."""
         self._conversations: dict[str, Conversation] = {}
         """By handle, the one heard of last at the end."""
         self._whole = Conversation()
@@ -104,6 +140,12 @@ class Session:
     def sees(self, tool: ToolId) -> bool:
         return self.view is not None and (tool in self.view.shown or tool in self.grown)
 
+    def grow(self, tools: Sequence[ToolId], *, found: bool) -> None:
+        """Tools were appended to the list; `found`: a discovery had found them."""
+        self.grown += tools
+        if found:
+            self._grown_found.update(tools)
+
     def listed(self, view: View, exposure: int) -> None:
         """The client was given this list."""
         self.view = view
@@ -112,18 +154,20 @@ class Session:
     def call(
         self, tool: Tool, via: Literal["name", "bridge"], at: float, chat: Conversation | None = None
     ) -> list[Miss | Forward]:
-        """Decide what a call means. A hidden tool is a miss, once a list, and goes through all the same."""
+        """Decide what a call means. A hidden tool is a miss, once a list, and goes through all the same; so is one that
+        the list gained only because it had to be discovered."""
         chat = chat or self._whole
         found = chat.found.get(tool.id)
         hidden = not self.sees(tool.id)
         decisions: list[Miss | Forward] = []
-        if hidden and (self.exposure, tool.id) not in chat.missed:
+        was_missing = tool.id in self._grown_found and found is not None
+        key = (0 if was_missing else self.exposure, tool.id)
+        if (hidden or was_missing) and key not in chat.missed:
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
-            chat.missed.add((self.exposure, tool.id))
+            chat.missed.add(key)
             noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"
             decisions.append(self._miss(tool, noticed, at, found, chat))
-        chat.history.append(tool.id)
-        chat.upstreams.append(tool.upstream)
+        chat.calls(tool, at)
         return [*decisions, Forward(tool, hidden, found.discovery if found else 0)]
 
     def discovered(self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None) -> list[Miss]:
@@ -131,7 +175,7 @@ class Session:
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
         for match in discovery.matches:
-            chat.found[match.tool] = _Found(id, match.rank, of, discovery.task, discovery.tokens)
+            chat.found[match.tool] = _Found(id, match.rank, of, discovery.task, discovery.tokens, match.parts)
         if discovery.matches:
             return []
         name = discovery.names[0] if discovery.names else ""
@@ -195,6 +239,8 @@ class Session:
             of=found.of if found else why.of if why else 0,
             query=found.task if found else "",  # an earlier task need not be what this call is for
             history=tuple(chat.history), exposure=self.exposure, discovery=found.discovery if found else 0,
-            change=why.change if why else "", recovered="discovered" if found else "called",
+            change=why.change if why else "",
+            recovered="discovered" if found else "suggested" if tool.id in chat.hinted else "called",
+            parts=found.parts if found else {},
             turns=1 if found else 0, tokens=found.tokens if found else 0,
         )  # fmt: skip

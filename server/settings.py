@@ -211,6 +211,23 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "`foretool learn`."
         ),
     ] = 86_400
+    hint_threshold: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="A hidden tool that is needed next with at least this probability, by what was learned, is "
+            "named at the end of what `call_tool` and `discover_tools` answer; `1` names none.",
+            extra={"unit": "probability"},
+        ),
+    ] = 0.5
+    learn_s: Annotated[
+        Seconds,
+        Meta(
+            description="How often `serve` learns from the log, in a process of its own with low priority; `0` leaves "
+            "it to `foretool learn`."
+        ),
+    ] = 86_400
     bridge_destructive: Annotated[
         BridgeDestructive,
         Meta(

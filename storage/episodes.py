@@ -164,7 +164,7 @@ def _begins_anew(part: Sequence[Event], event: Event) -> bool:
         return False
     # Where prompts are known they say where a task begins; a discovery then asks for a part of it.
     said = [each for each in part if each.kind != "call"]
-    return not any(each.kind == "prompt" or are_alike(each.text, event.text) for each in said)
+    return bool(said) and not any(each.kind == "prompt" or are_alike(each.text, event.text) for each in said)
 
 
 def are_alike(one: str, other: str) -> bool:

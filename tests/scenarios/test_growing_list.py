@@ -121,7 +121,7 @@ async def test_another_client_does_not_see_the_growth() -> None:
 
 
 @requirement("list:growing:record")
-async def test_the_grown_list_is_on_record_and_a_call_of_its_new_tool_is_no_miss() -> None:
+async def test_the_grown_list_is_on_record_and_what_had_to_be_discovered_is_one_miss() -> None:
     async with proxy_over(files(), policy="growing", hold_ms=1) as stage:
         client = stage.client
         await client.initialize()
@@ -129,13 +129,17 @@ async def test_the_grown_list_is_on_record_and_a_call_of_its_new_tool_is_no_miss
         await client.discover(names=["files__read"])
         await client.list_tools()
         await client.call_tool("files__read", {})
+        await client.call_tool("files__read", {})
         session = stage.store.sessions()[0].key
         exposures = stage.store.session_exposures(session)
         assert [(each.reason, each.tools) for each in exposures] == [
             ("list", ("call_tool", "discover_tools")),
             ("growth", ("call_tool", "discover_tools", "files__read")),
         ]
-        assert stage.misses() == []
+        assert [(each.tool, each.noticed, each.recovered, each.turns) for each in stage.misses()] == [
+            ("files__read", "discovery", "discovered", 1)
+        ]
+        assert [each.hidden for each in stage.calls()] == [False, False]
 
 
 @requirement("list:growing:cancel")

@@ -106,6 +106,7 @@ async def test_a_discovery_followed_by_a_call_of_what_it_found_is_a_miss_with_it
         recovered="discovered",
         turns=1,
         tokens=discovery.tokens,
+        parts=discovery.matches[rank - 1].parts,
     )
     assert [match.tool for match in discovery.matches] == found
     assert call.discovery == 1

@@ -1,0 +1,159 @@
+"""What is likely to come next in a conversation, from what was learned: lists that grow for it, and hints.
+
+A prediction is made while the upstream works on a call, so that no result waits for it. Under `growing` the likely next
+tools are appended to the list, in one batch, within the budget; the result of the call is held until the client has
+listed again. Under every policy a hidden tool that is likely enough is named: in a text block at the end of what
+`call_tool` and `discover_tools` answer, in `_meta` alone where a listed tool answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from foretool.retrieval.tokens import estimate
+from foretool.server import jsonrpc
+from foretool.server.jsonrpc import Raw
+from foretool.storage.records import Tool, ToolId
+
+if TYPE_CHECKING:
+    from foretool.server.client import Client
+    from foretool.server.proxy import Proxy
+    from foretool.server.session import Conversation, Session
+
+GROW_LEAST: Final = 0.15
+"""The probability from which on a list grows for a tool."""
+GROW_MOST: Final = 4
+"""Tools a batch."""
+HINT_TOKENS: Final = 70
+META_NEXT: Final = "foretool/next"
+
+
+class Hint(Struct, frozen=True):
+    """The hidden tool that is likely to be needed next."""
+
+    tool: ToolId
+    probability: float
+    text: str
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return {META_NEXT: {"name": self.tool, "probability": round(self.probability, 2)}}
+
+
+class Foresight:
+    """See the module."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether anything was learned; looking costs nothing."""
+        return self._proxy.catalog.has_learned
+
+    def next(self, chat: Conversation) -> Mapping[ToolId, float]:
+        """Probabilities of the tools that may be called next, the likeliest first; none where the task is more likely
+        done than that any of them is needed."""
+        if not self.is_ready:
+            return {}
+        chances, end = self._proxy.catalog.pipeline.after(chat.steps, chat.lines)
+        return chances if chances and next(iter(chances.values())) > end else {}
+
+    def hidden(self, client: Client, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
+        """Those of them that the client does not see and may call."""
+        catalog, exposures = self._proxy.catalog, self._proxy.exposures
+        return {
+            tool: chance
+            for tool, chance in chances.items()
+            if not session.sees(tool)
+            and (known := catalog.get(tool)) is not None
+            and exposures.allowed(client.profile, known.upstream)
+        }
+
+    def grow_for(self, client: Client, session: Session, chances: Mapping[ToolId, float]) -> bool:
+        """Append the likely ones to the list; says whether the client was told to list again."""
+        likely = [tool for tool, chance in self.hidden(client, session, chances).items() if chance >= GROW_LEAST]
+        return self.grow(client, session, likely[:GROW_MOST])
+
+    def grow(self, client: Client, session: Session, tools: Sequence[ToolId], *, found: bool = False) -> bool:
+        """Append tools to the list in one batch, where the client is known to re-list and as the budget allows; says
+        whether it was told to. `found`: a discovery has found them, so they were missing from the list before."""
+        if client.policy(session) != "growing":
+            return False
+        view = client.view(session)
+        left = view.budget - view.tokens - sum(self._proxy.catalog.tokens(tool) for tool in session.grown)
+        added = []
+        for tool in tools:
+            cost = self._proxy.catalog.tokens(tool)
+            if not session.sees(tool) and cost <= left:
+                added.append(tool)
+                left -= cost
+        if not added:
+            return False
+        session.grow(added, found=found)
+        client.record_list(session, "growth")
+        client.announce()
+        return True
+
+    def hint(
+        self, client: Client, session: Session, chat: Conversation, chances: Mapping[ToolId, float]
+    ) -> Hint | None:
+        """The likeliest hidden tool, if it is likely enough to be worth its tokens."""
+        threshold = self._proxy.settings.hint_threshold
+        if threshold >= 1.0:
+            return None
+        for tool, chance in self.hidden(client, session, chances).items():
+            if chance < threshold:
+                return None
+            if (known := self._proxy.catalog.get(tool)) is not None:
+                chat.hinted.add(tool)
+                return Hint(tool, chance, hint_text(known))
+        return None
+
+
+def hint_text(tool: Tool) -> str:
+    """One line: the tool, what it requires, what it does."""
+    wanted, about = _about(tool.definition)
+    text = f"Often next: {tool.id}({wanted}), through call_tool"
+    return f"{text}: {about}" if about and estimate(f"{text}: {about}") <= HINT_TOKENS else f"{text}."
+
+
+@lru_cache(maxsize=256)
+def _about(definition: bytes) -> tuple[str, str]:
+    """The arguments a tool requires, and what it does in a line."""
+    # Not at the top: no list waits for what only predictions need.
+    from foretool.retrieval.document import document, summary_line
+
+    schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
+    required = schema.get("required") if isinstance(schema, dict) else None
+    wanted = ", ".join(map(str, required)) if isinstance(required, list) else ""
+    return wanted, summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+
+
+def with_text(result: Raw, hint: Hint) -> Raw:
+    """A result of the bridge with the hint as its last block; as it is where that cannot be."""
+    try:
+        members: dict[str, Any] = jsonrpc.fields(result)
+    except ValueError:
+        return result
+    content = bytes(members.get("content", b"")).strip()
+    if content[:1] != b"[" or content[-1:] != b"]":
+        return result
+    block = jsonrpc.encode({"type": "text", "text": hint.text})
+    inner = content[1:-1].strip()
+    members["content"] = Raw(b"[" + (inner + b"," if inner else b"") + block + b"]")
+    return jsonrpc.raw(members)
+
+
+def with_meta(result: Raw, hint: Hint) -> Raw:
+    """A result of a listed tool with the hint in `_meta`, everything else as it is."""
+    try:
+        members: dict[str, Any] = jsonrpc.fields(result)
+        meta = jsonrpc.fields(members.get("_meta", jsonrpc.UNSET))
+    except ValueError:
+        return result
+    return jsonrpc.raw({**members, "_meta": {**meta, **hint.meta}})
