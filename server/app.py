@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from foretool.retrieval.tokens import estimate
@@ -115,6 +115,10 @@ class App:
     def _upstream(self, server: Server) -> Upstream:
         opener = link_opener(server, message_limit(self.config), self._watcher, self.proxy.turn)
         return Upstream(server.name, self.proxy, opener, server.timeout_s, server.secrets.redact)
+
+    def yield_to(self, is_telling: Callable[[], bool]) -> None:
+        """Start no upstream while this client has still to take in what it was told."""
+        self._watcher.is_telling = is_telling
 
     # -- running
 
@@ -396,6 +400,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
     with Store.open(config.storage) as store:
         app = App(config, store)
         edge = StdioEdge(app.proxy, profile, message_limit(config), app.proxy.turn)
+        app.yield_to(edge.is_telling)
         ended = asyncio.Event()
         _on_signals(ended.set)
         async with app.running():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -72,8 +73,9 @@ class Catalog:
         self._texts: dict[str, str] = {}
         self._kept = dict(kept_names or {})
         """Names that somebody knows; a tool has its own for ever, a tool that comes back gets its old one."""
-        self._named: dict[Key, ToolId] = {}
-        """Names of the tools there are; those that nobody knows yet are given anew when another upstream lists."""
+        self._keepers = {name: key for key, name in self._kept.items()}
+        self._plain: Counter[str] = Counter()
+        """How many of the tools there are would like to have a name."""
         self._told = 0
         """The version whose names somebody knows."""
         self._tools: dict[ToolId, Tool] = {}
@@ -82,7 +84,10 @@ class Catalog:
         self._unindexed: dict[str, None] = {}
         """Upstreams whose tools the ranking does not know yet, in order."""
         self._ever_named: set[str] = set()
-        self._resolver = Resolver({})
+        self._resolver: Resolver | None = None
+        """Made when it is asked; most names are found without it."""
+        self._estimates: dict[str, int] = {}
+        """Tokens by schema hash, for definitions that are not counted yet."""
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -124,7 +129,7 @@ class Catalog:
     @property
     def names(self) -> Mapping[Key, ToolId]:
         """Every name that somebody was told, and those there are."""
-        return self._kept | self._named
+        return self._kept | {(tool.upstream, tool.name): tool.id for tool in self._tools.values()}
 
     def tell(self) -> dict[ToolId, Key]:
         """Somebody is told of the tools: from now on they keep their names. Returns those that nobody knew before.
@@ -134,8 +139,12 @@ class Catalog:
         if self._told == self.version:
             return {}
         self._told = self.version
-        new = {name: key for key, name in self._named.items() if self._kept.get(key) != name}
-        self._kept.update(self._named)
+        new: dict[ToolId, Key] = {}
+        for id, tool in self._tools.items():
+            key = (tool.upstream, tool.name)
+            if self._kept.get(key) != id:
+                self._kept[key] = id
+                self._keepers[id] = new[id] = key
         return new
 
     def tools(self) -> list[Tool]:
@@ -155,12 +164,17 @@ class Catalog:
     def find(self, name: str) -> Tool | None:
         """The tool a name means, by any of its exact names."""
         tool = self._tools.get(ToolId(name))
-        if tool is None and (resolved := self._resolver.resolve(name)) is not None:
+        if tool is None and (resolved := self._resolve().resolve(name)) is not None:
             tool = self._tools.get(resolved)
         return tool
 
     def near(self, name: str) -> tuple[list[ToolId], bool]:
-        return self._resolver.near(name)
+        return self._resolve().near(name)
+
+    def _resolve(self) -> Resolver:
+        if self._resolver is None:
+            self._resolver = Resolver({(name, tool.name): tool.id for name in self._entries for tool in self.of(name)})
+        return self._resolver
 
     def server_text(self, upstream: str) -> str:
         """What is known of an upstream in words: the config's description, else its `instructions`."""
@@ -207,7 +221,8 @@ class Catalog:
             kept = {tool.schema_hash: tool for tool in old.values()}
             self._by_upstream[upstream] = [kept.get(tool.schema_hash, tool) for tool in new.values()]
             self._texts[upstream] = text
-            self._rename()
+            if not self._name_alone(upstream, list(old.values())):
+                self._rename()
             self._unindexed[upstream] = None
         return changes
 
@@ -218,6 +233,8 @@ class Catalog:
                 replace(tool, tokens=tokens.get(tool.schema_hash, tool.tokens)) for tool in tools
             ]
         self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
+        for counted in tokens:
+            self._estimates.pop(counted, None)
 
     def uncounted(self) -> list[Tool]:
         return [tool for tool in self._tools.values() if tool.tokens is None]
@@ -227,7 +244,11 @@ class Catalog:
         found = self._tools.get(tool)
         if found is None:
             return 0
-        return found.tokens if found.tokens is not None else estimate(found.definition.decode())
+        if found.tokens is not None:
+            return found.tokens
+        if (known := self._estimates.get(found.schema_hash)) is None:
+            known = self._estimates[found.schema_hash] = estimate(found.definition.decode())
+        return known
 
     def pins(self, patterns: Sequence[str] = ()) -> list[ToolId]:
         """Tools that are always shown: by the upstream's own `pin`, or by `patterns` on exposed names."""
@@ -274,16 +295,49 @@ class Catalog:
             for entry in self._entries.values()
             for tool in self._by_upstream.get(entry.name, ())
         ]
-        found = self._named = names.assign(listed, self._kept)
+        found = names.assign(listed, self._kept)
+        self._plain = Counter(names.plain_name(prefix, key[1]) for key, prefix in listed)
         for upstream, tools in self._by_upstream.items():
-            named = [replace(tool, id=found[upstream, tool.name]) for tool in tools]
+            named = [_called(tool, found[upstream, tool.name]) for tool in tools]
             if upstream not in self._ever_named or [tool.id for tool in named] != [tool.id for tool in tools]:
                 self._ever_named.add(upstream)
                 self._unindexed[upstream] = None
             self._by_upstream[upstream] = named
         self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
-        self._resolver = Resolver(found)
+        self._resolver = None
         self.version += 1
+
+    def _name_alone(self, upstream: str, old: Sequence[Tool]) -> bool:
+        """Name the tools of one upstream, if that concerns no other: nobody else wants or has one of the names. False:
+        everything has to be looked at. A cold start brings hundreds of upstreams one by one."""
+        prefix = self._entries[upstream].prefix
+        before = {names.plain_name(prefix, tool.name): tool for tool in old}
+        new = self._by_upstream[upstream]
+        named = {names.plain_name(prefix, tool.name): tool for tool in new}
+        if len(before) < len(old) or len(named) < len(new):
+            return False
+        if any(tool.id != name or self._plain[name] > 1 for name, tool in before.items()):
+            return False
+        for name, tool in named.items():
+            key = (upstream, tool.name)
+            has = self._tools.get(ToolId(name))
+            is_free = (has is None or has.upstream == upstream) and (name in before or not self._plain[name])
+            if name in names.OWN or not is_free or self._keepers.get(ToolId(name), key) != key:
+                return False
+        self._plain.subtract(before.keys())
+        self._plain.update(named.keys())
+        for tool in old:
+            del self._tools[tool.id]
+        self._by_upstream[upstream] = [_called(tool, ToolId(name)) for name, tool in named.items()]
+        self._tools.update({tool.id: tool for tool in self._by_upstream[upstream]})
+        self._ever_named.add(upstream)
+        self._resolver = None
+        self.version += 1
+        return True
+
+
+def _called(tool: Tool, name: ToolId) -> Tool:
+    return tool if tool.id == name else replace(tool, id=name)
 
 
 def _digest(definition: bytes) -> str:

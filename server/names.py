@@ -49,23 +49,25 @@ def assign(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict
     """
     names: dict[Key, ToolId] = {}
     taken: set[str] = set(OWN)
-    wanted = list(tools)
-    choices = {key: _choices(key, prefix) for key, prefix in wanted}
-    rivals = Counter(first for first, *_ in choices.values())
+    wanted = dict(tools)
+    firsts = {key: plain_name(prefix, key[1]) for key, prefix in wanted.items()}
+    rivals = Counter(firsts.values())
     held = {name: key for key, name in kept.items()}
-    for key, _ in wanted:
+    for key, first in firsts.items():
         name = kept.get(key)
+        if name is None or name in taken:
+            continue
         # Where nobody else wants its plain name, another one is from before its prefix was changed.
-        first = choices[key][0]
-        current = choices[key] if rivals[first] > 1 or held.get(ToolId(first), key) != key else choices[key][:1]
-        if name is not None and name in current and name not in taken:
+        contested = rivals[first] > 1 or held.get(ToolId(first), key) != key
+        if name == first or (contested and name in _choices(key, wanted[key])):
             names[key] = name
             taken.add(name)
     # The name of a tool that is away for now is not given to another: it would come to mean something else.
-    taken.update(name for name, key in held.items() if key not in choices)
-    for key, _ in wanted:
+    taken.update(name for name, key in held.items() if key not in firsts)
+    for key, first in firsts.items():
         if key not in names:
-            names[key] = ToolId(next(choice for choice in _endless(choices[key]) if choice not in taken))
+            choices = _endless(_choices(key, wanted[key])) if first in taken else (first,)
+            names[key] = ToolId(next(choice for choice in choices if choice not in taken))
             taken.add(names[key])
     return names
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from fakes import FakeUpstream, config_of, tool
+from hypothesis import given
+from hypothesis import strategies as st
 from requirements import requirement
 
 from foretool.server.catalog import Catalog, Changes
 from foretool.server.jsonrpc import raw
+from foretool.server.names import Key, assign
 from foretool.storage.records import Tool, ToolId
 
 
@@ -106,6 +109,36 @@ def test_of_several_that_want_one_name_the_first_of_the_config_gets_it_whoever_l
         "p__add": ("c", "add"), "a__add": ("a", "add"), "b__add": ("b", "add"),
         "p__c": ("c", "c"), "p__a": ("a", "a"), "p__b": ("b", "b"),
     }  # fmt: skip
+
+
+OWNERS = ("a", "b", "a__x")
+LISTS = st.lists(
+    st.tuples(
+        st.sampled_from(OWNERS), st.lists(st.sampled_from(["x", "y", "x__y", "call_tool", "a b", "a.b"]), unique=True)
+    ),
+    max_size=8,
+)
+
+
+@requirement("names:deterministic", "names:collisions")
+@given(LISTS, st.lists(st.sampled_from(["", "p", "a"]), min_size=3, max_size=3), st.integers(0, 8))
+def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
+    lists: list[tuple[str, list[str]]], prefixes: list[str], told_after: int
+) -> None:
+    upstreams = [FakeUpstream(name, entry={"prefix": prefix}) for name, prefix in zip(OWNERS, prefixes, strict=True)]
+    one = catalog(*upstreams)
+    kept: dict[Key, ToolId] = {}
+    for place, (name, tools) in enumerate(lists):
+        one.replace(name, listed(*tools))
+        if place == told_after:
+            one.tell()
+            kept = dict(one.names)
+    entries = [
+        ((name, each.name), prefix) for name, prefix in zip(OWNERS, prefixes, strict=True) for each in one.of(name)
+    ]
+    assert {(each.upstream, each.name): each.id for each in one.tools()} == assign(entries, kept)
+    for each in one.tools():
+        assert one.find(each.id) == each
 
 
 @requirement("names:collisions")

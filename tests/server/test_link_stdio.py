@@ -1,5 +1,6 @@
 """Child processes: none outlives the proxy, however either of them ends."""
 
+import asyncio
 import os
 import select
 import subprocess
@@ -11,6 +12,7 @@ from http_fakes import Notes, notification, request
 from requirements import requirement
 
 from foretool.server.links import stdio
+from foretool.server.links.base import LinkError
 from foretool.server.links.stdio import Watcher, open_stdio
 
 STUBBORN = (
@@ -66,3 +68,49 @@ async def test_a_child_that_does_not_read_fails_what_is_too_much_and_nothing_mor
     reason = "it does not read its input, where 0 MiB wait for it"
     assert failed == [("failed", number, reason, False) for number in range(10 - len(failed), 10)]
     assert 3 <= len(failed) <= 5
+
+
+async def _started(watcher: Watcher, words: str, count: int) -> list[stdio.StdioLink]:
+    command = [sys.executable, "-c", words]
+    opened = (open_stdio(command[0], command[1:], {}, None, Notes(), watcher, 1000) for _ in range(count))
+    return list(await asyncio.gather(*opened))
+
+
+@pytest.mark.anyio
+async def test_children_begin_a_few_at_a_time_and_one_that_says_nothing_holds_up_the_others_only_for_a_moment() -> None:
+    watcher = Watcher()
+    watcher.slots = asyncio.Semaphore(2)
+    try:
+        links = await _started(watcher, "import sys; sys.stdin.read()", 2)
+        assert watcher.slots.locked()
+        async with asyncio.timeout(20):
+            links += await _started(watcher, "print('{}', flush=True); input()", 4)
+            while watcher.slots._value < 2:
+                await asyncio.sleep(0.01)
+        for link in links:
+            await link.close()
+        assert watcher.slots._value == 2
+    finally:
+        watcher.close()
+
+
+@pytest.mark.anyio
+async def test_one_that_cannot_start_leaves_its_place_to_the_next() -> None:
+    watcher = Watcher()
+    watcher.slots = asyncio.Semaphore(1)
+    for _ in range(2):
+        with pytest.raises(LinkError):
+            await open_stdio("no-such-command-anywhere", [], {}, None, Notes(), watcher, 1000)
+    assert watcher.slots._value == 1
+
+
+@pytest.mark.anyio
+async def test_no_child_starts_while_a_client_is_being_told_something_but_that_does_not_last() -> None:
+    watcher = Watcher()
+    waits = iter([True, True, False])
+    watcher.is_telling = lambda: next(waits)
+    await watcher.may_spawn()
+    assert list(waits) == []
+    watcher.is_telling = lambda: True
+    async with asyncio.timeout(20):
+        await watcher.may_spawn()
