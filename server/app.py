@@ -42,6 +42,7 @@ from foretool.server.models import Models, prior
 from foretool.server.pipes import Turn
 from foretool.server.proxy import Proxy
 from foretool.server.recorder import Recorder
+from foretool.server.schedule import Schedule
 from foretool.server.upstream import OpenLink, State, Upstream
 from foretool.storage.flows import Flows
 from foretool.storage.records import Era, Tool, ToolId, UpstreamRecord, UpstreamState
@@ -78,6 +79,7 @@ class App:
         self.proxy = Proxy(config, self.catalog, self.exposures, self.recorder, self)
         self.embedding = Embedding(config.settings, self.catalog, store, self.proxy.searching)
         self.models = Models(self.catalog, store, self._learned)
+        self.schedule = Schedule(store, config.path)
         self.exposures.prior = lambda: prior(store)
         self.started_at = time.time()
         self._watcher = Watcher()
@@ -141,6 +143,7 @@ class App:
 
     async def _stop(self) -> None:
         await self.embedding.stop()
+        await self.schedule.stop()
         await self.models.stop()
         await asyncio.gather(*(upstream.stop() for upstream in self.proxy.upstreams.values()))
         self.proxy.outbox.flush()
@@ -172,6 +175,7 @@ class App:
             self._keep_flows()
             self.embedding.tick()
             self.models.tick(has_listed=bool(self.exposures.views()))
+            self.schedule.tick(self.config.settings.learn_s)
             await self._reload_if_changed()
             self._refresh_stale()
             self._give_back_memory()

@@ -189,6 +189,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
     "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
     "learn:hint": Promise("docs/learning.md", "a likely hidden tool is named after a call; listed tools answer verbatim"),
+    "learn:schedule": Promise("docs/learning.md", "serve learns on a schedule, in a process of its own"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
     "conversation:handle": Promise(
         "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"

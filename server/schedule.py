@@ -1,0 +1,85 @@
+"""Learning on a schedule: a process of its own with low priority, when enough was called since the last run.
+
+Several proxies may share a store: whoever is first learns for all of them, since a run is on record and holds a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from foretool.storage.artifacts import Artifacts
+from foretool.storage.store import StorageError, Store
+
+LOOK_S: Final = 60.0
+"""How often it is looked whether a run is due."""
+SETTLED_S: Final = 600.0
+"""Not before this long after the start: the first minutes belong to the clients."""
+LEAST_CALLS: Final = 20
+"""Calls since the last run that make another one worth it."""
+
+log = logging.getLogger("foretool.schedule")
+
+
+class Schedule:
+    """See the module. `tick` is called about once a second."""
+
+    def __init__(self, store: Store, config: Path, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._look_at = clock() + SETTLED_S
+        self._task: asyncio.Task[None] | None = None
+
+    def tick(self, learn_s: float) -> None:
+        """Begin a run if one is due; `learn_s`: how often, 0 never."""
+        now = self._clock()
+        if not learn_s or now < self._look_at or (self._task is not None and not self._task.done()):
+            return
+        self._look_at = now + LOOK_S
+        with contextlib.suppress(StorageError):
+            if is_due(self._store, learn_s, now):
+                self._task = asyncio.create_task(self._learn())
+
+    async def stop(self) -> None:
+        """End a run that is going on; it leaves what is served as it was."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _learn(self) -> None:
+        command = (sys.executable, "-m", "foretool", "learn", "--background", "--json", "--config", str(self._config))
+        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        try:
+            learner = await asyncio.create_subprocess_exec(*command, stdin=nothing, stdout=nothing, stderr=pipe)
+        except OSError as error:
+            log.warning("learning did not start: %s", error)
+            return
+        try:
+            _, said = await learner.communicate()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                learner.terminate()
+            await learner.wait()
+            raise
+        if learner.returncode:
+            told = said.decode(errors="replace").strip().splitlines()
+            log.warning(
+                "learning ended with status %d: %s", learner.returncode, told[-1] if told else "it said nothing"
+            )
+
+
+def is_due(store: Store, learn_s: float, now: float) -> bool:
+    """Whether the last run is long enough ago, and enough was called since. May raise `StorageError`."""
+    last = next((each.created_at for each in Artifacts(store).history("run", 1)), 0.0)
+    if now - last < learn_s:
+        return False
+    calls = store.recent_calls(LEAST_CALLS)
+    return len(calls) == LEAST_CALLS and calls[-1].at > last
