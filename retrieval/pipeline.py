@@ -270,6 +270,8 @@ class _Request:
         self.lines = [_Line(corpus, text) for text in needs(query.lines)]
         self.lifted: dict[ToolId, Raised] = {}
         """Tools that stand higher because a better one needs them."""
+        self.needed: list[float | None] = []
+        """By line, how likely it needs a tool at all; None where nobody knows."""
         self.blends = self._blends()
         self.blend = self._raised(self.blends[-1]) if self.blends else None
         self.words = self._words() if self.blend is None else {}
@@ -321,6 +323,9 @@ class _Request:
 
         if not texts and self.query.names:
             return []
+        self.needed = [
+            experience.needs_tool(vectors[place] if vectors else None, text) for place, text in enumerate(texts)
+        ]
         if not texts:
             texts, hits = [""], [{}]
         added = [
@@ -406,6 +411,8 @@ class _Request:
         read = [line.evidence(self.corpus.lexical) for line in self.lines]
         if self.blends:
             read = [replace(each, signs=blend.signs) for each, blend in zip(read, self.blends, strict=False)]
+        if any(chance is not None for chance in self.needed):
+            read = [replace(each, needed=chance) for each, chance in zip(read, self.needed, strict=False)]
         return (*read, *asked)
 
     def _ranked(self, slot: int, score: float, terms: Sequence[str]) -> Ranked:

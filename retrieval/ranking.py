@@ -82,6 +82,8 @@ class Evidence(Struct, frozen=True):
     """Share of the line's idf mass that the best tool has, 0 to 1."""
     signs: Signs | None = None
     """None while words alone rank."""
+    needed: float | None = None
+    """How likely the line needs a tool at all, by what was learned (MassTool's detection); None where nobody knows."""
 
 
 class Ranking(Struct, frozen=True):

@@ -23,6 +23,10 @@ FAINTEST = 0.35
 """Below this strength a match is chance: less than one needed tool in a hundred matches so badly on the train sets."""
 
 
+UNNEEDED = 0.05
+"""Below this probability of needing a tool at all, whatever matches is chance."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What fits, in the order shown, and why each of the others does not."""
@@ -37,6 +41,12 @@ def sufficiency(evidence: Evidence) -> float:
     """Probability that a tool this line needs is among the first five."""
     if evidence.named:
         return 1.0
+    # A task that more likely than not needs no tool has none among the first five either.
+    doubt = 1.0 if evidence.needed is None else min(2.0 * evidence.needed, 1.0)
+    return doubt * _by_match(evidence)
+
+
+def _by_match(evidence: Evidence) -> float:
     if evidence.signs is not None:
         from foretool.retrieval import gate  # a file to read, for who has an encoder
 
@@ -62,6 +72,8 @@ def level(ranking: Ranking, query: Query) -> Level:
 def _is_chance(evidence: Evidence) -> bool:
     if evidence.named:
         return False
+    if evidence.needed is not None and evidence.needed < UNNEEDED:
+        return True
     if evidence.signs is not None:
         return sufficiency(evidence) < NONE
     return evidence.strength < FAINTEST

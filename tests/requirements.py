@@ -190,6 +190,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
     "learn:hint": Promise("docs/learning.md", "a likely hidden tool is named after a call; listed tools answer verbatim"),
     "learn:schedule": Promise("docs/learning.md", "serve learns on a schedule, in a process of its own"),
+    "learn:detection": Promise("docs/learning.md", "a task that needs no tool is told apart, and the gate says none"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
     "conversation:handle": Promise(
         "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"
@@ -370,6 +371,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "dtdr:unseen": Promise("docs/learning.md: DTDR", "a tool that came after training is ranked at once"),
     "dtdr:published": Promise(f"{DTDR}, section 4.1", "DTDR-C and DTDR-L run as published, by name"),
     # The repository
+    "gate:conformal": Promise("docs/retrieval.md: confidence", "at most eps of needed tools are hidden below k"),
+    "gate:recorded": Promise("docs/retrieval.md: confidence", "what was said of an answer is held against what came"),
     "graph:schema": Promise("docs/learning.md: TGR", "definitions tell which tool needs what another gives"),
     "graph:propagation": Promise("docs/learning.md: TGR", "what a found tool depends on is found with it"),
     "masstool:score": Promise("docs/learning.md: MassTool", "a task like an earlier one gets the tools that one took"),

@@ -5,6 +5,8 @@ from math import exp, log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from requirements import requirement
 
 from foretool.retrieval.ranking import Evidence, Query, Ranked, Ranking
 from foretool.retrieval.selection import FAINTEST, Selection, level, select, sufficiency, working_set
@@ -20,6 +22,16 @@ def ranking(*names: str, evidence: tuple[Evidence, ...] = ()) -> Ranking:
 
 def sizes(**tokens: int) -> dict[ToolId, int]:
     return {ToolId(name): size for name, size in tokens.items()}
+
+
+@requirement("learn:detection")
+def test_a_task_that_needs_no_tool_is_not_met_by_a_good_match() -> None:
+    good = Evidence(strength=3.0, entropy=0.5)
+    assert sufficiency(replace(good, needed=0.9)) == sufficiency(replace(good, needed=0.5)) == sufficiency(good)
+    assert sufficiency(replace(good, needed=0.25)) == pytest.approx(0.5 * sufficiency(good))
+    assert level(ranking("a", evidence=(replace(good, needed=0.9),)), QUERY) == "high"
+    assert level(ranking("a", evidence=(replace(good, needed=0.04),)), QUERY) == "none"
+    assert level(ranking("a", evidence=(replace(good, needed=0.04, named=True),)), QUERY) == "high"
 
 
 def test_tools_are_taken_down_the_ranking_while_the_budget_lasts() -> None:

@@ -12,7 +12,7 @@ from foretool.retrieval.pipeline import Corpus, Pipeline  # noqa: E402
 from foretool.retrieval.rankers.experience import CLIP, WEIGHTS, Experience, Factors  # noqa: E402
 from foretool.retrieval.ranking import Query  # noqa: E402
 from foretool.storage.records import ToolId  # noqa: E402
-from tests.retrieval.learned_fakes import START, Counted, Relations  # noqa: E402
+from tests.retrieval.learned_fakes import START, Counted, Detector, Relations  # noqa: E402
 from tests.retrieval.rankers.test_dense import meant  # noqa: E402
 from tests.retrieval.tools import catalog, ids, tool  # noqa: E402
 
@@ -132,3 +132,10 @@ def test_factors_are_for_the_encoders_they_were_fitted_with() -> None:
     assert halved["history"] == pytest.approx(0.5 * plain["history"])
     assert halved["lexical"] == pytest.approx(plain["lexical"])
     assert other == plain
+
+
+@requirement("learn:detection")
+def test_a_line_that_needs_no_tool_says_so_to_the_gate() -> None:
+    found = alone(Detector("thanks")).rank(Query(("a page of the web", "thanks for the page")))
+    assert [each.needed for each in found.evidence] == [0.99, 0.01]
+    assert [each.needed for each in alone().rank(Query(("a page",))).evidence] == [None]
