@@ -56,17 +56,29 @@ def _by_match(evidence: Evidence) -> float:
     return 1.0 / (1.0 + exp(-(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)))
 
 
-def level(ranking: Ranking, query: Query) -> Level:
-    """How likely a needed tool is among the first five; over several needs the mean, the share that is likely met."""
+def level(ranking: Ranking, query: Query, calibrate: Callable[[float], float] | None = None) -> Level:
+    """The level alone of `assess`."""
+    return assess(ranking, query, calibrate)[0]
+
+
+def assess(
+    ranking: Ranking, query: Query, calibrate: Callable[[float], float] | None = None
+) -> tuple[Level, float | None]:
+    """How likely a needed tool is among the first five; over several needs the mean, the share that is likely met.
+
+    The level, and the probability as the gate says it, None where there were no words to be right or wrong about.
+    `calibrate` turns it into what such probabilities have been worth here; the level is read from that.
+    """
     if not ranking.ranked:
-        return "none"
+        return "none", None
     if not ranking.evidence:
-        # Ranked by usage alone: there were no words to be right or wrong about.
-        return "low"
+        return "low", None  # ranked by usage alone
+    said = sum(map(sufficiency, ranking.evidence)) / len(ranking.evidence)
     if all(map(_is_chance, ranking.evidence)):
-        return "none"
-    probability = sum(map(sufficiency, ranking.evidence)) / len(ranking.evidence)
-    return "high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"
+        return "none", said
+    named = all(evidence.named for evidence in ranking.evidence)
+    probability = said if calibrate is None or named else calibrate(said)
+    return ("high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"), said
 
 
 def _is_chance(evidence: Evidence) -> bool:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from foretool.retrieval.tokens import estimate
 from foretool.server import jsonrpc, logs
+from foretool.server.assurance import Assurance
 from foretool.server.catalog import Catalog
 from foretool.server.config import (
     Config,
@@ -71,6 +72,7 @@ class App:
         self.config = config
         self.store = store
         self.flows = Flows(store)
+        self.assurance = Assurance(store)
         self.recorder = Recorder(store)
         entries = list(config.servers.values())
         kept = {key: tool for tool, key in store.exposed_names().items()}
@@ -173,6 +175,8 @@ class App:
             while self.proxy.flows.look():
                 await asyncio.sleep(0)
             self._keep_flows()
+            self.assurance.tick()
+            self.proxy.calibrate = self.assurance.calibrate
             self.embedding.tick()
             self.models.tick(has_listed=bool(self.exposures.views()))
             self.schedule.tick(self.config.settings.learn_s)

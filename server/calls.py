@@ -124,14 +124,15 @@ class Calls:
         started: float,
     ) -> None:
         # Not at the top: no list waits for what only searches need.
-        from foretool.retrieval.selection import level
+        from foretool.retrieval.selection import assess
 
         proxy, session = self._proxy, _session(exchange)
         profile, catalog = exchange.client.profile, proxy.catalog
+        level, probability = assess(ranking, query, proxy.calibrate)
         found = discovery.answer(
             arguments,
             ranking,
-            level(ranking, query),
+            level,
             catalog,
             session.sees,
             profile.admits,
@@ -143,6 +144,7 @@ class Calls:
             session=session.record.key, at=proxy.clock(), task=arguments.task if proxy.keeps_text else "",
             names=arguments.names, sufficiency=arguments.sufficiency, level=found.level, matches=found.matches,
             tokens=found.tokens, took_ms=(time.perf_counter() - started) * 1000, handle=chat.handle,
+            probability=probability,
         )  # fmt: skip
         id = proxy.recorder.discovery(kept)
         for miss in session.discovered(kept, id, len(catalog), chat):

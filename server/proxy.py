@@ -84,6 +84,8 @@ class Proxy:
         self.recorder = recorder
         self.searching = Searching(catalog)
         self.flows = FlowWatch()
+        self.calibrate: Callable[[float], float] | None = None
+        """What the gate's probabilities have been worth here; None while they are taken as they are."""
         self.upstreams: dict[str, Upstream] = {}
         self.capabilities_known: dict[str, dict[str, Any]] = {}
         """Capabilities by upstream, from an earlier run until it has greeted in this one."""

@@ -372,3 +372,9 @@ def m008_flows(db: Database) -> None:
         ("before", "after", "field", "parameter"),
         {"before": str, "after": str, "field": str, "parameter": str, "times": int, "last_at": float},
     )
+
+
+@migration
+def m009_probability(db: Database) -> None:
+    """What the gate said of each discovery's answer, to be held against what came of it."""
+    db.table("discoveries").add_column("probability", float)

@@ -116,6 +116,18 @@ class Discovery(Struct, frozen=True):
     id: int = 0
     handle: str = ""
     """Which of the session's conversations it belongs to; "" where nobody said."""
+    probability: float | None = None
+    """That a needed tool was among the first five, as the gate said it then; None where it had nothing to say."""
+
+
+class Outcome(Struct, frozen=True):
+    """What came of a discovery: whether the tool that was needed stood in its answer."""
+
+    at: float
+    probability: float | None
+    """As `Discovery`."""
+    rank: int | None
+    """Of the first of its tools that was called; None where another was, or where it was asked again."""
 
 
 class Prompt(Struct, frozen=True):

@@ -121,7 +121,8 @@ _GET_EXPOSURES = (
     " FROM exposures JOIN lists ON lists.id = exposures.list"
 )
 _GET_DISCOVERIES = (
-    "SELECT session, at, task, names, sufficiency, level, matches, tokens, took_ms, id, handle FROM discoveries"
+    "SELECT session, at, task, names, sufficiency, level, matches, tokens, took_ms, id, handle, probability"
+    " FROM discoveries"
 )
 _GET_PROMPTS = f"SELECT {_listed(_PROMPT)}, id FROM prompts"  # noqa: S608
 _GET_STEPS = f"SELECT {_listed(_STEP)}, id FROM steps"  # noqa: S608
@@ -508,8 +509,8 @@ class Store:
         with self.atomic():
             self._run(
                 "INSERT INTO discoveries"
-                " (session, at, task, names, sufficiency, level, matches, tokens, took_ms, handle)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " (session, at, task, names, sufficiency, level, matches, tokens, took_ms, handle, probability)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     discovery.session,
                     discovery.at,
@@ -521,6 +522,7 @@ class Store:
                     discovery.tokens,
                     discovery.took_ms,
                     discovery.handle,
+                    discovery.probability,
                 ),
             )
             return self._last_id()

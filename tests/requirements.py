@@ -373,6 +373,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     # The repository
     "gate:conformal": Promise("docs/retrieval.md: confidence", "at most eps of needed tools are hidden below k"),
     "gate:recorded": Promise("docs/retrieval.md: confidence", "what was said of an answer is held against what came"),
+    "gate:conformal": Promise("docs/retrieval.md: confidence", "at most eps of needed tools are hidden below k"),
+    "gate:recorded": Promise("docs/retrieval.md: confidence", "what was said of an answer is held against what came"),
     "graph:schema": Promise("docs/learning.md: TGR", "definitions tell which tool needs what another gives"),
     "graph:propagation": Promise("docs/learning.md: TGR", "what a found tool depends on is found with it"),
     "masstool:score": Promise("docs/learning.md: MassTool", "a task like an earlier one gets the tools that one took"),

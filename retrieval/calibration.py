@@ -1,0 +1,93 @@
+"""Probabilities held against what happened: how far off they are, what they should have been, and how many to show.
+
+Pure functions over outcomes; `server.assurance` collects these from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, exp, log
+
+from msgspec import Struct
+
+Outcome = tuple[float, float]
+"""A probability that was said, and 1 if it came true, else 0."""
+
+BINS = 10
+EDGE = 1e-3
+"""Probabilities nearer to 0 or 1 are read as this near."""
+STEPS = 25
+MOST = 10.0
+"""Of slope and shift."""
+
+
+class Platt(Struct, frozen=True):
+    """What was said to what is true, over log-odds: sigma(slope logit(p) + shift); as it was said by default."""
+
+    slope: float = 1.0
+    shift: float = 0.0
+
+    def __call__(self, probability: float) -> float:
+        return _sigma(self.slope * _logit(probability) + self.shift)
+
+
+def platt(outcomes: Sequence[Outcome], prior: float = 4.0) -> Platt:
+    """Logistic regression on the log-odds (Platt 1999) by Newton's method, drawn towards what was said with the weight
+    of `prior` outcomes, so that a few of them move little. The slope never turns the order round."""
+    said = [(_logit(probability), true) for probability, true in outcomes]
+    slope, shift = 1.0, 0.0
+    for _ in range(STEPS):
+        down, across = prior * (slope - 1.0), prior * shift
+        h11, h12, h22 = prior, 0.0, prior
+        for x, true in said:
+            p = _sigma(slope * x + shift)
+            down += (p - true) * x
+            across += p - true
+            weight = p * (1.0 - p)
+            h11 += weight * x * x
+            h12 += weight * x
+            h22 += weight
+        determinant = h11 * h22 - h12 * h12
+        slope -= (h22 * down - h12 * across) / determinant
+        shift -= (h11 * across - h12 * down) / determinant
+        slope, shift = max(min(slope, MOST), 0.0), max(min(shift, MOST), -MOST)
+    return Platt(slope, shift)
+
+
+def _logit(probability: float) -> float:
+    kept = max(min(probability, 1.0 - EDGE), EDGE)
+    return log(kept / (1.0 - kept))
+
+
+def _sigma(x: float) -> float:
+    return 1.0 / (1.0 + exp(-x))
+
+
+def calibration_error(outcomes: Sequence[Outcome]) -> float:
+    """Expected calibration error over ten equal bins, 0 to 1; 0 for no outcomes."""
+    return sum(abs(said - true) * count for said, true, count in reliability(outcomes)) / max(len(outcomes), 1)
+
+
+def reliability(outcomes: Sequence[Outcome]) -> list[tuple[float, float, int]]:
+    """Of each bin that has any: the mean of what was said, the share that came true, how many."""
+    bins: list[list[Outcome]] = [[] for _ in range(BINS)]
+    for said, true in outcomes:
+        bins[min(int(said * BINS), BINS - 1)].append((said, true))
+    return [(sum(a for a, _ in one) / len(one), sum(b for _, b in one) / len(one), len(one)) for one in bins if one]
+
+
+def conformal_k(ranks: Sequence[int | None], eps: float) -> int | None:
+    """The number of tools to show so that a needed one is hidden with probability at most `eps`.
+
+    Split conformal prediction (Vovk et al. 2005): the rank of the needed tool is the score, and k the
+    ceil((n + 1)(1 - eps))-th smallest of n; it holds for the next query if queries come in no particular order. A rank
+    of None is beyond every list. None if no k will do, or there are too few outcomes to say.
+    """
+    place = ceil((len(ranks) + 1) * (1.0 - eps))
+    known = sorted(rank for rank in ranks if rank is not None)
+    return known[place - 1] if 0 < place <= len(known) else None
+
+
+def coverage(ranks: Sequence[int | None], k: int) -> float:
+    """Share of the needed tools among the first k, 0 to 1; 1 where none was needed."""
+    return sum(rank is not None and rank <= k for rank in ranks) / len(ranks) if ranks else 1.0

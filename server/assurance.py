@@ -1,0 +1,117 @@
+"""Whether the confidence of answers holds here: what was said against what came of it, and what follows from that.
+
+Once in a while the outcomes on record are read. If what the gate said was further off on the later half of them than a
+map fitted on the earlier half makes it, that map, fitted on all, is what levels are read from; the shipped gate alone
+serves until there is enough to say so, and again when it no longer helps.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from foretool.storage.outcomes import outcomes
+from foretool.storage.records import Outcome
+from foretool.storage.store import StorageError, Store
+
+if TYPE_CHECKING:
+    from foretool.retrieval.calibration import Platt
+
+EVERY_S: Final = 600.0
+LEAST: Final = 200
+"""Outcomes worth recalibrating on; fewer say less than the shipped gate."""
+WITHIN: Final = 5
+"""The gate says that a needed tool is among so many."""
+EPS: Final = 0.1
+"""Share of needed tools that may be hidden: the promise that `conformal_k` is worked out for."""
+
+log = logging.getLogger("foretool.assurance")
+
+
+class Assured(Struct, frozen=True):
+    """What the record says about confidence."""
+
+    outcomes: int
+    """Discoveries of which it is known what came."""
+    found: float
+    """Share of them whose needed tool was among the first five."""
+    error: float
+    """Expected calibration error of the gate as shipped, over the later half."""
+    recalibrated_error: float
+    """The same after the map fitted on the earlier half."""
+    show: int | None
+    """The k for which at most `EPS` of needed tools are hidden, worked out on the earlier half; None if none is."""
+    kept: float
+    """Share of needed tools among the first `show` on the later half; what `show` promises is 1 - `EPS`."""
+
+
+class Assurance:
+    """See the module; `tick` is called about once a second."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._due = time.monotonic() + EVERY_S / 10
+        self.calibrate: Platt | None = None
+
+    def tick(self) -> None:
+        """Read the record anew if it is time."""
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + EVERY_S
+        try:
+            read = outcomes(self._store)
+        except StorageError:
+            return  # the map in force stays
+        self.calibrate = recalibration(read)
+
+
+def recalibration(read: Sequence[Outcome]) -> Platt | None:
+    """The map to read levels from; None where the gate as shipped is as good."""
+    from foretool.retrieval.calibration import platt
+
+    said = pairs(read)
+    if len(said) < LEAST:
+        return None
+    before, after = errors(said)
+    return platt(said) if after < before else None
+
+
+def assured(read: Sequence[Outcome]) -> Assured:
+    """The figures that `foretool status` shows."""
+    from foretool.retrieval.calibration import conformal_k, coverage
+
+    said = pairs(read)
+    before, after = errors(said)
+    ranks = [outcome.rank for outcome in read]
+    half = len(ranks) // 2
+    show = conformal_k(ranks[:half], EPS)
+    return Assured(
+        outcomes=len(read),
+        found=coverage(ranks, WITHIN),
+        error=before,
+        recalibrated_error=after,
+        show=show,
+        kept=coverage(ranks[half:], show) if show is not None else 0.0,
+    )
+
+
+def pairs(read: Sequence[Outcome]) -> list[tuple[float, float]]:
+    """What was said, and whether it came true."""
+    return [
+        (outcome.probability, float(outcome.rank is not None and outcome.rank <= WITHIN))
+        for outcome in read
+        if outcome.probability is not None
+    ]
+
+
+def errors(said: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Calibration error on the later half: as said, and after a map fitted on the earlier half."""
+    from foretool.retrieval.calibration import calibration_error, platt
+
+    half = len(said) // 2
+    fitted, later = platt(said[:half]), said[half:]
+    return calibration_error(later), calibration_error([(fitted(p), true) for p, true in later])

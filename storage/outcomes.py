@@ -1,0 +1,57 @@
+"""What came of discoveries: which of the tools found was called, or that none was and something else followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from foretool.storage.records import Match, Outcome
+from foretool.storage.store import Store
+
+FOLLOWS_S: Final = 1800.0
+"""What happens later than this has nothing to do with the answer."""
+
+_DISCOVERIES: Final = """
+    SELECT id, session, handle, at, probability, matches FROM discoveries
+    WHERE at >= ? AND names = '[]' AND matches != '[]' ORDER BY id DESC LIMIT ?
+"""
+_CALLS: Final = "SELECT discovery, tool FROM calls WHERE discovery != 0 AND at >= ? ORDER BY id"
+_OTHERS: Final = """
+    SELECT session, handle, at FROM discoveries WHERE at >= ? AND names = '[]'
+    UNION ALL SELECT session, handle, at FROM calls WHERE at >= ? AND hidden = 1 AND discovery = 0
+"""
+
+_matches = msgspec.json.Decoder(list[Match])
+
+
+def outcomes(store: Store, since: float = 0.0, limit: int = 2000) -> list[Outcome]:
+    """The oldest first, of the latest `limit` discoveries. Those nothing followed are left out: nobody knows.
+
+    A tool that was called in their name was needed, at its rank. Where none was, and the same conversation asked again
+    or called another hidden tool soon after, what it needed was not in the answer. May raise `StorageError`.
+    """
+    return list(_told(store, since, limit))[::-1]
+
+
+def _told(store: Store, since: float, limit: int) -> Iterator[Outcome]:
+    rows = store.read(_DISCOVERIES, (since, limit))
+    if not rows:
+        return
+    oldest = min(row[3] for row in rows)
+    called: dict[int, str] = {}
+    for discovery, tool in store.read(_CALLS, (oldest,)):
+        called.setdefault(discovery, tool)
+    later: dict[tuple[str, str], list[float]] = {}
+    for session, handle, at in store.read(_OTHERS, (oldest, oldest)):
+        later.setdefault((session, handle), []).append(at)
+    for id, session, handle, at, probability, matches in rows:
+        if id in called:
+            yield Outcome(at, probability, _rank(matches, called[id]))
+        elif any(at < other <= at + FOLLOWS_S for other in later.get((session, handle), ())):
+            yield Outcome(at, probability, None)
+
+
+def _rank(matches: Any, tool: str) -> int | None:
+    return next((match.rank for match in _matches.decode(matches) if match.tool == tool), None)

@@ -1,0 +1,80 @@
+"""Confidence is held against what came of it, and put right only where that helps on later outcomes."""
+
+from __future__ import annotations
+
+import random
+
+from requirements import requirement
+
+from foretool.server import assurance
+from foretool.server.assurance import LEAST, Assurance, assured, recalibration
+from foretool.storage.records import Call, Discovery, Match, Outcome, ToolId
+from foretool.storage.store import Store
+
+
+def drawn(n: int, worth: float, seed: int = 7) -> list[Outcome]:
+    """Answers that said .5 to 1 and came true `worth` times as often."""
+    draw = random.Random(seed)
+    said = [0.5 + 0.5 * draw.random() for _ in range(n)]
+    return [Outcome(float(at), p, 1 if draw.random() < worth * p else None) for at, p in enumerate(said)]
+
+
+@requirement("gate:recorded")
+def test_a_gate_that_is_too_sure_here_is_put_right() -> None:
+    calibrate = recalibration(drawn(600, worth=0.6))
+    assert calibrate is not None
+    assert abs(calibrate(0.9) - 0.54) < 0.1
+    found = assured(drawn(600, worth=0.6))
+    assert found.recalibrated_error < 0.5 * found.error
+
+
+def test_one_that_holds_is_left_alone_and_so_are_few_outcomes() -> None:
+    assert recalibration(drawn(LEAST - 1, worth=0.6)) is None
+    kept = [recalibration(drawn(400, worth=1.0, seed=seed)) for seed in range(5)]
+    # Where chance makes the map look better, it may be taken; then it is close to what was said.
+    assert all(each is None or abs(each(0.8) - 0.8) < 0.1 for each in kept)
+
+
+def test_the_number_to_show_is_worked_out_before_and_checked_after() -> None:
+    read = [Outcome(float(at), 0.9, 1 + at % 4 if at % 20 else None) for at in range(200)]
+    found = assured(read)
+    # 5 % are beyond every list: of 100 ranks the ceil(101 x .9) = 91st is 4.
+    assert (found.show, found.kept, found.outcomes) == (4, 0.95, 200)
+
+
+def test_nothing_on_record_promises_nothing() -> None:
+    found = assured([])
+    assert (found.outcomes, found.show, found.error) == (0, None, 0.0)
+
+
+def test_the_record_is_read_once_in_a_while() -> None:
+    with Store.open(":memory:") as store:
+        for outcome in drawn(LEAST + 50, worth=0.5):
+            matches = (Match(ToolId("a"), 1, 1.0),)
+            found = Discovery(
+                "s",
+                outcome.at,
+                "t",
+                (),
+                None,
+                "high",
+                matches,
+                1,
+                1.0,
+                handle=str(outcome.at),
+                probability=outcome.probability,
+            )
+            id = store.add_discovery(found)
+            if outcome.rank is not None:
+                store.record([Call("s", outcome.at, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", id)])
+            else:
+                store.add_discovery(
+                    Discovery("s", outcome.at + 0.5, "t", (), None, "low", (), 1, 1.0, handle=str(outcome.at))
+                )
+        watch = Assurance(store)
+        watch.tick()
+        assert watch.calibrate is None
+        watch._due = 0.0
+        watch.tick()
+        assert watch.calibrate is not None and watch.calibrate(0.9) < 0.7
+        assert watch._due > assurance.EVERY_S

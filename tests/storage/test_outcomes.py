@@ -1,0 +1,65 @@
+"""What came of a discovery: the tool called in its name, another need, or nothing that anyone knows of."""
+
+from __future__ import annotations
+
+from foretool.storage.outcomes import FOLLOWS_S, outcomes
+from foretool.storage.records import Call, Discovery, Match, Outcome, ToolId
+from foretool.storage.store import Store
+
+A, B, C = ToolId("a"), ToolId("b"), ToolId("c")
+
+
+def asked(store: Store, at: float, *tools: ToolId, session: str = "s", handle: str = "", p: float | None = 0.7) -> int:
+    matches = tuple(Match(tool, rank, 1.0) for rank, tool in enumerate(tools, 1))
+    found = Discovery(session, at, "task", (), None, "high", matches, 100, 1.0, handle=handle, probability=p)
+    return store.add_discovery(found)
+
+
+def called(
+    store: Store, at: float, tool: ToolId, discovery: int = 0, *, hidden: bool = True, session: str = "s"
+) -> None:
+    store.record([Call(session, at, tool, "u", "bridge", hidden, "ok", 1.0, True, "", discovery)])
+
+
+def test_the_first_tool_called_in_its_name_was_needed() -> None:
+    with Store.open(":memory:") as store:
+        one = asked(store, 10.0, A, B, C)
+        called(store, 11.0, C, one)
+        called(store, 12.0, A, one)
+        assert outcomes(store) == [Outcome(10.0, 0.7, 3)]
+
+
+def test_who_asks_again_or_calls_something_else_had_not_found_it() -> None:
+    with Store.open(":memory:") as store:
+        asked(store, 10.0, A)
+        asked(store, 20.0, B, p=None)
+        called(store, 21.0, C)
+        assert outcomes(store) == [Outcome(10.0, 0.7, None), Outcome(20.0, None, None)]
+
+
+def test_what_nothing_followed_or_something_much_later_or_elsewhere_says_nothing() -> None:
+    with Store.open(":memory:") as store:
+        asked(store, 10.0, A, session="one")
+        asked(store, 20.0, A, session="two")
+        called(store, 20.0 + FOLLOWS_S + 1, C, session="two")
+        asked(store, 30.0, A, session="three", handle="x")
+        asked(store, 31.0, A, session="three", handle="y")
+        called(store, 32.0, C, hidden=False, session="three")
+        assert outcomes(store) == []
+
+
+def test_answers_without_a_match_and_by_name_say_nothing_of_confidence() -> None:
+    with Store.open(":memory:") as store:
+        asked(store, 10.0)
+        store.add_discovery(Discovery("s", 11.0, "", ("a",), None, "high", (Match(A, 1, 1.0),), 1, 1.0))
+        asked(store, 12.0, B)
+        asked(store, 13.0, B)
+        assert [outcome.at for outcome in outcomes(store)] == [12.0]
+
+
+def test_the_latest_are_read_and_come_oldest_first() -> None:
+    with Store.open(":memory:") as store:
+        for at in range(5):
+            called(store, at + 0.5, A, asked(store, float(at), A))
+        assert [outcome.at for outcome in outcomes(store, limit=2)] == [3.0, 4.0]
+        assert [outcome.at for outcome in outcomes(store, since=4.0)] == [4.0]
