@@ -1,6 +1,6 @@
 """Whether the confidence of answers holds here: what was said against what came of it, and what follows from that.
 
-Once in a while the outcomes on record are read. If what the gate said was further off on the later half of them than a
+Once in a while the verdicts on record are read. If what the gate said was further off on the later half of them than a
 map fitted on the earlier half makes it, that map, fitted on all, is what levels are read from; the shipped gate alone
 serves until there is enough to say so, and again when it no longer helps.
 """
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from foretool.storage.outcomes import outcomes
-from foretool.storage.records import Outcome
+from foretool.storage.records import Verdict
 from foretool.storage.store import StorageError, Store
+from foretool.storage.verdicts import verdicts
 
 if TYPE_CHECKING:
     from foretool.retrieval.calibration import Platt
@@ -35,7 +35,7 @@ log = logging.getLogger("foretool.assurance")
 class Assured(Struct, frozen=True):
     """What the record says about confidence."""
 
-    outcomes: int
+    verdicts: int
     """Discoveries of which it is known what came."""
     found: float
     """Share of them whose needed tool was among the first five."""
@@ -63,13 +63,13 @@ class Assurance:
             return
         self._due = time.monotonic() + EVERY_S
         try:
-            read = outcomes(self._store)
+            read = verdicts(self._store)
         except StorageError:
             return  # the map in force stays
         self.calibrate = recalibration(read)
 
 
-def recalibration(read: Sequence[Outcome]) -> Platt | None:
+def recalibration(read: Sequence[Verdict]) -> Platt | None:
     """The map to read levels from; None where the gate as shipped is as good."""
     from foretool.retrieval.calibration import platt
 
@@ -80,17 +80,17 @@ def recalibration(read: Sequence[Outcome]) -> Platt | None:
     return platt(said) if after < before else None
 
 
-def assured(read: Sequence[Outcome]) -> Assured:
+def assured(read: Sequence[Verdict]) -> Assured:
     """The figures that `foretool status` shows."""
     from foretool.retrieval.calibration import conformal_k, coverage
 
     said = pairs(read)
     before, after = errors(said)
-    ranks = [outcome.rank for outcome in read]
+    ranks = [verdict.rank for verdict in read]
     half = len(ranks) // 2
     show = conformal_k(ranks[:half], EPS)
     return Assured(
-        outcomes=len(read),
+        verdicts=len(read),
         found=coverage(ranks, WITHIN),
         error=before,
         recalibrated_error=after,
@@ -99,12 +99,12 @@ def assured(read: Sequence[Outcome]) -> Assured:
     )
 
 
-def pairs(read: Sequence[Outcome]) -> list[tuple[float, float]]:
+def pairs(read: Sequence[Verdict]) -> list[tuple[float, float]]:
     """What was said, and whether it came true."""
     return [
-        (outcome.probability, float(outcome.rank is not None and outcome.rank <= WITHIN))
-        for outcome in read
-        if outcome.probability is not None
+        (verdict.probability, float(verdict.rank is not None and verdict.rank <= WITHIN))
+        for verdict in read
+        if verdict.probability is not None
     ]
 
 

@@ -120,7 +120,7 @@ class Discovery(Struct, frozen=True):
     """That a needed tool was among the first five, as the gate said it then; None where it had nothing to say."""
 
 
-class Outcome(Struct, frozen=True):
+class Verdict(Struct, frozen=True):
     """What came of a discovery: whether the tool that was needed stood in its answer."""
 
     at: float

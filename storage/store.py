@@ -182,6 +182,18 @@ _TOOLS = """
         WHERE tools.upstream = ? ORDER BY tools.position
 """
 
+_HEADS = """
+    SELECT upstreams.name, upstreams.fingerprint, tools.exposed, tools.name, substr(definitions.definition, 1, ?)
+        FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
+        ORDER BY tools.upstream, tools.position
+"""
+
+_NAMED_TOOLS = """
+    SELECT upstreams.name, tools.name, tools.exposed, definitions.definition, schema_hash, tokens
+        FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
+        WHERE tools.exposed = ? AND upstreams.name = ? AND upstreams.fingerprint = ?
+"""
+
 _STATISTICS = """
     SELECT (SELECT count(*) FROM upstreams), (SELECT count(*) FROM tools), (SELECT count(*) FROM tool_versions),
         (SELECT count(*) FROM sessions), (SELECT count(*) FROM exposures), (SELECT count(*) FROM discoveries),
@@ -638,6 +650,21 @@ class Store:
         with self._block("BEGIN"):
             found = (self._row(f"{_GET_UPSTREAMS} WHERE name = ? AND fingerprint = ?", key) for key in upstreams)
             return [(UpstreamRecord(*row[1:]), self._tools(row[0], row[1])) for row in found if row]
+
+    def tool_heads(self, upstreams: Sequence[tuple[str, str]], size: int) -> list[tuple[str, ToolId, str, bytes]]:
+        """Upstream, exposed name, name there and the first `size` bytes of the definition of every tool of these
+        upstreams (name and fingerprint): for who wants a few of very many tools at once."""
+        wanted = set(upstreams)
+        rows = self._rows(_HEADS, (size,))
+        return [(name, tool, own, head) for name, fingerprint, tool, own, head in rows if (name, fingerprint) in wanted]
+
+    def tools_named(self, tools: Iterable[tuple[ToolId, str, str]]) -> list[Tool]:
+        """The tools of these exposed names, upstreams and fingerprints, in this order; unknown ones are left out."""
+        found: list[Tool] = []
+        for wanted in tools:
+            for upstream, name, exposed, definition, schema_hash, tokens in self._rows(_NAMED_TOOLS, wanted):
+                found.append(Tool(ToolId(exposed), upstream, name, definition, schema_hash, tokens))
+        return found
 
     def _tools(self, id: int, upstream: str) -> list[Tool]:
         return [

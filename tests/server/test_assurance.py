@@ -1,4 +1,4 @@
-"""Confidence is held against what came of it, and put right only where that helps on later outcomes."""
+"""Confidence is held against what came of it, and put right only where that helps on later ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from requirements import requirement
 
 from foretool.server import assurance
 from foretool.server.assurance import LEAST, Assurance, assured, recalibration
-from foretool.storage.records import Call, Discovery, Match, Outcome, ToolId
+from foretool.storage.records import Call, Discovery, Match, ToolId, Verdict
 from foretool.storage.store import Store
 
 
-def drawn(n: int, worth: float, seed: int = 7) -> list[Outcome]:
+def drawn(n: int, worth: float, seed: int = 7) -> list[Verdict]:
     """Answers that said .5 to 1 and came true `worth` times as often."""
     draw = random.Random(seed)
     said = [0.5 + 0.5 * draw.random() for _ in range(n)]
-    return [Outcome(float(at), p, 1 if draw.random() < worth * p else None) for at, p in enumerate(said)]
+    return [Verdict(float(at), p, 1 if draw.random() < worth * p else None) for at, p in enumerate(said)]
 
 
 @requirement("gate:recorded")
@@ -36,24 +36,24 @@ def test_one_that_holds_is_left_alone_and_so_are_few_outcomes() -> None:
 
 
 def test_the_number_to_show_is_worked_out_before_and_checked_after() -> None:
-    read = [Outcome(float(at), 0.9, 1 + at % 4 if at % 20 else None) for at in range(200)]
+    read = [Verdict(float(at), 0.9, 1 + at % 4 if at % 20 else None) for at in range(200)]
     found = assured(read)
     # 5 % are beyond every list: of 100 ranks the ceil(101 x .9) = 91st is 4.
-    assert (found.show, found.kept, found.outcomes) == (4, 0.95, 200)
+    assert (found.show, found.kept, found.verdicts) == (4, 0.95, 200)
 
 
 def test_nothing_on_record_promises_nothing() -> None:
     found = assured([])
-    assert (found.outcomes, found.show, found.error) == (0, None, 0.0)
+    assert (found.verdicts, found.show, found.error) == (0, None, 0.0)
 
 
 def test_the_record_is_read_once_in_a_while() -> None:
     with Store.open(":memory:") as store:
-        for outcome in drawn(LEAST + 50, worth=0.5):
+        for verdict in drawn(LEAST + 50, worth=0.5):
             matches = (Match(ToolId("a"), 1, 1.0),)
             found = Discovery(
                 "s",
-                outcome.at,
+                verdict.at,
                 "t",
                 (),
                 None,
@@ -61,15 +61,15 @@ def test_the_record_is_read_once_in_a_while() -> None:
                 matches,
                 1,
                 1.0,
-                handle=str(outcome.at),
-                probability=outcome.probability,
+                handle=str(verdict.at),
+                probability=verdict.probability,
             )
             id = store.add_discovery(found)
-            if outcome.rank is not None:
-                store.record([Call("s", outcome.at, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", id)])
+            if verdict.rank is not None:
+                store.record([Call("s", verdict.at, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", id)])
             else:
                 store.add_discovery(
-                    Discovery("s", outcome.at + 0.5, "t", (), None, "low", (), 1, 1.0, handle=str(outcome.at))
+                    Discovery("s", verdict.at + 0.5, "t", (), None, "low", (), 1, 1.0, handle=str(verdict.at))
                 )
         watch = Assurance(store)
         watch.tick()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from foretool.storage.outcomes import FOLLOWS_S, outcomes
-from foretool.storage.records import Call, Discovery, Match, Outcome, ToolId
+from foretool.storage.records import Call, Discovery, Match, ToolId, Verdict
 from foretool.storage.store import Store
+from foretool.storage.verdicts import FOLLOWS_S, verdicts
 
 A, B, C = ToolId("a"), ToolId("b"), ToolId("c")
 
@@ -26,7 +26,7 @@ def test_the_first_tool_called_in_its_name_was_needed() -> None:
         one = asked(store, 10.0, A, B, C)
         called(store, 11.0, C, one)
         called(store, 12.0, A, one)
-        assert outcomes(store) == [Outcome(10.0, 0.7, 3)]
+        assert verdicts(store) == [Verdict(10.0, 0.7, 3)]
 
 
 def test_who_asks_again_or_calls_something_else_had_not_found_it() -> None:
@@ -34,7 +34,7 @@ def test_who_asks_again_or_calls_something_else_had_not_found_it() -> None:
         asked(store, 10.0, A)
         asked(store, 20.0, B, p=None)
         called(store, 21.0, C)
-        assert outcomes(store) == [Outcome(10.0, 0.7, None), Outcome(20.0, None, None)]
+        assert verdicts(store) == [Verdict(10.0, 0.7, None), Verdict(20.0, None, None)]
 
 
 def test_what_nothing_followed_or_something_much_later_or_elsewhere_says_nothing() -> None:
@@ -45,7 +45,7 @@ def test_what_nothing_followed_or_something_much_later_or_elsewhere_says_nothing
         asked(store, 30.0, A, session="three", handle="x")
         asked(store, 31.0, A, session="three", handle="y")
         called(store, 32.0, C, hidden=False, session="three")
-        assert outcomes(store) == []
+        assert verdicts(store) == []
 
 
 def test_answers_without_a_match_and_by_name_say_nothing_of_confidence() -> None:
@@ -54,12 +54,12 @@ def test_answers_without_a_match_and_by_name_say_nothing_of_confidence() -> None
         store.add_discovery(Discovery("s", 11.0, "", ("a",), None, "high", (Match(A, 1, 1.0),), 1, 1.0))
         asked(store, 12.0, B)
         asked(store, 13.0, B)
-        assert [outcome.at for outcome in outcomes(store)] == [12.0]
+        assert [verdict.at for verdict in verdicts(store)] == [12.0]
 
 
 def test_the_latest_are_read_and_come_oldest_first() -> None:
     with Store.open(":memory:") as store:
         for at in range(5):
             called(store, at + 0.5, A, asked(store, float(at), A))
-        assert [outcome.at for outcome in outcomes(store, limit=2)] == [3.0, 4.0]
-        assert [outcome.at for outcome in outcomes(store, since=4.0)] == [4.0]
+        assert [verdict.at for verdict in verdicts(store, limit=2)] == [3.0, 4.0]
+        assert [verdict.at for verdict in verdicts(store, since=4.0)] == [4.0]

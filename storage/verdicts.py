@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foretool.storage.records import Match, Outcome
+from foretool.storage.records import Match, Verdict
 from foretool.storage.store import Store
 
 FOLLOWS_S: Final = 1800.0
@@ -26,7 +26,7 @@ _OTHERS: Final = """
 _matches = msgspec.json.Decoder(list[Match])
 
 
-def outcomes(store: Store, since: float = 0.0, limit: int = 2000) -> list[Outcome]:
+def verdicts(store: Store, since: float = 0.0, limit: int = 2000) -> list[Verdict]:
     """The oldest first, of the latest `limit` discoveries. Those nothing followed are left out: nobody knows.
 
     A tool that was called in their name was needed, at its rank. Where none was, and the same conversation asked again
@@ -35,7 +35,7 @@ def outcomes(store: Store, since: float = 0.0, limit: int = 2000) -> list[Outcom
     return list(_told(store, since, limit))[::-1]
 
 
-def _told(store: Store, since: float, limit: int) -> Iterator[Outcome]:
+def _told(store: Store, since: float, limit: int) -> Iterator[Verdict]:
     rows = store.read(_DISCOVERIES, (since, limit))
     if not rows:
         return
@@ -48,9 +48,9 @@ def _told(store: Store, since: float, limit: int) -> Iterator[Outcome]:
         later.setdefault((session, handle), []).append(at)
     for id, session, handle, at, probability, matches in rows:
         if id in called:
-            yield Outcome(at, probability, _rank(matches, called[id]))
+            yield Verdict(at, probability, _rank(matches, called[id]))
         elif any(at < other <= at + FOLLOWS_S for other in later.get((session, handle), ())):
-            yield Outcome(at, probability, None)
+            yield Verdict(at, probability, None)
 
 
 def _rank(matches: Any, tool: str) -> int | None:
