@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from foretool.retrieval import encoders
+from foretool.server.assurance import EPS, WITHIN, Assured, assured
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load
 from foretool.server.config import Config
@@ -19,6 +20,7 @@ from foretool.server.upstream import State
 from foretool.storage.records import Statistics, UpstreamState
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
+from foretool.storage.verdicts import verdicts
 
 STDERR_SHOWN = 3
 
@@ -64,6 +66,7 @@ class Status:
     """None while there is no file."""
     recording: Recording
     encoder: Encoding
+    confidence: Assured
     proxies: tuple[Proxy, ...]
     broken: dict[str, str]
     disabled: tuple[str, ...]
@@ -99,10 +102,10 @@ def command(path: Path | None, as_json: bool, verbose: bool) -> int:
 
 def gather(config: Config) -> Status:
     contents, states, last_call, last_discovery = None, [], 0.0, 0.0
-    encoding = encoding_of(config, None)
+    encoding, confidence = encoding_of(config, None), assured(())
     if config.storage.exists():
         with Store.open(config.storage) as store:
-            encoding = encoding_of(config, store)
+            encoding, confidence = encoding_of(config, store), assured(verdicts(store))
             contents, states = store.statistics(), store.states()
             last_call = max((call.at for call in store.recent_calls(1)), default=0.0)
             last_discovery = max((each.at for each in store.recent_discoveries(1)), default=0.0)
@@ -112,6 +115,7 @@ def gather(config: Config) -> Status:
         contents=contents,
         recording=Recording(config.settings.record, last_call, last_discovery),
         encoder=encoding,
+        confidence=confidence,
         proxies=tuple(_proxies(states)),
         broken=config.broken,
         disabled=config.disabled,
@@ -156,6 +160,19 @@ def _print(status: Status, verbose: bool) -> None:
     last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
     output.say(f"encoder   {_meaning(status.encoder)}")
     output.say(f"recorder  record: {recording.level}; {last}")
+    if status.confidence.verdicts:
+        output.say(f"searches  {_confidence(status.confidence)}")
+
+
+def _confidence(found: Assured) -> str:
+    """How answers did, in a line."""
+    said = f"{output.plural(found.verdicts, 'answer')} with a known end, in {found.found:.0%} the needed tool came in"
+    said += f" the first {WITHIN}; confidence was off by {found.error:.2f}"
+    if found.recalibrated_error < found.error:
+        said += f", {found.recalibrated_error:.2f} once put right"
+    if found.show is not None:
+        said += f"; the first {found.show} were to hold {1 - EPS:.0%} and held {found.kept:.0%}"
+    return said
 
 
 def _meaning(encoding: Encoding) -> str:

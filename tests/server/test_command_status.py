@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from command_fakes import fill, write_config
+from command_fakes import CALC, WEATHER, fill, write_config
+from requirements import requirement
 
 from foretool.server.commands.group import run
-from foretool.storage.records import UpstreamState
+from foretool.storage.records import Call, Discovery, Match, UpstreamState
 from foretool.storage.store import Store
 
 
@@ -79,3 +80,21 @@ def test_broken_and_disabled_servers_are_named(tmp_path: Path, capsys: pytest.Ca
     assert run(["status", "--config", str(path)]) == 1
     out = capsys.readouterr().out
     assert f"broken    bad: {path}:1:" in out and "disabled  off" in out
+
+
+@requirement("gate:recorded")
+def test_it_says_whether_the_confidence_of_answers_held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        for at in range(40):
+            matches = (Match(CALC, 1, 1.0), Match(WEATHER, 2, 0.5))
+            found = Discovery("s", float(at), "t", (), None, "high", matches, 1, 1.0, handle=str(at), probability=0.95)
+            id = store.add_discovery(found)
+            tool = WEATHER if at % 2 else CALC
+            store.record([Call("s", at + 0.1, tool, "u", "bridge", True, "ok", 1.0, True, "", id)])
+    assert run(["status", "--config", str(path)]) == 0
+    line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("searches"))
+    assert (
+        "41 answers with a known end, in 100% the needed tool came in the first 5; confidence was off by 0.05" in line
+    )
+    assert "the first 2 were to hold 90% and held 100%" in line
