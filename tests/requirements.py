@@ -44,7 +44,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:growing:hold": Promise("design: exposure", "the result waits until the client listed again, at most hold_ms"),
     "list:growing:budget": Promise("design: exposure", "growth stays within the budget"),
     "list:growing:session": Promise("design: exposure", "growth concerns the session alone"),
-    "list:growing:record": Promise("design: exposure", "a grown list is on record; what had to be discovered is one miss"),
+    "list:growing:record": Promise(
+        "design: exposure", "a grown list is on record; what had to be discovered is one miss"
+    ),
     "list:growing:cancel": Promise(
         f"{LEGACY}: basic/utilities/cancellation", "a held result that is cancelled is not sent"
     ),
@@ -188,7 +190,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:trusted": Promise("docs/learning.md", "tool text that changed never enters training"),
     "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
     "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
-    "learn:hint": Promise("docs/learning.md", "a likely hidden tool is named after a call; listed tools answer verbatim"),
+    "learn:hint": Promise(
+        "docs/learning.md", "a likely hidden tool is named after a call; listed tools answer verbatim"
+    ),
     "learn:schedule": Promise("docs/learning.md", "serve learns on a schedule, in a process of its own"),
     "learn:detection": Promise("docs/learning.md", "a task that needs no tool is told apart, and the gate says none"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
@@ -347,6 +351,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "anomaly:writes": Promise("SQLite: anomaly testing", "whichever write fails, the client notices nothing"),
     # Real processes and servers
+    "process:shared-store": Promise(
+        "README: what is stored", "many proxies on one file lose no record, keep none twice, and hold up no answer"
+    ),
     "process:kill-9": Promise("README: when something is wrong", "kill -9 loses no answered call and leaves no child"),
     "process:no-orphans": Promise("README: when something is wrong", "however the proxy ends, no child is left"),
     "process:client-killed": Promise(
@@ -373,10 +380,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     # The repository
     "gate:conformal": Promise("docs/retrieval.md: confidence", "at most eps of needed tools are hidden below k"),
     "gate:recorded": Promise("docs/retrieval.md: confidence", "what was said of an answer is held against what came"),
-    "gate:conformal": Promise("docs/retrieval.md: confidence", "at most eps of needed tools are hidden below k"),
-    "gate:recorded": Promise("docs/retrieval.md: confidence", "what was said of an answer is held against what came"),
     "graph:schema": Promise("docs/learning.md: TGR", "definitions tell which tool needs what another gives"),
     "graph:propagation": Promise("docs/learning.md: TGR", "what a found tool depends on is found with it"),
+    "ports:equations": Promise("PORTS, eq. 1 to 5", "the losses give what was computed by hand, on numpy and on torch"),
+    "ports:export": Promise("docs/learning.md: PORTS", "a trained encoder serves the vectors it was trained to"),
     "masstool:score": Promise("docs/learning.md: MassTool", "a task like an earlier one gets the tools that one took"),
     "masstool:trust": Promise("docs/learning.md: MassTool", "far from all known tasks nothing is added"),
     "masstool:tools": Promise("docs/learning.md: MassTool", "tools that are gone take their share with them"),

@@ -39,7 +39,11 @@ def opened(weights: Weights, cache: Path | None, threads: int) -> OnnxEncoder:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
     if cache is None:
         return OnnxEncoder(weights, verified(path, weights), threads)
-    made = prepared(path, weights, cache)
+    return mapped(weights, prepared(path, weights, cache), threads)
+
+
+def mapped(weights: Weights, made: Path, threads: int) -> OnnxEncoder:
+    """Open a prepared model."""
     encoder = OnnxEncoder(weights, made, threads, optimised=True)
     read_sparsely(made.with_name(NUMBERS))
     return_memory()
@@ -57,12 +61,7 @@ def prepared(path: Path, weights: Weights, cache: Path) -> Path:
     # Under another name until it is whole: another proxy may be doing the same.
     made = cache / f"{folder.name}.{os.getpid()}"
     made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    options = options_for(onnxruntime, 1)
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(made / "model.onnx")
-    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", NUMBERS)
-    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    session(onnxruntime, verified(path, weights), options)
+    optimise(verified(path, weights), made)
     try:
         made.rename(folder)
     except OSError:  # the other was first
@@ -70,6 +69,18 @@ def prepared(path: Path, weights: Weights, cache: Path) -> Path:
             left.unlink()
         made.rmdir()
     return folder / "model.onnx"
+
+
+def optimise(path: Path, folder: Path) -> None:
+    """Write `model.onnx` and its numbers into a folder."""
+    import onnxruntime
+
+    options = options_for(onnxruntime, 1)
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(folder / "model.onnx")
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", NUMBERS)
+    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+    session(onnxruntime, path, options)
 
 
 def read_sparsely(path: Path) -> None:

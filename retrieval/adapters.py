@@ -1,0 +1,185 @@
+"""A trained encoder as what it changes: two thin matrices for each of a known model's wide ones.
+
+Training leaves the weights of an installed model as they are and adds to each matrix W (in, out) a product A B of rank
+r (LoRA). What is stored, sent and kept is A and B: about a megabyte instead of ninety. Serving takes the model apart
+once (onnxruntime writes its numbers, folded to float32, into a file of their own), adds A B to them in place, and goes
+on as with any other model. The adapter names the sha256 of the file it belongs to and fits no other.
+
+ONNX files are read here as far as this takes: the names, shapes and places of a graph's initializers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from foretool.retrieval.learned import Floats, ModelError, pack, unpack
+
+METHOD, VERSION = "ports", 1
+NUMBERS = "numbers.bin"
+FLOAT32 = 1  # TensorProto.DataType
+KINDS = ("float32", "float16")
+"""What the thin matrices may be stored as."""
+
+
+class Adapter(Struct, frozen=True):
+    """Changes to the matrices of one model."""
+
+    base: str
+    """sha256 of the model file."""
+    changes: Mapping[str, tuple[Floats, Floats]]
+    """By the initializer's name: A (in, r) and B (r, out), to be added as A @ B."""
+    report: Mapping[str, Any] = {}
+    """What the training has to say: sets, seed, losses, figures before and after."""
+
+    def dumps(self) -> bytes:
+        """As bytes, the numbers in half precision."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, (left, right) in self.changes.items():
+            arrays[f"{name}|left"] = left.astype(np.float16)
+            arrays[f"{name}|right"] = right.astype(np.float16)
+        return pack(METHOD, VERSION, {"base": self.base, "report": dict(self.report)}, arrays)
+
+
+def loads(model: bytes) -> Adapter:
+    """Raises `ModelError`."""
+    header, arrays = unpack(model, METHOD, VERSION)
+    base = header.get("base")
+    names = sorted({name.rpartition("|")[0] for name in arrays})
+    if not isinstance(base, str) or {f"{name}|{side}" for name in names for side in ("left", "right")} != set(arrays):
+        raise ModelError("ports: expected the base and pairs of matrices; train it again")
+    changes = {}
+    for name in names:
+        left, right = (arrays[f"{name}|{side}"] for side in ("left", "right"))
+        if str(left.dtype) not in KINDS or left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
+            raise ModelError(f"ports: {name}: {left.shape} and {right.shape} {left.dtype} are no pair of thin matrices")
+        changes[name] = (left.astype(np.float32), right.astype(np.float32))
+    return Adapter(base, changes, header.get("report") or {})
+
+
+def check(adapter: Adapter, base: str) -> None:
+    """Raises `ModelError` if it belongs to another file."""
+    if adapter.base != base:
+        raise ModelError(f"ports: trained on weights {adapter.base[:12]}, the encoder has {base[:12]}; train it again")
+
+
+class Place(Struct, frozen=True):
+    """Where an initializer's numbers stand in the file beside the model."""
+
+    shape: tuple[int, ...]
+    offset: int
+
+
+def take_apart(model: Path, folder: Path) -> Path:
+    """The model with its constants folded and its numbers in a file of their own; returns the new `model.onnx`.
+
+    Nothing is fused yet, so every matrix is found under its own name.
+    """
+    import onnxruntime  # type: ignore[import-untyped]
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    made = folder / "model.onnx"
+    options.optimized_model_filepath = str(made)
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", NUMBERS)
+    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+    onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return made
+
+
+def places(model: Path) -> dict[str, Place]:
+    """The float32 initializers whose numbers stand in the file beside the model."""
+    found = {}
+    for graph in _fields(model.read_bytes(), 7):
+        for tensor in _fields(graph, 5):
+            told = {_text(entry, 1): _text(entry, 2) for entry in _fields(tensor, 13)}
+            if "offset" in told and next(_numbers(tensor, 2), 0) == FLOAT32:
+                found[_text(tensor, 8)] = Place(tuple(_numbers(tensor, 1)), int(told["offset"]))
+    return found
+
+
+def matrices(model: Path) -> dict[str, Floats]:
+    """The numbers of `places`, read from the file beside the model."""
+    data = np.memmap(model.with_name(NUMBERS), np.uint8, "r")
+    return {
+        name: np.frombuffer(data, np.float32, int(np.prod(place.shape)), place.offset).reshape(place.shape)
+        for name, place in places(model).items()
+    }
+
+
+def apply(adapter: Adapter, model: Path) -> None:
+    """Add the changes to a model that was taken apart. Raises `ModelError` where one does not fit; nothing is written
+    then."""
+    found = places(model)
+    for name, (left, right) in adapter.changes.items():
+        shape = (left.shape[0], right.shape[1])
+        if name not in found or found[name].shape != shape:
+            raise ModelError(f"ports: {name} {shape}: the model has {found[name].shape if name in found else 'none'}")
+    data = np.memmap(model.with_name(NUMBERS), np.uint8, "r+")
+    for name, (left, right) in adapter.changes.items():
+        place = found[name]
+        rows = data[place.offset : place.offset + 4 * left.shape[0] * right.shape[1]].view(np.float32)
+        rows.reshape(place.shape)[:] += left @ right
+    data.flush()
+
+
+# Protocol buffers
+
+
+def _fields(message: bytes | memoryview, wanted: int) -> Iterator[memoryview]:
+    """The length-delimited fields of this number."""
+    for number, value in _walk(memoryview(message)):
+        if number == wanted and isinstance(value, memoryview):
+            yield value
+
+
+def _numbers(message: memoryview, wanted: int) -> Iterator[int]:
+    """The varints of this number, packed or not."""
+    for number, value in _walk(message):
+        if number != wanted:
+            continue
+        if isinstance(value, int):
+            yield value
+        else:
+            at = 0
+            while at < len(value):
+                found, at = _varint(value, at)
+                yield found
+
+
+def _text(message: memoryview, wanted: int) -> str:
+    return next((bytes(value).decode("utf-8", "replace") for value in _fields(message, wanted)), "")
+
+
+def _walk(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Field numbers with varints as they are and everything else as bytes."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield tag >> 3, value
+            continue
+        size = {1: 8, 5: 4}.get(kind, 0)
+        if kind == 2:
+            size, at = _varint(message, at)
+        yield tag >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at

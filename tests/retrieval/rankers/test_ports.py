@@ -1,0 +1,59 @@
+"""What a trained encoder adds to the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from foretool.retrieval.adapters import Adapter
+from foretool.retrieval.encoders.adapted import AdaptedEncoder
+from foretool.retrieval.learned import Floats, ModelError
+from foretool.retrieval.rankers import ports
+from foretool.retrieval.ranking import Query
+from foretool.storage.records import ToolId
+
+TOOLS = (ToolId("open"), None, ToolId("close"))
+VECTORS = np.asarray([[1, 0], [0, 0], [0, 1]], np.float32)
+BASE = np.asarray([1, 0], np.float32)
+
+
+class Turned:
+    """Reads every text as the second direction, "open" as the first."""
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        return np.asarray([[1, 0] if text == "open" else [0.6, 0.8] for text in texts], np.float32)
+
+
+def model() -> ports.Ports:
+    return ports.Ports(cast(AdaptedEncoder, Turned()))
+
+
+def test_a_tool_has_its_best_cosine_to_any_line() -> None:
+    ranker = model()
+    ranker.align(TOOLS, VECTORS)
+    assert ranker.score(Query(("shut it",)), BASE).tolist() == pytest.approx([0.6, 0.0, 0.8])
+    assert ranker.score(Query(("open", "shut it", " ")), BASE).tolist() == pytest.approx([1.0, 0.0, 0.8])
+
+
+def test_nothing_is_added_without_words_or_without_vectors() -> None:
+    ranker = model()
+    ranker.align(TOOLS, VECTORS)
+    assert ranker.score(Query(()), None).tolist() == [0, 0, 0]
+    assert ranker.score(Query(("open",)), None).tolist() == [0, 0, 0]
+    assert ranker.score(Query(("open",)), np.ones(3, np.float32)).tolist() == [0, 0, 0]
+    ranker.align(TOOLS, None)
+    assert ranker.score(Query(("open",)), BASE).tolist() == [0, 0, 0]
+
+
+def test_an_adapter_of_weights_that_are_not_installed_is_refused() -> None:
+    with pytest.raises(ModelError, match="not installed; pip install"):
+        ports.Ports.loads(Adapter("ffff", {}).dumps())
+
+
+def test_prepared_models_are_kept_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert ports.cache_folder() == tmp_path / "foretool" / "encoders"
