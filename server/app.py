@@ -132,7 +132,6 @@ class App:
         self.store.clear_states(os.getpid())
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            self.proxy.begin(asyncio.get_running_loop().time())
             for upstream in self.proxy.upstreams.values():
                 tasks.create_task(upstream.run())
                 self.state_changed(upstream)  # so that those not started yet are shown as well

@@ -103,6 +103,8 @@ class Proxy:
         self._waiting_lists: list[Callable[[], None]] = []
         self._waiting_upstream: dict[str, list[Callable[[], None]]] = {}
         self._cold_until = 0.0
+        """When lists stop waiting for upstreams that nothing is known of; 0 until the first client has come, since
+        nobody has started them before."""
         self._announcing: asyncio.TimerHandle | None = None
         self._announced_in = 0.0
         """Seconds that the last look at the clients' lists took."""
@@ -190,6 +192,7 @@ class Proxy:
 
     def _wake_unknown(self, era: Era) -> None:
         """A client has opened its conversation: bring up the upstreams that we must still get to know."""
+        self._cold_until = self._cold_until or asyncio.get_running_loop().time() + self.settings.cold_list_s
         for upstream in self.upstreams.values():
             if upstream.name not in self._listed:
                 upstream.start(era)
@@ -210,10 +213,6 @@ class Proxy:
     def known(self, upstreams: Sequence[str]) -> None:
         """The tools of these are known from an earlier run, so no list waits for them."""
         self._listed.update(upstreams)
-
-    def begin(self, now: float) -> None:
-        """The upstreams not known have `cold_list_s` from now."""
-        self._cold_until = now + self.settings.cold_list_s
 
     def profiles_changed(self) -> None:
         """After a reload: clients go on under what their profile says now."""

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+import pytest
 from fakes import FakeUpstream, Json, Stage, proxy_over
 
 from foretool.server import protocol
@@ -17,6 +18,8 @@ from foretool.server.edges.http import HttpEdge
 
 PATIENCE_S = 10.0
 CHANGED = "notifications/tools/list_changed"
+on_the_real_clock = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+"""For tests whose loop would else jump to the next timer while a socket is being written to."""
 ACCEPT = {"accept": "application/json, text/event-stream"}
 
 

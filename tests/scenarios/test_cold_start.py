@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from callers import Caller, http_over, on_the_real_clock
 from fakes import BOTH, LIST_CHANGED, Failed, FakeUpstream, failing_store, proxy_over, said, tool
 from requirements import requirement
 
@@ -180,3 +181,18 @@ async def test_a_name_that_a_client_was_shown_stays_when_an_upstream_before_it_l
         assert [name for name in await client.list_tools() if "add" in name] == ["first__add", "p__add"]
         await client.call_tool("p__add", {})
     assert second.calls == [("add", {})]
+
+
+@requirement("start:cold-deadline")
+@on_the_real_clock
+async def test_over_http_the_deadline_begins_with_the_first_client_and_not_with_the_process() -> None:
+    upstream = FakeUpstream("calc", ["add"], gate=asyncio.Event())
+    async with http_over(upstream, policy="full", cold_list_s=0.2) as (_, http):
+        await asyncio.sleep(0.3)  # of real time: nobody has come yet, and nothing was started
+        assert upstream.starts == 0
+        caller = await Caller(http).greet()
+        listing = asyncio.create_task(caller.tools())
+        await asyncio.sleep(0)
+        assert upstream.gate is not None
+        upstream.gate.set()
+        assert "calc__add" in await listing

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from callers import Caller, http_over
+from callers import Caller, http_over, on_the_real_clock
 from fakes import MODERN, FakeClient, FakeUpstream, Json, proxy_over
 from requirements import requirement
 
@@ -111,6 +111,7 @@ async def test_a_modern_client_is_given_no_entry_that_may_be_of_another_call(era
 
 
 @requirement("log:shared")
+@on_the_real_clock
 async def test_callers_that_share_a_modern_front_over_http_are_told_of_their_own_calls_alone() -> None:
     upstream = slow()
     async with http_over(upstream) as (_, http):

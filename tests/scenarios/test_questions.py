@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from callers import Caller, http_over
+from callers import Caller, http_over, on_the_real_clock
 from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeUpstream, Json, proxy_over, said
 from requirements import requirement
 
@@ -320,6 +320,7 @@ async def test_what_a_client_did_not_declare_is_refused_in_the_words_of_the_spec
 
 
 @requirement("question:capability-each")
+@on_the_real_clock
 async def test_over_http_every_client_is_asked_what_it_can_answer_and_refused_what_it_cannot() -> None:
     upstream = Curious("calc")
     able = {"sampling": {"tools": {}}, "elicitation": {}}
@@ -352,6 +353,7 @@ async def test_over_http_every_client_is_asked_what_it_can_answer_and_refused_wh
 
 
 @requirement("question:capability-each", "question:whose")
+@on_the_real_clock
 async def test_over_http_clients_that_are_asked_at_once_answer_for_their_own_calls_alone() -> None:
     upstreams = [Curious(f"u{number}") for number in range(8)]
     async with http_over(*upstreams) as (_, http):

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from callers import Caller, http_over
+from callers import Caller, http_over, on_the_real_clock
 from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over
 from requirements import requirement
 
@@ -196,6 +196,7 @@ async def test_nothing_is_heard_of_the_resources_of_servers_that_a_profile_leave
 
 
 @requirement("subscriptions:ended", "subscriptions:modern")
+@on_the_real_clock
 async def test_over_http_a_listener_hears_until_it_goes_and_then_its_upstream_is_unsubscribed_from() -> None:
     upstream = library()
     async with http_over(upstream) as (_, http):
