@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import to_builtins
@@ -22,6 +22,7 @@ from msgspec import to_builtins
 from bench.methods import Embedder, Pool
 from bench.retrieval import Task, read_catalogs, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders, evaluation, gate
+from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
 from foretool.retrieval.gate import Gate, Logistic
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Evidence, Query
@@ -39,8 +40,11 @@ EVERY = 4
 """One tool in so many of the real servers' stands beside those of a set."""
 LARGE = 2000
 """A set with more tools is hard enough alone."""
-BINS = 10
+DEPTH = 50
+EPSILONS = (0.1, 0.2)
 RIDGE = 1e-2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,14 @@ class Sample:
     right: float
 
 
-def asked(pipeline: Pipeline, text: str) -> tuple[Evidence, list[str]]:
-    """The query as one line: its evidence and the first five."""
-    ranking = pipeline.rank(Query((" ".join(text.split()),)), limit=5)
+def sampled(values: Sequence[T]) -> list[T]:
+    """At most `SAMPLE` of them, drawn with a fixed seed: files are sorted, and the first of them alike."""
+    return random.Random(7).sample(values, min(SAMPLE, len(values)))
+
+
+def asked(pipeline: Pipeline, text: str, limit: int = 5) -> tuple[Evidence, list[str]]:
+    """The query as one line: its evidence and the first tools."""
+    ranking = pipeline.rank(Query((" ".join(text.split()),)), limit=limit)
     return ranking.evidence[0], [each.tool for each in ranking.ranked]
 
 
@@ -95,39 +104,46 @@ def auc(right: Sequence[float], wrong: Sequence[float]) -> float:
     return float((ranks[: len(right)].sum() - len(right) * (len(right) + 1) / 2) / (len(right) * len(wrong)))
 
 
-def calibration(p: Sequence[float], right: Sequence[float]) -> tuple[float, list[list[float]]]:
-    """Expected calibration error over equal bins; for each bin that has any: mean probability, share right, count."""
-    bins: list[list[tuple[float, float]]] = [[] for _ in range(BINS)]
-    for each, hit in zip(p, right, strict=True):
-        bins[min(int(each * BINS), BINS - 1)].append((each, hit))
-    rows = [[fmean(a for a, _ in one), fmean(b for _, b in one), float(len(one))] for one in bins if one]
-    error = sum(abs(said - was) * count for said, was, count in rows) / len(p)
-    return error, [[round(value, 3) for value in row] for row in rows]
-
-
 def floor(p: Sequence[float], draws: int = 200) -> float:
     """The calibration error that a perfect gate would show on so few queries."""
     draw = random.Random(7)
-    return fmean(calibration(p, [float(draw.random() < each) for each in p])[0] for _ in range(draws))
+    return fmean(calibration_error([(each, float(draw.random() < each)) for each in p]) for _ in range(draws))
+
+
+def rank_of(ranked: Sequence[str], task: Task) -> int | None:
+    """Of the first needed tool; None where it is not in the list."""
+    wanted = frozenset[str]().union(*task.gold)
+    return next((rank for rank, tool in enumerate(ranked, 1) if tool in wanted), None)
+
+
+def promise(ranks: Sequence[int | None], eps: float) -> dict[str, Any]:
+    """How many to show so that at most `eps` of needed tools are hidden, by one half of the queries, and what share
+    of them that holds on the other half; each half both ways round."""
+    halves = (ranks[0::2], ranks[1::2])
+    shown = [conformal_k(one, eps) for one in halves]
+    kept = [coverage(other, k) if k else None for k, other in zip(shown, reversed(halves), strict=True)]
+    return {"show": shown, "kept": [None if each is None else round(each, 3) for each in kept]}
 
 
 def examined(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> dict[str, Any]:
-    evidence = [(asked(pipeline, task.query), task) for task in tasks]
+    evidence = [(asked(pipeline, task.query, DEPTH), task) for task in tasks]
     p = [gate.probability(found) if found.signs else 0.0 for (found, _), _ in evidence]
-    right = [evaluation.hit(ranked, task.gold, 5) for (_, ranked), task in evidence]
-    error, rows = calibration(p, right)
-    chance = [each < NONE for each in p]
+    right = [evaluation.hit(ranked[:5], task.gold, 5) for (_, ranked), task in evidence]
+    outcomes = list(zip(p, right, strict=True))
+    refitted = [(platt(outcomes[at::2])(said), true) for at in (0, 1) for said, true in outcomes[1 - at :: 2]]
+    ranks = [rank_of(ranked, task) for (_, ranked), task in evidence]
     return {
         "set": name,
         "n": len(tasks),
         "right": round(fmean(right), 3),
-        "auc": round(auc([v for v, hit in zip(p, right, strict=True) if hit],
-                         [v for v, hit in zip(p, right, strict=True) if not hit]), 3),
-        "ece": round(error, 3),
+        "auc": round(auc([v for v, hit in outcomes if hit], [v for v, hit in outcomes if not hit]), 3),
+        "ece": round(calibration_error(outcomes), 3),
         "floor": round(floor(p), 3),
-        "called_none": round(fmean(chance), 3),
-        "reliability": rows,
-    }  # fmt: skip
+        "ece_recalibrated": round(calibration_error(refitted), 3),
+        "called_none": round(fmean(each < NONE for each in p), 3),
+        "reliability": [[round(said, 3), round(true, 3), count] for said, true, count in reliability(outcomes)],
+        **{f"hide_at_most_{eps}": promise(ranks, eps) for eps in EPSILONS},
+    }
 
 
 def detected(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence[str]) -> dict[str, Any]:
@@ -159,7 +175,7 @@ def offered(name: str, folder: Path, embedders: Sequence[Embedder], positives: P
 
     known = (row for row in read_lines(folder / "dev.jsonl") if any(each in tools for each in row["offered"]))
     wrong = [best(row["query"], row["offered"]) for row in known]
-    rows = [row for row in read_lines(positives / "dev.jsonl") if any(each in tools for each in row["calls"])][:SAMPLE]
+    rows = sampled([row for row in read_lines(positives / "dev.jsonl") if any(each in tools for each in row["calls"])])
     right = [best(row["query"], [*row["calls"], *row.get("offered", ())]) for row in rows]
     return {"set": name, "method": "fits what is offered", "n": [len(right), len(wrong)],
             "auc_of_cosine_alone": round(auc(right, wrong), 3)}  # fmt: skip
@@ -174,7 +190,7 @@ def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
         for name in FITTED:
             tools = read_tools(data / name)
             tasks = read_tasks(data / name / "train.jsonl", tools)
-            tasks = random.Random(7).sample(tasks, min(SAMPLE, len(tasks)))
+            tasks = sampled(tasks)
             own = {tool.id for tool in tools}
             hidden = [*tools, *(tool for tool in distractors if tool.id not in own)]
             for pool in (tools, hidden) if len(tools) < LARGE else (tools,):
@@ -203,16 +219,16 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             return
         for name in (each for each in EXAMINED if (data / each).is_dir()):
             tools = read_tools(data / name)
-            tasks = read_tasks(data / name / "dev.jsonl", tools)[:SAMPLE]
+            tasks = sampled(read_tasks(data / name / "dev.jsonl", tools))
             yield examined(name, Pool(tools, {}, embedders).pipeline(), tasks)
         for name, against in DETECTED.items():
             pipeline = Pool(read_tools(data / against), {}, embedders).pipeline()
             rows = read_lines(data / name / "dev.jsonl")
-            idle = [row["query"] for row in rows if not row["needs_tool"]][:SAMPLE]
+            idle = sampled([row["query"] for row in rows if not row["needs_tool"]])
             needing = [row["query"] for row in rows if row["needs_tool"]] or [
                 row["query"] for row in read_lines(data / against / "dev.jsonl")
             ]
-            yield detected(name, pipeline, needing[:SAMPLE], idle)
+            yield detected(name, pipeline, sampled(needing), idle)
         yield offered("bfcl_irrelevance", data / "bfcl_irrelevance", embedders, data / "bfcl")
 
 

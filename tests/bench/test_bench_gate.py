@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
-from bench.gate import Sample, auc, calibration, fit, floor
+from bench.gate import Sample, auc, fit, floor, promise, sampled
 from bench.retrieval import main as retrieval
 from tests.retrieval.tiny_model import write_model
 
@@ -21,11 +21,17 @@ def test_auc_by_hand() -> None:
     assert auc([0.9, 0.4], [0.1, 0.4, 0.5]) == pytest.approx((3 + 1 + 0.5) / 6)
 
 
-def test_calibration_by_hand() -> None:
-    # Bin .8 to .9: said .8 and .85, one of two right; bin .1 to .2: said .1, wrong.
-    error, rows = calibration([0.8, 0.85, 0.1], [1.0, 0.0, 0.0])
-    assert error == pytest.approx((2 * abs(0.825 - 0.5) + 0.1) / 3)
-    assert rows == [[0.1, 0.0, 1.0], [0.825, 0.5, 2.0]]
+def test_the_number_to_show_is_told_by_one_half_and_held_against_the_other() -> None:
+    # Even places have ranks 1 to 4, odd ones 5 to 8; of each half's 20 the ceil(21 x .8) = 17th is 4, or 8.
+    ranks = [1 + at // 2 % 4 + 4 * (at % 2) for at in range(40)]
+    assert promise(ranks, 0.2) == {"show": [4, 8], "kept": [0.0, 1.0]}
+    assert promise([1, None, 1, None], 0.2) == {"show": [None, None], "kept": [None, None]}
+
+
+def test_a_sample_is_the_same_every_time_and_not_the_first_of_a_sorted_file() -> None:
+    drawn = sampled(list(range(1000)))
+    assert drawn == sampled(list(range(1000))) and len(drawn) == 400 and max(drawn) > 900
+    assert sorted(sampled([3, 1, 2])) == [1, 2, 3]
 
 
 def test_a_perfect_gate_has_a_floor_that_falls_with_the_number_of_queries() -> None:
