@@ -1,0 +1,77 @@
+"""Real proxies that write one file: in mid-traffic, with one killed, and while another program has the file locked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from requirements import requirement
+from served import Served, wait_until, write_config
+
+from bench import echo, shared
+
+pytestmark = pytest.mark.slow
+
+CALLS = 60
+
+
+@requirement("process:shared-store")
+def test_four_proxies_on_one_file_lose_no_record_when_one_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The small version of `python -m bench.shared`."""
+    shared.main(["--calls", "300", "--foretool", f"{sys.executable} -m foretool"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["exit_statuses"] == [-9, 0, 0, 0]
+    assert found["answered"][1:] == [300, 300, 300]
+    assert 100 <= found["answered"][0] <= 300
+    assert {key: found[key] for key in ("wrong", "missing", "twice", "unknown")} == {
+        "wrong": 0,
+        "missing": 0,
+        "twice": 0,
+        "unknown": 0,
+    }
+    assert found["file"] == "ok"
+
+
+def kept(path: Path) -> list[int]:
+    store = sqlite3.connect(path)
+    try:
+        return [json.loads(row[0])["n"] for row in store.execute("SELECT arguments FROM calls ORDER BY id")]
+    finally:
+        store.close()
+
+
+@requirement("process:shared-store", "record:refusing-store")
+def test_while_the_file_is_locked_no_answer_waits_longer_than_a_write_may_and_every_record_follows(
+    tmp_path: Path,
+) -> None:
+    upstream = {"command": sys.executable, "args": ["-S", "-E", echo.__file__, "--name", "up"]}
+    served = Served(write_config(tmp_path, {"up": upstream}, record="full", policy="full"))
+    path = tmp_path / "store.sqlite3"
+    try:
+        served.initialize()
+        served.list_tools()
+        served.call("up__up_echo", {"n": -1})
+        locker = sqlite3.connect(path, isolation_level=None)
+        locker.execute("BEGIN IMMEDIATE")
+        waits = []
+        for number in range(CALLS):
+            began = time.monotonic()
+            served.call("up__up_echo", {"n": number})
+            waits.append(time.monotonic() - began)
+        assert kept(path) == [-1]
+        locker.execute("ROLLBACK")
+        locker.close()
+        # One write in a second is tried, and may wait for a quarter of it; the machine may be busy besides.
+        assert sum(wait > 0.2 for wait in waits) <= 3 + sum(waits)
+        assert max(waits) < 2.0
+        assert wait_until(lambda: len(kept(path)) == CALLS + 1)
+        assert sorted(kept(path)) == list(range(-1, CALLS))
+        assert served.leave() == 0
+        assert any("records are written again; 0 were lost" in line for line in served.errors)
+    finally:
+        if served.process.poll() is None:
+            served.kill()
