@@ -48,6 +48,10 @@ def _run(arguments: Sequence[str]) -> int:
     options = plain_serve(arguments)
     if options is not None:
         return serve(options)
+    if plain_hint(arguments):
+        from foretool.server import hint
+
+        return hint.main(arguments)
     from foretool.server.commands.group import run
 
     return run(arguments)
@@ -92,6 +96,17 @@ def plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
         found[name] = value
     config = Path(found["--config"]) if "--config" in found else None
     return ServeOptions(config, found.get("--profile", ""), found.get("--http"))
+
+
+def plain_hint(arguments: Sequence[str]) -> bool:
+    """Whether this is `foretool hint` as a hook calls it, with nothing for click to read or explain."""
+    match list(arguments):
+        case ["hint"] | ["hint", "--config", _]:
+            return True
+        case ["hint", option]:
+            return option.startswith("--config=")
+        case _:
+            return False
 
 
 def serve(options: ServeOptions) -> int:

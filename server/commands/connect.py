@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +33,9 @@ class Registration:
     command: str
     """A command that does the same; "" where the client has none."""
     after: str
+    hook: dict[str, object] | None = None
+    """What makes it run `foretool hint` at each prompt, where it has such hooks; `foretool hint --install` adds it."""
+    hook_file: str = ""
 
 
 @click.command("connect")
@@ -50,7 +53,7 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
     if config is not None:
         check_profile(profile, config)
     arguments = ["serve", "--config", str(chosen), *(["--profile", profile] if profile else [])]
-    found = [registration(name, launcher(), arguments) for name in NAMES if client in (None, name)]
+    found = [_hooked(registration(name, launcher(), arguments), chosen) for name in NAMES if client in (None, name)]
     if as_json:
         output.emit(found)
     else:
@@ -58,6 +61,15 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
             _print(each)
     _remark(config, chosen, found)
     return 0
+
+
+def _hooked(each: Registration, config: Path) -> Registration:
+    """With the prompt hook, for the client that has one."""
+    if each.client != "claude-code":
+        return each
+    from foretool.server.commands import hint
+
+    return replace(each, hook=hint.hook_entry(hint.hook_command(config)), hook_file=str(hint.SETTINGS))
 
 
 def launcher() -> list[str]:
@@ -113,6 +125,10 @@ def _print(each: Registration) -> None:
         output.say(f"in {each.file}:")
     click.echo(f"\n{json.dumps(each.entry, indent=2)}\n")
     output.say(f"{each.after}\n")
+    if each.hook:
+        output.say("To have likely tools named at every prompt, and tasks learned from: foretool hint --install")
+        output.say(f"or in {each.hook_file}:")
+        click.echo(f"\n{json.dumps(each.hook, indent=2)}\n")
 
 
 def _remark(config: Config | None, chosen: Path, found: list[Registration]) -> None:

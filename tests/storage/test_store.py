@@ -373,6 +373,20 @@ def test_tokens_belong_to_the_definition(store: Store) -> None:
     ]
 
 
+def test_the_heads_of_all_tools_come_at_once_and_a_few_tools_by_name(store: Store) -> None:
+    slack = replace(UPSTREAM, name="slack", fingerprint="f2")
+    log, post = tool("log"), tool("post", upstream="slack", tokens=40)
+    store.save_upstream(UPSTREAM, [log])
+    store.save_upstream(slack, [post])
+    head = log.definition[:9]
+    assert store.tool_heads([("git", "f1")], 9) == [("git", log.id, "log", head)]
+    assert [each[1] for each in store.tool_heads([("slack", "f2"), ("git", "f1")], 9)] == [log.id, post.id]
+    assert store.tool_heads([("git", "f9")], 9) == []
+    wanted = [(post.id, "slack", "f2"), (ToolId("git__nothing"), "git", "f1"), (log.id, "git", "f1")]
+    assert store.tools_named(wanted) == [post, log]
+    assert store.tools_named([(log.id, "git", "f2")]) == []
+
+
 def test_the_version_of_the_catalogue_moves_only_when_it_changed(store: Store) -> None:
     versions = [store.catalog_version()]
     for upstream, tools in [

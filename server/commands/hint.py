@@ -1,0 +1,150 @@
+"""`foretool hint`, as click sees it: its help, and putting the hook into Claude Code's settings or taking it out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from foretool.server import hint
+from foretool.server.cli import WRONG, complain
+from foretool.server.commands import output
+from foretool.server.commands.connect import launcher
+from foretool.server.commands.group import config_option
+from foretool.server.config import default_config
+
+SETTINGS = Path("~/.claude/settings.json")
+EVENT = "UserPromptSubmit"
+TIMEOUT_S = 2
+"""After which Claude Code goes on without us; the command itself gives up long before."""
+
+
+class SettingsError(Exception):
+    """The client's file cannot be used; says which, what was found, and the way out."""
+
+
+@click.command("hint")
+@config_option
+@click.option("--install", "wanted", flag_value="install", help="Put the hook into the settings of Claude Code.")
+@click.option("--remove", "wanted", flag_value="remove", help="Take it out again.")
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=SETTINGS,
+    metavar="FILE",
+    help="Those settings.  [default: ~/.claude/settings.json]",
+)
+def command(path: Path | None, wanted: str | None, settings: Path) -> int:
+    """Name likely tools for a prompt: a hook that your client runs.
+
+    Reads the hook's JSON on stdin, keeps the prompt in the storage file (unless the setting "record" is off), and
+    prints at most 300 tokens that name the tools it may need, or nothing. It ends within 150 ms, and always with
+    status 0.
+    """
+    if wanted is None:
+        return hint.main(["hint", "--config", str(path)] if path else ["hint"])
+    settings = settings.expanduser()
+    typed = hook_command((path or default_config()).absolute())
+    try:
+        changed = install(settings, typed) if wanted == "install" else remove(settings)
+    except SettingsError as error:
+        return complain(str(error), WRONG)
+    if not changed:
+        output.say(f"{settings}: nothing to change")
+    elif wanted == "install":
+        output.say(f"{settings}: at every prompt Claude Code now runs\n{typed}\nTake it out: foretool hint --remove")
+    else:
+        output.say(f"{settings}: the hook is out")
+    return 0
+
+
+def hook_command(config: Path) -> str:
+    """What the client is to run."""
+    return shlex.join([*launcher(), "hint", "--config", str(config)])
+
+
+def hook_entry(typed: str) -> dict[str, Any]:
+    """What stands for it in the settings of Claude Code."""
+    return {"hooks": {EVENT: [{"hooks": [_hook(typed)]}]}}
+
+
+def _hook(typed: str) -> dict[str, Any]:
+    return {"type": "command", "command": typed, "timeout": TIMEOUT_S}
+
+
+def install(settings: Path, typed: str) -> bool:
+    """Add the hook, or bring the one that is there up to date; whether the file was changed. Raises `SettingsError`."""
+    before = _read(settings)
+    after = _without(before)
+    after.setdefault("hooks", {}).setdefault(EVENT, []).append({"hooks": [_hook(typed)]})
+    return _write(settings, before, after)
+
+
+def remove(settings: Path) -> bool:
+    """Whether there was a hook of ours. Raises `SettingsError`."""
+    before = _read(settings)
+    return _write(settings, before, _without(before))
+
+
+def _without(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings without our hook; what is left empty by that goes with it. Raises `SettingsError`."""
+    copy: dict[str, Any] = json.loads(json.dumps(settings))
+    hooks = copy.get("hooks", {})
+    groups = hooks.get(EVENT, []) if isinstance(hooks, dict) else None
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise SettingsError(
+            f"hooks: expected {EVENT} with a list of objects; correct the file, or add the hook by hand"
+        )
+    for group in groups:
+        group["hooks"] = [each for each in group.get("hooks", []) if not _is_ours(each)]
+    kept = [group for group in groups if group["hooks"]]
+    if kept:
+        hooks[EVENT] = kept
+    else:
+        hooks.pop(EVENT, None)
+    if not hooks:
+        copy.pop("hooks", None)
+    return copy
+
+
+def _is_ours(hook: Any) -> bool:
+    typed = hook.get("command") if isinstance(hook, dict) else None
+    try:
+        words = shlex.split(typed) if isinstance(typed, str) else []
+    except ValueError:
+        return False
+    return "hint" in words[1:4] and any("foretool" in Path(word).name for word in words[:3])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: expected JSON, found something else ({error}); correct it first") from None
+    if not isinstance(found, dict):
+        raise SettingsError(f"{path}: expected an object, found {type(found).__name__}; correct it first")
+    return found
+
+
+def _write(path: Path, before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """In one piece, so that a client that reads it meanwhile finds the one or the other."""
+    if before == after:
+        return False
+    target = path.resolve()
+    beside = target.with_name(f"{target.name}.foretool-{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(json.dumps(after, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        beside.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o600)
+        beside.replace(target)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be written ({error.strerror}); add the hook by hand") from None
+    return True

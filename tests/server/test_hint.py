@@ -1,0 +1,192 @@
+"""The prompt hook: what it keeps, what it says, and that nothing makes it loud or late."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_fakes import definition, fill, write_config
+from requirements import requirement
+
+from foretool.retrieval.tokens import count
+from foretool.server import config as configs
+from foretool.server import hint
+from foretool.server.cli import plain_hint
+from foretool.storage.records import Tool, ToolId
+from foretool.storage.store import Store
+
+EVENT = {
+    "session_id": "b7e6f1d4-0c5e-4a53-9d7b-2f0f6a5c1e88",
+    "transcript_path": "/home/me/.claude/projects/-home-me-work/b7e6f1d4.jsonl",
+    "cwd": "/home/me/work",
+    "permission_mode": "default",
+    "hook_event_name": "UserPromptSubmit",
+    "prompt": "what will the weather be in Paris, any forecast for the city?",
+}
+"""As Claude Code sends it."""
+
+
+def told(**more: Any) -> bytes:
+    return json.dumps({**EVENT, **more}).encode()
+
+
+def run(path: Path, stdin: bytes, **environ: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "foretool", "hint", "--config", str(path)]
+    env = {**os.environ, "FORETOOL_HINT_MS": "20000", **environ}  # the machine of a test may be busy
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=30, check=False, env=env)
+
+
+@requirement("hint:says")
+def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        said = hint.hint(told(), path)
+        (prompt,) = store.prompts()
+    assert said == f"{hint.HEAD}\n- sky__forecast: Forecast of the weather for a city."
+    assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
+
+
+@requirement("hint:working-set")
+def test_the_prompt_counts_as_a_task_for_the_working_set(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        hint.hint(told(prompt="phase of the moon"), path)
+        assert store.tasks() == ["phase of the moon", "weather in Paris"]
+
+
+@requirement("hint:silent")
+@pytest.mark.parametrize(
+    "stdin",
+    [
+        b"",
+        b"no json",
+        b"[]",
+        told(prompt=None),
+        told(prompt="  "),
+        told(prompt=7),
+        b"\xff\xfe",
+        told(prompt="completely unrelated gibberish"),
+        told(prompt="\ud800"),
+        told(session_id=None, cwd=[1], prompt="hm"),
+    ],
+    ids=range(10),
+)
+def test_nothing_is_said_and_the_status_is_0_whatever_comes(tmp_path: Path, stdin: bytes) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    done = run(path, stdin)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@requirement("hint:silent")
+def test_a_missing_config_and_a_broken_store_are_passed_over(tmp_path: Path) -> None:
+    done = run(tmp_path / "none.json", told())
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    path = write_config(tmp_path)
+    (tmp_path / "foretool.sqlite3").write_bytes(b"no database" * 100)
+    done = run(path, told(), FORETOOL_STORAGE=str(tmp_path / "foretool.sqlite3"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@requirement("hint:silent")
+def test_a_locked_store_costs_the_record_and_not_the_hint(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        store._db.execute("BEGIN IMMEDIATE")
+        assert hint.hint(told(), path).startswith(hint.HEAD)
+        store._db.execute("ROLLBACK")
+        assert store.prompts() == []
+
+
+@requirement("hint:deadline")
+def test_a_client_that_does_not_end_its_input_is_not_waited_for(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    started = time.monotonic()
+    command = [sys.executable, "-m", "foretool", "hint", "--config", str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.wait(30) == 0
+        assert process.stdout is not None and process.stdout.read() == b""
+    # The deadline of 0.15 s, and a start of Python on a busy machine.
+    assert time.monotonic() - started < 5
+
+
+@requirement("hint:deadline")
+def test_the_deadline_counts_what_the_start_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "process_time", lambda: 0.03)
+    assert hint._left_s() == pytest.approx(0.115)
+    monkeypatch.setenv("FORETOOL_HINT_MS", "20")
+    assert hint._left_s() == 0.001
+
+
+@requirement("hint:tokens")
+def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    with fill(path) as store:
+        record = next(each for each in store.upstreams() if each.name == "sky")
+        calc = next(each for each in store.upstreams() if each.name == "calc")
+        others = [
+            Tool(ToolId(f"calc__{n}"), "calc", f"f{n}", definition(f"f{n}", f"Function {n}"), f"h{n}")
+            for n in range(60)
+        ]
+        store.save_upstream(calc, others)
+        long = "Weather forecast of a city for the days to come, hour by hour, with wind, rain, sun and their maps"
+        names = [f"forecast_of_the_weather_in_city_{number}" for number in range(5)]
+        tools = [
+            Tool(ToolId(f"sky__{name}"), "sky", name, definition(name, long), f"hash-{name}", 40) for name in names
+        ]
+        store.save_upstream(record, tools)
+    said = hint.hint(told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), path)
+    (tokens,) = count([said])
+    assert (len(said.splitlines()), tokens <= 300) == (6, True)
+
+
+@requirement("hint:record")
+def test_with_record_off_no_prompt_is_kept(tmp_path: Path) -> None:
+    path = write_config(tmp_path, record="off")
+    with fill(path) as store:
+        assert hint.hint(told(), path)
+        assert store.prompts() == []
+
+
+@requirement("hint:record")
+def test_secrets_of_the_config_are_not_kept_and_long_prompts_are_cut(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"sky": {"command": "sky", "env": {"SKY_TOKEN": "hunter2-hunter2"}}})
+    hint.hint(told(prompt="my token is hunter2-hunter2 " + "x" * 30_000), path)
+    with Store.open(configs.load(path).storage) as store:
+        (prompt,) = store.prompts()
+    assert "hunter2" not in prompt.text and len(prompt.text) < 20_100
+
+
+def test_of_a_large_catalog_the_tools_that_share_words_are_ranked() -> None:
+    def made(number: int, text: str) -> hint.Head:
+        return "s", ToolId(f"s__t{number}"), f"t{number}", definition(f"t{number}", text)
+
+    heads = [made(number, "An issue of no matter") for number in range(150)]
+    heads.append(made(150, "Creates an issue"))
+    heads.append(("s", ToolId("s__create"), "create", definition("create", "Creates things")))
+    found = [tool for _, tool, _, _ in hint._nearest(heads, "create issues")]
+    assert len(found) == 100 and {"s__t150", "s__create"} <= set(found)
+    assert hint._nearest(heads, "weather") == []
+    assert hint._nearest(heads[:60], "weather") == heads[:60]
+
+
+def test_the_hooks_command_line_needs_no_click() -> None:
+    plain = [["hint"], ["hint", "--config", "a.json"], ["hint", "--config=a.json"]]
+    assert [plain_hint(each) for each in plain] == [True, True, True]
+    others: list[list[str]] = [[], ["serve"], ["hint", "--help"], ["hint", "--install"], ["hint", "--config"]]
+    assert [plain_hint(each) for each in others] == [False] * 5
+    code = (
+        "import sys\nfrom foretool.server.cli import main\n"
+        "try: main(['hint'])\n"
+        "except SystemExit: print(sorted({'click', 'rich', 'asyncio', 'pydantic', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="", capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout == "[]\n"
