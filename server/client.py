@@ -507,6 +507,8 @@ class Client:
             raise RpcError(jsonrpc.INVALID_PARAMS, "initialize: protocolVersion is missing")
         version = wanted if wanted in protocol.LEGACY_VERSIONS else protocol.LATEST_LEGACY
         self.capabilities = _object(exchange.params.get("capabilities")) or {}
+        for session in self._sessions.values():
+            self.proxy.end_session(session)  # a client that greets anew has begun another conversation
         self._sessions.clear()
         self._introduce(_object(exchange.params.get("clientInfo")) or {}, "legacy")
         exchange.own_result(

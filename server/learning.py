@@ -29,6 +29,7 @@ from foretool.server.config import Config
 from foretool.server.settings import Settings
 from foretool.storage import episodes as log
 from foretool.storage.artifacts import Artifact, Artifacts
+from foretool.storage.flows import Flows
 from foretool.storage.records import Episode, Tool, ToolId, Usage
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -167,6 +168,7 @@ class Learner:
         self.artifacts = Artifacts(store)
         self.tools = trusted(store, catalog.tools())
         self.upstream_of = {tool.id: tool.upstream for tool in self.tools}
+        self._flows = Flows(store).all()
         told = self.artifacts.demonstrations()
         self.imported = len(told)
         self.episodes = log.without([*told, *log.episodes(store, now=now)], self.upstream_of)
@@ -322,6 +324,7 @@ class Learner:
             server_texts={name: self.catalog.server_text(name) for name in self.catalog.upstreams()},
             documents=self._texts.documents if self._texts else None,
             queries=self._texts.queries if self._texts else None,
+            flows=tuple(self._flows),
         )
 
     def _ranking(self, served: Mapping[str, Learned]) -> Pipeline:

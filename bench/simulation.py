@@ -1,0 +1,367 @@
+"""It gets better with use: `python -m bench.simulation DATA [--sets a,b] [--tasks 200] [--svg FILE]`.
+
+A real `foretool serve` in front of replayed upstreams with the tools of a data set, and an agent that does one task
+after another as the set says they are done, each in a conversation of its own. For every call: if the tool is in its
+list, the agent calls it; else it is a miss, and the agent asks `discover_tools` with the task's words, once a task and
+again only if the tool was not in the answer, and then calls what it needs, by name if the list has grown by it, else
+through `call_tool`. A hidden tool that a hint has named is called without a discovery; it was hidden all the same.
+
+After each block of tasks a new epoch begins. With learning on `foretool learn` runs, which begins one; with learning
+off nothing is learned and the list follows usage alone. Tasks: the train file in a fixed random order (`dev` where a
+set has no other), never the held-out half. Prints one line of JSON a block, then one a run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from bench import chart, processes, replay
+from bench.clients import Failed, Json, StdioClient
+from bench.retrieval import read_lines
+from foretool.retrieval import tokens
+from foretool.storage.artifacts import Artifacts
+from foretool.storage.store import Store
+
+SETS = ("ultratool", "bfcl_multi_turn", "mcpbench")
+SEED = 7
+PICK_UP_S = 4.0
+"""For a running proxy to take up what was learned; it looks once a second."""
+OFTEN_NEXT = "Often next: "
+
+
+class Task(Struct, frozen=True):
+    query: str
+    calls: tuple[str, ...]
+    """Exposed names, in order."""
+
+
+class Told(Struct):
+    """What one block of tasks cost."""
+
+    calls: int = 0
+    hidden: int = 0
+    """Calls of tools that the list did not have when they were wanted."""
+    discoveries: int = 0
+    not_found: int = 0
+    """Discoveries without the tool that was wanted."""
+    hinted: int = 0
+    """Hidden tools that a hint had named."""
+    list_tokens: int = 0
+    """Of the lists at the beginning of each conversation."""
+    grown_tokens: int = 0
+    """Of what lists gained."""
+    answer_tokens: int = 0
+    """Of discoveries and hints."""
+
+
+class Agent(StdioClient):
+    """A client that lists again as soon as it is told to."""
+
+    listed: dict[str, Json]
+
+    async def begin(self) -> list[Json]:
+        """A new conversation; its list."""
+        self.listed = {}
+        await self.initialize()
+        tools = await self.tools()
+        self.listed = {tool["name"]: tool for tool in tools}
+        return tools
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        self._listing: asyncio.Task[None] | None = None
+        while line := await self.process.stdout.readline():
+            message = json.loads(line)
+            if message.get("method") == "notifications/tools/list_changed":
+                self._listing = asyncio.create_task(self._list_again())
+            waiting = self._waiting.pop(message.get("id"), None) if "method" not in message else None
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+        for waiting in self._waiting.values():
+            waiting.set_exception(Failed("the process closed its output"))
+            waiting.exception()
+
+    async def _list_again(self) -> None:
+        self.listed = {tool["name"]: tool for tool in await self.tools()}
+
+
+def size(*texts: str) -> int:
+    """Tokens."""
+    return sum(tokens.count(list(texts)))
+
+
+def written(tools: Sequence[Json]) -> list[str]:
+    return [json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in tools]
+
+
+def sample(schema: Any) -> Any:
+    """The smallest value that a schema takes, as far as types and what is required go."""
+    if not isinstance(schema, dict):
+        return None
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    if "default" in schema:
+        return schema["default"]
+    for key in ("anyOf", "oneOf"):
+        if schema.get(key):
+            return sample(schema[key][0])
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object":
+        properties = schema.get("properties", {})
+        return {name: sample(properties.get(name, {})) for name in schema.get("required", ())}
+    if kind == "array":
+        return [sample(schema.get("items", {}))] * int(schema.get("minItems", 0))
+    numbers = {"integer": int(schema.get("minimum", 1)), "number": schema.get("minimum", 1.0)}
+    plain = {"boolean": True, "null": None, "string": "x" * max(int(schema.get("minLength", 1)), 1)}
+    return (numbers | plain).get(kind, "x")
+
+
+async def do(agent: Agent, task: Task, schemas: Mapping[str, Any], told: Told) -> None:
+    """One task, call by call."""
+    first = await agent.begin()
+    told.list_tokens += size(*written(first))
+    started_with = set(agent.listed)
+    known: set[str] = set()
+    for name in task.calls:
+        told.calls += 1
+        if name not in agent.listed:
+            told.hidden += 1
+            if name in known:
+                told.hinted += name not in started_with and f"hint:{name}" in known
+            else:
+                told.discoveries += 1
+                answer = await agent.call("discover_tools", {"task": task.query})
+                found = {match["name"] for match in answer["structuredContent"]["matches"]}
+                told.not_found += name not in found
+                known |= found | _hints(answer)
+                told.answer_tokens += size(*_texts(answer))
+        arguments = sample(schemas[name])
+        if name in agent.listed:
+            result = await agent.call(name, arguments)
+        else:
+            result = await agent.call("call_tool", {"name": name, "arguments": arguments})
+            if result.get("isError"):
+                raise Failed(f"{name}: {' '.join(_texts(result))[:300]}")
+            told.answer_tokens += size(*[text for text in _texts(result) if text.startswith(OFTEN_NEXT)])
+        known |= _hints(result)
+    grown = [tool for name, tool in agent.listed.items() if name not in started_with]
+    told.grown_tokens += size(*written(grown)) if grown else 0
+
+
+def _texts(result: Json) -> list[str]:
+    return [part.get("text", "") for part in result["content"]]
+
+
+def _hints(result: Json) -> set[str]:
+    """Tools named at the end of a result, and the same marked as hints."""
+    named = {text.removeprefix(OFTEN_NEXT).partition("(")[0] for text in _texts(result) if text.startswith(OFTEN_NEXT)}
+    return named | {f"hint:{name}" for name in named}
+
+
+class Place:
+    """A config and a store in a folder, over replayed upstreams."""
+
+    def __init__(self, command: Sequence[str], folder: Path, data: Path, policy: str, encoder: str) -> None:
+        self.command = list(command)
+        self.folder = folder
+        self.catalogs = replay.read_set(data)
+        entries = replay.servers(folder, self.catalogs)
+        settings = {"policy": policy, "encoder": encoder, "epoch_s": 0, "learn_s": 0}
+        self.path = processes.write_config(folder, entries, **settings)
+        self.names: dict[str, str] = {}
+        self.schemas: dict[str, Any] = {}
+
+    async def remember(self) -> None:
+        """Let a proxy list every tool once, so that the first task finds a warm store without any usage."""
+        agent = await Agent.start([*self.command, "serve", "--config", str(self.path)])
+        await agent.begin()
+        wanted = sum(map(len, self.catalogs.values()))
+        while len(self._known()) < wanted and agent.age_s < replay.READY_S:
+            await asyncio.sleep(0.5)
+        await agent.stop(30.0)
+        for row in self._known():
+            self.names[f"{row['upstream']}/{row['tool']}"] = row["name"]
+        for server, tools in self.catalogs.items():
+            for tool in tools:
+                self.schemas[self.names[f"{server}/{tool['name']}"]] = tool["inputSchema"]
+
+    def _known(self) -> list[Json]:
+        with Store.open(self.folder / "foretool.sqlite3") as store:
+            rows = store.read(
+                "SELECT upstreams.name, tools.name, tools.exposed FROM tools"
+                " JOIN upstreams ON upstreams.id = tools.upstream"
+            )
+        return [{"upstream": upstream, "tool": tool, "name": name} for upstream, tool, name in rows]
+
+    def tasks(self, data: Path, count: int) -> list[Task]:
+        """In the order of the seed; calls of tools that the set does not describe are left out."""
+        source = data / "train.jsonl"
+        rows = read_lines(
+            source if source.exists() or source.with_name("train.jsonl.gz").exists() else data / "dev.jsonl"
+        )
+        random.Random(SEED).shuffle(rows)
+        bare = {key.partition("/")[2]: name for key, name in self.names.items()}
+        # Some sets write `server/tool`, with the server as the set calls it.
+        full = {key.removeprefix(f"{data.name}-"): name for key, name in self.names.items()}
+        found = []
+        for row in rows:
+            calls = tuple(name for call in row["calls"] if (name := full.get(call) or bare.get(call)))
+            if calls:
+                found.append(Task(row["query"], calls))
+        return found[:count]
+
+    def learn(self) -> Json:
+        """`foretool learn`, and what came of it."""
+        started = time.perf_counter()
+        done = subprocess.run(
+            [*self.command, "learn", "--json", "--config", str(self.path)],
+            check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        run = json.loads(done.stdout)
+        outcomes = {lesson["kind"]: lesson["outcome"] for lesson in run["lessons"]}
+        return {"took_s": round(time.perf_counter() - started, 1), **outcomes}
+
+    def begin_epoch(self) -> None:
+        """A new epoch without learning: lists follow usage."""
+        with Store.open(self.folder / "foretool.sqlite3", busy_ms=5000) as store:
+            Artifacts(store).bump()
+
+
+async def run(
+    command: Sequence[str], data: Path, policy: str, learning: bool, count: int, block: int, encoder: str
+) -> list[Json]:
+    """The blocks of one run."""
+    with tempfile.TemporaryDirectory(prefix="bench-simulation-") as folder:
+        place = Place(command, Path(folder), data, policy, encoder)
+        await place.remember()
+        tasks = place.tasks(data, count)
+        agent = await Agent.start([*command, "serve", "--config", str(place.path)])
+        found: list[Json] = []
+        for start in range(0, len(tasks), block):
+            part, told = tasks[start : start + block], Told()
+            for task in part:
+                await do(agent, task, place.schemas, told)
+            row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
+                   **block_of(told, len(part)), "done": start + len(part)}  # fmt: skip
+            if start + block < len(tasks):
+                if learning:
+                    row["learned"] = await asyncio.to_thread(place.learn)
+                else:
+                    place.begin_epoch()
+                await asyncio.sleep(PICK_UP_S)
+            print(json.dumps(row), flush=True)
+            found.append(row)
+        await agent.stop(30.0)
+    return found
+
+
+def block_of(told: Told, count: int) -> Json:
+    """The figures of a block, by task."""
+    spent = told.list_tokens + told.grown_tokens + told.answer_tokens
+    return {
+        "tasks": count,
+        "calls": told.calls,
+        "hidden_share": round(told.hidden / told.calls, 4),
+        "discoveries_per_task": round(told.discoveries / count, 3),
+        "not_found_share": round(told.not_found / told.discoveries, 3) if told.discoveries else 0.0,
+        "hinted_per_task": round(told.hinted / count, 3),
+        "list_tokens": round(told.list_tokens / count),
+        "listed_tokens": round((told.list_tokens + told.grown_tokens) / count),
+        "tokens_per_task": round(spent / count),
+    }
+
+
+def summary(blocks: Sequence[Json]) -> Json:
+    """The first block against the last."""
+    first, last = blocks[0], blocks[-1]
+    kept = {key: first[key] for key in ("set", "policy", "learning")}
+    return {
+        "test": "simulation:run", **kept, "tasks": last["done"],
+        "hidden_share_first": first["hidden_share"], "hidden_share_last": last["hidden_share"],
+        "falls_to": round(last["hidden_share"] / first["hidden_share"], 3) if first["hidden_share"] else 0.0,
+        "discoveries_first": first["discoveries_per_task"], "discoveries_last": last["discoveries_per_task"],
+        "tokens_first": first["tokens_per_task"], "tokens_last": last["tokens_per_task"],
+        "listed_tokens_first": first["listed_tokens"], "listed_tokens_last": last["listed_tokens"],
+        "most_list_tokens": max(block["list_tokens"] for block in blocks),
+    }  # fmt: skip
+
+
+def drawn(runs: Sequence[Sequence[Json]], key: str, title: str, unit: str, most: float | None = None) -> str:
+    """The runs as one plot, a panel a set."""
+    panels: dict[str, tuple[list[float], dict[str, list[float]]]] = {}
+    for blocks in runs:
+        first = blocks[0]
+        places, lines = panels.setdefault(first["set"], ([block["done"] for block in blocks], {}))
+        del places[len(blocks) :]
+        lines[f"{first['policy']}, {'on' if first['learning'] else 'off'}"] = [block[key] for block in blocks]
+    return chart.svg(title, panels, unit, most)
+
+
+def plots(runs: Sequence[Sequence[Json]], file: Path) -> Iterator[tuple[Path, str]]:
+    """The files to be written: misses, and tokens beside them."""
+    title = "Share of calls whose tool was hidden, by tasks done (learning on and off)"
+    yield file, drawn(runs, "hidden_share", title, "share", 1.0)
+    tokens_file = file.with_name(f"{file.stem}_tokens{file.suffix}")
+    yield (
+        tokens_file,
+        drawn(runs, "tokens_per_task", "Tokens a task: lists, growth, answers of discover_tools, hints", "tokens"),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and simulate."""
+    parser = argparse.ArgumentParser(prog="python -m bench.simulation", description=__doc__)
+    parser.add_argument("data", type=Path, nargs="?", help="folder of data sets; default $FORETOOL_DATA")
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--policies", default="frozen,growing")
+    parser.add_argument("--learning", default="off,on")
+    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--block", type=int, default=25, help="tasks between two runs of learning; default %(default)s")
+    parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
+    parser.add_argument("--svg", type=Path, help="where the plot goes; a second one, of tokens, beside it")
+    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    arguments = parser.parse_args(argv)
+    data = arguments.data or Path(os.environ.get("FORETOOL_DATA", ""))
+    if not data.is_dir() or data == Path():
+        print("left out: FORETOOL_DATA names no folder", file=sys.stderr)
+        return
+    command = processes.installed(arguments.foretool)
+    runs = []
+    for name in arguments.sets.split(","):
+        for policy in arguments.policies.split(","):
+            for learning in arguments.learning.split(","):
+                blocks = asyncio.run(
+                    run(
+                        command,
+                        data / name,
+                        policy,
+                        learning == "on",
+                        arguments.tasks,
+                        arguments.block,
+                        arguments.encoder,
+                    )
+                )
+                runs.append(blocks)
+                print(json.dumps(summary(blocks)), flush=True)
+    for file, text in plots(runs, arguments.svg) if arguments.svg else ():
+        file.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
