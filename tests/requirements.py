@@ -33,6 +33,12 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:frozen:unmoved-by-requests": Promise(f"{MODERN}: server/tools", "no request moves a frozen list"),
     "list:frozen:sorted": Promise(f"{MODERN}: server/tools", "the order of a list is deterministic"),
     "list:frozen:epoch": Promise("design: exposure", "a new epoch brings in usage and is announced once"),
+    "list:epoch-announced": Promise(
+        f"{MODERN}: server/tools", "an epoch is announced to every listener of either era, on stdio and over HTTP"
+    ),
+    "list:growing:allowed": Promise(
+        f"{MODERN}: server/tools", "a list grows for clients known to list again, in the legacy era, or where it is set"
+    ),
     "list:frozen:catalog-change": Promise(
         "design: exposure", "a changed catalogue moves the list and is announced to all"
     ),
@@ -235,6 +241,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "http:dynamic": Promise("design: exposure", "the policies hold over HTTP as on stdio"),
     "backpressure:client": Promise("design: edges", "a client that does not read costs bounded memory, and no answer"),
     "backpressure:upstream": Promise("design: links", "an upstream that does not read slows no other"),
+    "http:odd-requests": Promise(
+        "MCP Python SDK 2: streamable HTTP server", "odd requests get the status and code that the SDK's server gives"
+    ),
     "http:concurrent": Promise(
         "design: edges", "of many sessions every answer finds its asker, whatever is cancelled or dropped"
     ),
