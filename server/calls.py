@@ -153,7 +153,7 @@ class Calls:
         content = [{"type": "text", "text": found.text}]
         result = {"content": content, "structuredContent": found.structured}
         foresight, client, matches = proxy.foresight, exchange.client, [match.tool for match in found.matches]
-        grows = found.level in ("high", "medium") and foresight.grow(client, session, matches, found=True)
+        grows = found.level in ("high", "medium") and foresight.grow_by(client, session, matches)
         if (hint := foresight.hint(client, session, chat, foresight.next(chat))) is not None:
             content.append({"type": "text", "text": hint.text})
         if grows:

@@ -30,7 +30,7 @@ RELISTERS: Final = frozenset({"claude-code", "mcp-use", "goose", "opencode", "cl
 """Clients known to list again after `list_changed` in the legacy era, until the ledger knows better
 (docs/clients.md has the sources)."""
 
-GROWTH_SHARE: Final = 0.5
+GROWTH_SHARE: Final = 0.25
 """Of the budget, what a growing list keeps free at its start for what the client will turn out to need."""
 
 RELIST_SHARE: Final = 0.5
@@ -151,7 +151,7 @@ class Exposures:
         now = self._clock()
         if stored is not None and stored.inputs == inputs and not self._is_over(stored.created_at, now):
             return self._viewed(profile, policy, stored, None, offline)
-        ranked = self._ranked(profile) if policy != "full" else ()
+        ranked = self._ranked(profile, policy) if policy != "full" else ()
         tools, listing = self._made(profile, policy, ranked)
         epoch = stored.epoch + 1 if stored else 1
         new = WorkingSet(key, epoch, tools, listing, now, inputs)
@@ -178,7 +178,7 @@ class Exposures:
         @cache
         def order() -> tuple[ToolId, ...]:
             # Only a miss asks for it; a list that was restored need not be ranked again for anything else.
-            return ranked if ranked is not None else () if policy == "full" else self._ranked(profile)
+            return ranked if ranked is not None else () if policy == "full" else self._ranked(profile, policy)
 
         return View(
             profile.name, policy, stored.epoch, stored.tools, frozenset(stored.tools), stored.listing,
@@ -206,7 +206,7 @@ class Exposures:
         counts = self._catalog.upstreams()
         return discovery.definitions({name: count for name, count in counts.items() if self.allowed(profile, name)})
 
-    def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
+    def _ranked(self, profile: Profile, policy: Policy) -> tuple[ToolId, ...]:
         """Tools in the order in which they compete for the budget: by what was learned and by usage, then by the
         profile's words and the tasks on record."""
         # Not at the top: a list that is restored is served before any of this is wanted.
@@ -214,7 +214,7 @@ class Exposures:
 
         pinned = self._pinned(profile)
         usages = [each for each in self._memory.usage() if self._is_candidate(profile, each.tool, pinned)]
-        if (learned := self.prior()[1]) and (expected := self._expected(learned, usages)) is not None:
+        if (learned := self.prior()[1]) and (expected := self._expected(learned, usages, policy)) is not None:
             ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
         else:
             ranked = dict.fromkeys(working_set(usages, lambda _: 0, 1, self._clock(), HALF_LIFE_S))
@@ -225,7 +225,7 @@ class Exposures:
                     ranked.setdefault(each.tool)
         return tuple(ranked)
 
-    def _expected(self, learned: bytes, usages: Sequence[Usage]) -> list[ToolId] | None:
+    def _expected(self, learned: bytes, usages: Sequence[Usage], policy: Policy) -> list[ToolId] | None:
         """Tools by what coming tasks will need; None if what was learned cannot be read."""
         from foretool.retrieval import prior
 
@@ -233,7 +233,8 @@ class Exposures:
             known = prior.loads(learned)
         except msgspec.MsgspecError:
             return None
-        return prior.order(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S)
+        grows = policy == "growing"
+        return prior.order(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S, grows=grows)
 
     def _is_candidate(self, profile: Profile, tool: ToolId, pinned: Sequence[ToolId]) -> bool:
         found = self._catalog.get(tool)

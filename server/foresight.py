@@ -28,6 +28,9 @@ GROW_LEAST: Final = 0.15
 """The probability from which on a list grows for a tool."""
 GROW_MOST: Final = 4
 """Tools a batch."""
+FOUND_MOST: Final = 5
+"""Matches of a discovery that a list grows by once something was learned: the ranking is sharper then, and room is left
+for what a prediction brings."""
 HINT_TOKENS: Final = 70
 META_NEXT: Final = "foretool/next"
 
@@ -98,6 +101,10 @@ class Foresight:
         client.record_list(session, "growth")
         client.announce()
         return True
+
+    def grow_by(self, client: Client, session: Session, matches: Sequence[ToolId]) -> bool:
+        """Append what a discovery has found, best first."""
+        return self.grow(client, session, matches[:FOUND_MOST] if self.is_ready else matches, found=True)
 
     def hint(
         self, client: Client, session: Session, chat: Conversation, chances: Mapping[ToolId, float]

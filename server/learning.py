@@ -26,6 +26,7 @@ from foretool.retrieval import prior as priors
 from foretool.retrieval.tokens import estimate
 from foretool.server import discovery, embedding, models
 from foretool.server.config import Config
+from foretool.server.exposure import GROWTH_SHARE
 from foretool.server.settings import Settings
 from foretool.storage import episodes as log
 from foretool.storage.artifacts import Artifact, Artifacts
@@ -371,7 +372,7 @@ class Learner:
     # -- lists
 
     def _lists(self) -> Lesson:
-        """What a list is filled by: would more of the called tools have been in it, within the same budget?"""
+        """What lists are filled by: would more of the called tools have been in them, within the same budget?"""
         kind, old = models.PRIOR, self.artifacts.active(models.PRIOR)
         parts = self._replayed(old)
         if not parts:
@@ -379,48 +380,40 @@ class Learner:
         started = time.perf_counter()
         self.say(kind, "replaying lists", 0.0)
         served = _read_prior(self.artifacts)
-        before: list[float] = []
-        after: list[float] = []
-        tokens = [0, 0]
+        frozen, growing = Covered(), Covered()
         for first, last in parts:
             earlier = [each.calls for each in self.episodes[:first]]
             later = [each.calls for each in self.episodes[first:last]]
-            lists = [self._listed(prior, earlier) for prior in (served, self._fitted(earlier))]
-            before += priors.coverage(lists[0], later)
-            after += priors.coverage(lists[1], later)
-            tokens = [sum(map(self.catalog.tokens, each)) for each in lists]
-        from foretool.retrieval.evaluation import paired_interval
-
-        low, high = paired_interval(after, before) if before else (0.0, 0.0)
-        gain = fmean(after) - fmean(before) if before else 0.0
+            new = self._fitted(earlier)
+            frozen.add([self._listed(prior, earlier, grows=False) for prior in (served, new)], later, priors.coverage)
+            growing.add([self._listed(prior, earlier, grows=True) for prior in (served, new)], later, priors.wholeness)
+        is_better = frozen.is_better(growing) or growing.is_better(frozen)
         report = {
-            **self._stamp(), "replayed": len(before), "budget": self._budget,
-            "old": {"in_list": round(fmean(before or [0.0]), 4), "tokens": tokens[0]},
-            "new": {"in_list": round(fmean(after or [0.0]), 4), "tokens": tokens[1]},
-            "difference": [round(low, 4), round(gain, 4), round(high, 4)],
+            **self._stamp(), "replayed": len(frozen.before), "budget": self._budget(grows=False),
+            **frozen.told("in_list", self.catalog), "growing": growing.told("whole_tasks", self.catalog),
             "took_s": round(time.perf_counter() - started, 1),
         }  # fmt: skip
         figures = (
-            f"{report['new']['in_list']:.1%} of the called tools in the list instead of {report['old']['in_list']:.1%}"
-            f" ({low:+.1%} to {high:+.1%}), at {tokens[1]} tokens instead of {tokens[0]}"
+            f"frozen: {frozen.figures} of the called tools in the list; growing: {growing.figures} of the tasks with"
+            f" all their tools in it from the start; {len(frozen.before)} later tasks"
         )
-        if low <= 0.0:
+        if not is_better:
             made = self.artifacts.add(kind, b"", report, promote=False, at=self.now)
             return Lesson(kind, "kept", f"not better outside the error: {figures}", report, made.number)
         fitted = self._fitted([each.calls for each in self.episodes])
         made = self.artifacts.add(kind, priors.dumps(fitted), report, promote=True, at=self.now)
         return Lesson(kind, "promoted", figures, report, made.number)
 
-    @property
-    def _budget(self) -> int:
+    def _budget(self, *, grows: bool) -> int:
         own = discovery.definitions(self.catalog.upstreams())
         spent = sum(estimate(bytes(definition).decode()) for _, definition in own)
-        return max(self._config.profiles[""].list_tokens - spent, 0)
+        whole = self._config.profiles[""].list_tokens
+        return max(int(whole * (1.0 - GROWTH_SHARE if grows else 1.0)) - spent, 0)
 
-    def _listed(self, prior: priors.Prior, earlier: Sequence[tuple[ToolId, ...]]) -> list[ToolId]:
+    def _listed(self, prior: priors.Prior, earlier: Sequence[tuple[ToolId, ...]], *, grows: bool) -> list[ToolId]:
         usages = used_in(earlier).values()
-        order = priors.order(prior, usages, self.catalog.tokens, 0.0, 1.0)
-        return priors.fill(order, self.catalog.tokens, self._budget)
+        order = priors.order(prior, usages, self.catalog.tokens, 0.0, 1.0, grows=grows)
+        return priors.fill(order, self.catalog.tokens, self._budget(grows=grows))
 
     def _fitted(self, earlier: Sequence[tuple[ToolId, ...]]) -> priors.Prior:
         """Needs of all, and the thrift that would have done best for the later third of them."""
@@ -428,11 +421,60 @@ class Learner:
         known = priors.needs(earlier[:split], HALF_LIFE)
 
         def covered(thrift: float) -> float:
-            listed = self._listed(priors.learned_from(known, thrift), earlier[:split])
+            listed = self._listed(priors.learned_from(known, thrift), earlier[:split], grows=False)
             return fmean(priors.coverage(listed, earlier[split:]) or [0.0])
 
         best = max(THRIFTS, key=covered)
-        return priors.learned_from(priors.needs(earlier, HALF_LIFE), best)
+        together = priors.together(earlier, self.catalog.tokens, HALF_LIFE, self._budget(grows=True))
+        return priors.learned_from(priors.needs(earlier, HALF_LIFE), best, together)
+
+
+class Covered:
+    """What two ways to fill a list, the old and the new, would have shown of later tasks."""
+
+    def __init__(self) -> None:
+        self.before: list[float] = []
+        self.after: list[float] = []
+        self._lists: Sequence[Sequence[ToolId]] = ((), ())
+
+    def add(
+        self,
+        lists: Sequence[Sequence[ToolId]],
+        later: Sequence[tuple[ToolId, ...]],
+        measure: Callable[[Sequence[ToolId], Sequence[tuple[ToolId, ...]]], list[float]],
+    ) -> None:
+        """The old and the new list of one part."""
+        self._lists = lists
+        self.before += measure(lists[0], later)
+        self.after += measure(lists[1], later)
+
+    @property
+    def difference(self) -> tuple[float, float, float]:
+        """Lower end, mean and upper end of the gain."""
+        from foretool.retrieval.evaluation import paired_interval
+
+        if not self.before:
+            return 0.0, 0.0, 0.0
+        low, high = paired_interval(self.after, self.before)
+        return round(low, 4), round(fmean(self.after) - fmean(self.before), 4), round(high, 4)
+
+    def is_better(self, other: Covered) -> bool:
+        """Better outside the error, where the other is not worse outside of it."""
+        return self.difference[0] > 0.0 and other.difference[2] >= 0.0
+
+    @property
+    def figures(self) -> str:
+        low, _, high = self.difference
+        return f"{fmean(self.before or [0.0]):.1%} -> {fmean(self.after or [0.0]):.1%} ({low:+.1%} to {high:+.1%})"
+
+    def told(self, key: str, catalog: Catalog) -> dict[str, Any]:
+        """For a report; tokens are those of the last part's lists."""
+        sizes = [sum(map(catalog.tokens, each)) for each in self._lists]
+        return {
+            "old": {key: round(fmean(self.before or [0.0]), 4), "tokens": sizes[0]},
+            "new": {key: round(fmean(self.after or [0.0]), 4), "tokens": sizes[1]},
+            "difference": list(self.difference),
+        }
 
 
 def used(episodes: Sequence[Episode]) -> dict[ToolId, Usage]:

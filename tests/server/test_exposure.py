@@ -66,8 +66,8 @@ def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
     assert setting.view().tools == ("calc__add", *OWN)
 
 
-def test_a_growing_list_starts_with_half_of_the_budget() -> None:
-    setting = Setting(list_tokens=2000)
+def test_a_growing_list_keeps_a_part_of_the_budget_for_its_growth() -> None:
+    setting = Setting(list_tokens=1400)
     setting.used("big")
     assert "calc__big" in setting.view("frozen").shown
     assert "calc__big" not in setting.view("growing").shown

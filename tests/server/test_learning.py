@@ -150,7 +150,7 @@ def test_lists_are_filled_by_what_tasks_need_if_that_would_have_shown_more(setti
     assert served == 200
     run = setting.learn()
     lesson = next(each for each in run.lessons if each.kind == "prior")
-    assert lesson.report["budget"] == 700 - _own(setting)
+    assert lesson.report["budget"] == _budget(setting)
     if lesson.outcome == "promoted":
         need = priors.loads(setting.artifacts.whole("prior")[0][1]).need
         assert need[RAIN] > need[SUM]
@@ -158,9 +158,10 @@ def test_lists_are_filled_by_what_tasks_need_if_that_would_have_shown_more(setti
         assert lesson.report["difference"][0] <= 0.0
 
 
-def _own(setting: Setting) -> int:
+def _budget(setting: Setting) -> int:
     with offline.read(setting.config) as known:
-        return 700 - learning.Learner(setting.config, known.app.catalog, setting.store, lambda *_: None, 1.0)._budget
+        learner = learning.Learner(setting.config, known.app.catalog, setting.store, lambda *_: None, 1.0)
+        return learner._budget(grows=False)
 
 
 @requirement("learn:trusted")
