@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from fakes import FakeUpstream, Json, Stage, proxy_over
 
-from foretool.server import protocol
+from foretool.server import jsonrpc, protocol
 from foretool.server.edges.http import HttpEdge
 
 PATIENCE_S = 10.0
@@ -101,6 +101,13 @@ class Caller:
         reply = await self.reply(method, params)
         result: Json = reply["result"]
         return result
+
+    async def body(self, method: str) -> bytes:
+        """The result of a request, as it was sent."""
+        message, headers = self._request(method, {})
+        response = await self.http.post(self.path, json=message, headers={**ACCEPT, **headers})
+        lines = [line.removeprefix("data: ") for line in response.text.splitlines() if '"result"' in line]
+        return bytes(jsonrpc.fields(lines[-1].encode())["result"])
 
     async def tools(self) -> str:
         """Its list, as JSON."""

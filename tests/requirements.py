@@ -244,6 +244,18 @@ MANIFEST: Final[dict[str, Promise]] = {
     "http:odd-requests": Promise(
         "MCP Python SDK 2: streamable HTTP server", "odd requests get the status and code that the SDK's server gives"
     ),
+    "http:sessions": Promise(
+        f"{LEGACY}: basic/transports", "sessions are limited, expire when nobody uses them, and end with DELETE"
+    ),
+    "http:credentials": Promise(
+        "design: edges", "a session belongs to the credential and the profile it was opened with"
+    ),
+    "http:timeouts": Promise("design: edges", "nobody is waited for who sends or takes nothing"),
+    "http:slow-client": Promise("design: edges", "a client that does not read costs bounded memory and slows no other"),
+    "http:goodbye": Promise(f"{LEGACY}: basic/transports", "a session at an upstream is ended with DELETE"),
+    "limits:size": Promise(
+        "docs/configuration.md", "a message over the limit is refused in words, the next one is read"
+    ),
     "http:concurrent": Promise(
         "design: edges", "of many sessions every answer finds its asker, whatever is cancelled or dropped"
     ),

@@ -122,3 +122,51 @@ async def test_an_unknown_cursor_is_an_error_since_the_list_is_one_page() -> Non
     async with proxy_over(github()) as stage:
         reply = await stage.client.reply(stage.client.post("tools/list", {"cursor": "2"}))
     assert reply["error"]["code"] == jsonrpc.INVALID_PARAMS
+
+
+@requirement("list:epoch-announced")
+async def test_an_epoch_is_announced_to_every_listener_of_either_era_and_to_no_one_else() -> None:
+    async with proxy_over(github(), policy="frozen") as stage:
+        legacy, modern = [stage.client, stage.connect()], [stage.connect().modern("a"), stage.connect().modern("b")]
+        silent = stage.connect().modern("silent")
+        for client in legacy:
+            await client.initialize()
+        for client in (*legacy, *modern, silent):
+            assert "github__tool_7" not in await client.list_tools()
+        for client in modern:
+            client.post("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="L")
+            await client.heard("notifications/subscriptions/acknowledged")
+        await silent.call_tool("github__tool_7", {})
+        stage.app.exposures.epoch_s = 0.001  # the epoch is over
+        for client in (*legacy, *modern):
+            await client.heard(LIST_CHANGED)
+        stage.app.exposures.epoch_s = 86_400.0
+        lists = []
+        for client in (*legacy, *modern, silent):
+            request = client.post("tools/list")
+            await client.reply(request)
+            lists.append(listing(client.raw(request)))
+        heard = [client.count(LIST_CHANGED) for client in (*legacy, *modern, silent)]
+    assert heard == [1, 1, 1, 1, 0]
+    assert all(b"github__tool_7" in each for each in lists)
+    assert (len(set(lists[:2])), len(set(lists[2:]))) == (1, 1)
+
+
+@requirement("list:growing:allowed")
+@pytest.mark.parametrize(
+    ("policy", "name", "modern"),
+    [("auto", "claude-code", True), ("auto", "nobody", False), ("frozen", "claude-code", False), ("full", "x", True)],
+)
+async def test_where_a_list_may_not_grow_a_discovery_changes_nothing(policy: str, name: str, modern: bool) -> None:
+    async with proxy_over(github(), policy=policy) as stage:
+        client = stage.client.modern(name) if modern else stage.client
+        if modern:
+            client.post("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        else:
+            await client.initialize(name)
+        before = await client.ask("tools/list")
+        answer = await client.discover(names=["github__tool_7"])
+        after = await client.ask("tools/list")
+    assert [match["name"] for match in answer["matches"]] == ["github__tool_7"]
+    assert before == after
+    assert client.count(LIST_CHANGED) == 0

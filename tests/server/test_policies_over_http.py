@@ -7,7 +7,7 @@ import json
 
 import pytest
 from callers import Caller, http_over
-from fakes import FakeUpstream
+from fakes import FakeUpstream, failing_store
 from requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -91,3 +91,78 @@ async def test_a_change_is_announced_to_every_listener_of_either_era_once() -> N
         for caller in callers:
             await caller.leave()
     assert silent == [True] * 4
+
+
+@requirement("http:dynamic", "list:frozen:byte-identical")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_frozen_list_is_the_same_bytes_for_every_connection_and_after_a_restart(modern: bool) -> None:
+    store, _ = failing_store()
+    bodies = []
+    for _ in range(2):
+        async with http_over(calc(), store=store, policy="frozen") as (_, http):
+            for name in ("one", "other"):
+                caller = Caller(http, name) if modern else await Caller(http).greet(name)
+                bodies.append(await caller.body("tools/list"))
+                await caller.call("calc__subtract")
+                bodies.append(await caller.body("tools/list"))
+    assert len(set(bodies)) == 1
+    assert b'"calc__divide"' in bodies[0]
+
+
+@requirement("http:dynamic", "list:epoch-announced")
+async def test_an_epoch_is_announced_to_every_listener_of_either_era_over_http() -> None:
+    async with http_over(calc(), policy="frozen") as (stage, http):
+        callers = [await Caller(http).greet(), await Caller(http).greet(), Caller(http, "a"), Caller(http, "b")]
+        for caller in callers:
+            assert "calc__subtract" not in names(await caller.tools())
+            await caller.listen()
+        await callers[0].call("calc__subtract")
+        stage.app.exposures.epoch_s = 0.001
+        stage.app.proxy.tick()
+        for caller in callers:
+            await caller.told()
+            assert "calc__subtract" in names(await caller.tools())
+        silent = [caller.heard.empty() for caller in callers]
+        for caller in callers:
+            await caller.leave()
+    assert silent == [True] * 4
+
+
+@requirement("http:dynamic", "list:growing:hold")
+async def test_an_answer_waits_no_longer_than_hold_ms_for_a_client_that_does_not_list_again() -> None:
+    async with http_over(calc(), policy="growing", hold_ms=200) as (_, http):
+        caller = await Caller(http).greet()
+        await caller.tools()
+        started = asyncio.get_running_loop().time()
+        await caller.call("discover_tools", names=["calc__add"])
+        waited = asyncio.get_running_loop().time() - started
+    assert 0.19 < waited < 5.0
+
+
+@requirement("http:dynamic", "list:growing:allowed")
+async def test_over_http_too_a_list_grows_only_where_it_may() -> None:
+    async with http_over(calc()) as (_, http):
+        callers = [Caller(http, "claude-code"), await Caller(http).greet("nobody")]
+        for caller in callers:
+            before = await caller.tools()
+            await caller.listen()
+            await caller.call("discover_tools", names=["calc__add"])
+            assert await caller.tools() == before
+            assert caller.heard.qsize() <= 1  # the acknowledgment of a modern one
+            await caller.leave()
+
+
+@requirement("http:dynamic", "conversation:handle")
+async def test_over_http_chats_of_one_caller_are_told_apart_by_their_handles() -> None:
+    async with http_over(calc(), policy="frozen") as (stage, http):
+        caller = Caller(http, "desk")
+        handles = [
+            (await caller.call("discover_tools", task="subtract"))["structuredContent"]["handle"] for _ in range(2)
+        ]
+        bridged = [("calc__subtract", handles[0]), ("calc__add", handles[1]), ("calc__divide", handles[0])]
+        for name, handle in bridged:
+            await caller.ask(
+                "tools/call", {"name": "call_tool", "arguments": {"name": name, "arguments": {}, "handle": handle}}
+            )
+        recorded = [(call.tool, call.handle) for call in stage.calls()]
+    assert recorded == bridged
