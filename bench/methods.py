@@ -10,6 +10,8 @@ A method is one name or several joined by `+`:
     light           lexical and that one
     hybrid          lexical and all encoders of `--encoder`
     served          what the proxy answers: names first, each line a need, encoders where there are any
+    itr             ITR as published: eq. 3 with the first encoder, BM25 and, where it is installed, the cross-encoder
+    itr_hybrid      the same without the cross-encoder
     maxsim          late interaction over the token states of the first encoder, alone over all tools
     cross_encoder   the head of `hybrid` in the order of the cross-encoder alone
     ...+maxsim, ...+cross_encoder   the head of any of them re-ranked as the setting `reranker` does
@@ -111,6 +113,11 @@ def method(name: str, pool: Pool) -> Search:
         return named(reread(blended(pool, len(pool.encoders)), pool, name, alone=True))
     if name == "maxsim":
         return maxsim(pool)
+    if name in ("itr", "itr_hybrid"):
+        from bench.itr import published
+
+        search = published(pool, cross=name == "itr")
+        return lambda text: [tool for tool, _ in search(text)]
     return named(scored(name, pool))
 
 
@@ -225,8 +232,20 @@ def reranker(name: str, pool: Pool) -> Reranker:
     return found
 
 
-def bm25(pool: Pool, k1: float = 1.2, b: float = 0.75) -> Search:
+def bm25(pool: Pool) -> Search:
     """Textbook BM25 over name and description as one field: the baseline."""
+    tools, scored = pool.tools, bm25_scores(pool)
+
+    def search(text: str) -> list[ToolId]:
+        scores = scored(text)
+        slots = sorted((slot for slot in range(len(tools)) if scores[slot] > 0), key=lambda slot: -scores[slot])
+        return [tools[slot].id for slot in slots[:DEPTH]]
+
+    return search
+
+
+def bm25_scores(pool: Pool, k1: float = 1.2, b: float = 0.75) -> Callable[[str], list[float]]:
+    """Its score for every tool of the pool, in the pool's order."""
     tools = pool.tools
     rows = [json.loads(tool.definition) for tool in tools]
     counts = [Counter(terms(f"{row['name']} {row.get('description') or ''}")) for row in rows]
@@ -238,10 +257,8 @@ def bm25(pool: Pool, k1: float = 1.2, b: float = 0.75) -> Search:
         idf = {term: log(1 + (len(tools) - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
         return sum(idf[term] * count[term] * (k1 + 1) / (count[term] + norm) for term in wanted)
 
-    def search(text: str) -> list[ToolId]:
+    def scores(text: str) -> list[float]:
         wanted = terms(text)
-        scores = [score(wanted, count) for count in counts]
-        slots = sorted((slot for slot in range(len(tools)) if scores[slot] > 0), key=lambda slot: -scores[slot])
-        return [tools[slot].id for slot in slots[:DEPTH]]
+        return [score(wanted, count) for count in counts]
 
-    return search
+    return scores

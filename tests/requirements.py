@@ -86,6 +86,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "itr:pins": Promise("ITR, section 3.7", "tools pinned to a domain are eligible where a task is in it"),
     "itr:cache": Promise("ITR, sections 3.8 and 12", "cached per task signature until the content changes"),
     "itr:loop": Promise("ITR, Algorithm 1", "one pass, and a second one where the tools do not suffice"),
+    "itr:cost-model": Promise("ITR, eqs. 5 to 9, Tables 1 and 2", "the cost model gives what the paper prints"),
     "itr:telemetry": Promise("ITR, section 12", "what was selected, rated, fell back and failed is told"),
     "instructions:chunks": Promise("ITR, section 3.2", "chunks of 200 to 600 tokens"),
     "instructions:ids": Promise("ITR, section 12", "ids are stable, and an edit is noticed"),
