@@ -41,6 +41,7 @@ from foretool.server.living import is_running
 from foretool.server.memory import EVERY_S, give_back
 from foretool.server.models import Models, prior
 from foretool.server.pipes import Turn
+from foretool.server.prompts import Prompts
 from foretool.server.proxy import Proxy
 from foretool.server.recorder import Recorder
 from foretool.server.schedule import Schedule
@@ -82,6 +83,7 @@ class App:
         self.embedding = Embedding(config.settings, self.catalog, store, self.proxy.searching)
         self.models = Models(self.catalog, store, self._learned)
         self.schedule = Schedule(store, config.path)
+        self.prompts = Prompts(self.proxy, store, time.time)
         self.exposures.prior = lambda: prior(store)
         self.started_at = time.time()
         self._watcher = Watcher()
@@ -136,10 +138,12 @@ class App:
                 tasks.create_task(upstream.run())
                 self.state_changed(upstream)  # so that those not started yet are shown as well
             keeper = tasks.create_task(self._housekeeping())
+            reader = tasks.create_task(self.prompts.watch())
             try:
                 yield
             finally:
                 keeper.cancel()
+                reader.cancel()
                 await self._stop()
 
     async def _stop(self) -> None:

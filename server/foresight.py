@@ -106,6 +106,10 @@ class Foresight:
         """Append what a discovery has found, best first."""
         return self.grow(client, session, matches[:FOUND_MOST] if self.is_ready else matches, found=True)
 
+    def grow_for_prompt(self, client: Client, session: Session, ranked: Sequence[ToolId]) -> bool:
+        """Append what a prompt is likely to need, best first, before it is missed."""
+        return self.grow(client, session, ranked[:FOUND_MOST])
+
     def hint(
         self, client: Client, session: Session, chat: Conversation, chances: Mapping[ToolId, float]
     ) -> Hint | None:

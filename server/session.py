@@ -81,6 +81,11 @@ class Conversation:
             self.steps.clear()
         self.lines, self.last_at = lines, at
 
+    def prompted(self, lines: tuple[str, ...], at: float) -> None:
+        """The user has asked for something: another task begins."""
+        self.steps.clear()
+        self.lines, self.last_at = lines, at
+
     def calls(self, tool: Tool, at: float) -> None:
         """A call of this conversation."""
         if self.steps and at - self.last_at > GAP_S:

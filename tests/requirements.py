@@ -197,6 +197,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:trusted": Promise("docs/learning.md", "tool text that changed never enters training"),
     "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
     "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
+    "learn:prompt": Promise("docs/learning.md", "a growing list gains what a recorded prompt needs, before it is missed"),
     "learn:hint": Promise(
         "docs/learning.md", "a likely hidden tool is named after a call; listed tools answer verbatim"
     ),

@@ -1,0 +1,64 @@
+"""A recorded prompt is the task before anything is called: a growing list gains what it is likely to need."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import LIST_CHANGED, FakeUpstream, Stage, proxy_over, tool
+from requirements import requirement
+
+from foretool.storage.records import Prompt
+
+pytestmark = pytest.mark.anyio
+
+READ = "files__read"
+
+
+def files() -> FakeUpstream:
+    return FakeUpstream("files", tools=[tool("read", "Reads the text of a file."), tool("zip", "Packs folders.")])
+
+
+def asked(stage: Stage, text: str, cwd: str = "") -> None:
+    stage.store.add_prompt(Prompt(stage.app.prompts._since + 1.0, text, "chat", cwd))
+
+
+@requirement("learn:prompt")
+async def test_the_list_grows_for_a_prompt_and_what_it_needs_is_no_miss() -> None:
+    async with proxy_over(files(), policy="growing") as stage:
+        client = stage.client
+        await client.initialize()
+        assert await client.list_tools() == ["call_tool", "discover_tools"]
+        asked(stage, "read the text of that file")
+        await client.heard(LIST_CHANGED)
+        assert READ in await client.list_tools()
+        await client.call_tool(READ, {})
+        assert stage.misses() == []
+        chat = stage.app.proxy.clients[0].session.conversation()  # type: ignore[union-attr]
+        assert (chat.lines, chat.steps) == (("read the text of that file",), [READ])
+        asked(stage, "something else entirely")
+        stage.app.prompts.look()
+        assert (chat.lines, chat.steps) == (("something else entirely",), [])
+    assert client.count(LIST_CHANGED) == 1
+
+
+@requirement("learn:prompt")
+async def test_a_prompt_that_may_be_someone_elses_moves_no_list() -> None:
+    async with proxy_over(files(), policy="growing") as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        asked(stage, "read the text of that file", "/somewhere/else")
+        stage.app.prompts.look()
+        other = stage.connect()
+        await other.initialize()
+        await other.list_tools()
+        asked(stage, "read the text of that file")
+        stage.app.prompts.look()
+        assert stage.client.count(LIST_CHANGED) == other.count(LIST_CHANGED) == 0
+
+
+async def test_a_frozen_list_stays_as_it_is() -> None:
+    async with proxy_over(files(), policy="frozen") as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        asked(stage, "read the text of that file")
+        stage.app.prompts.look()
+        assert stage.client.count(LIST_CHANGED) == 0
