@@ -298,6 +298,7 @@ async def test_an_argument_must_equal_its_header() -> None:
 # -- the legacy era
 
 
+@requirement("http:sessions")
 async def test_a_legacy_session_from_initialize_to_delete() -> None:
     async with edge() as caller:
         response = await caller.initialize()
@@ -420,6 +421,7 @@ async def test_a_failed_handshake_leaves_no_session() -> None:
         assert caller.front.closed.is_set()
 
 
+@requirement("http:sessions")
 async def test_sessions_are_limited_and_end_when_nobody_uses_them() -> None:
     async with edge(max_sessions=1, session_idle_s=100) as caller:
         await caller.initialize()
@@ -440,6 +442,7 @@ async def test_sessions_are_limited_and_end_when_nobody_uses_them() -> None:
 # -- who may come in
 
 
+@requirement("http:credentials")
 async def test_a_token_is_asked_for_and_binds_a_session_to_it() -> None:
     async with edge(token="s3cret") as caller:
         for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic s3cret"}):
@@ -503,6 +506,76 @@ async def test_paths_and_profiles_that_do_not_exist_are_said_so() -> None:
             assert "/mcp" in response.json()["error"]["message"]
 
 
+@requirement("http:credentials")
+async def test_a_session_belongs_to_its_profile_and_a_modern_front_to_its_credential() -> None:
+    async with edge(profiles=lambda name: name in ("", "work"), token="s3cret") as caller:
+        owner = {"authorization": "Bearer s3cret"}
+        assert (await caller.initialize("/mcp/work", **owner)).status_code == 200
+        headers = {**JSON_AND_EVENTS, **caller.session, **owner}
+        note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await caller.http.post("/mcp/work", json=note, headers=headers)).status_code == 202
+        assert (await caller.http.post("/mcp", json=note, headers=headers)).status_code == 404
+        for token in ("s3cret", "other"):
+            caller.edge._guards._token = token.encode()
+            async with caller.modern("tools/list", extra={"authorization": f"Bearer {token}"}) as response:
+                assert response.status_code == 200
+        modern = [front.principal for front in caller.fronts.fronts if front.era == "modern"]
+        assert len(set(modern)) == 2
+
+
+# -- clients that are slow
+
+SLOW_POST = "POST /mcp HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {length}\r\n\r\n{body}"
+
+
+@requirement("http:timeouts")
+@pytest.mark.parametrize("body", ["", '{"jsonrpc":'])
+async def test_a_body_that_does_not_come_is_not_waited_for(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_http, "BODY_S", 0.05)
+    async with edge() as caller:
+        reader, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in JSON_AND_EVENTS.items())
+        writer.write(SLOW_POST.format(more=lines, length=100, body=body).encode())
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
+        assert caller.edge.sessions == 0
+
+
+@requirement("http:timeouts")
+async def test_a_client_that_takes_nothing_of_a_response_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_http, "STALL_S", 0.05)
+    async with edge() as caller:
+        await caller.initialize()
+        writer = await _deaf(caller, "hold", caller.session)
+        _, channel = await caller.front.next()
+        (session,) = caller.edge._sessions.values()
+        assert session.responses == 1
+        for number in range(12):
+            channel.send(notice(number, 1_000_000))
+        async with asyncio.timeout(PATIENCE_S):
+            while session.responses:
+                await asyncio.sleep(0.01)
+        channel.finish(jsonrpc.result(5, jsonrpc.EMPTY), None)
+        async with caller.get(last_event_id="2.-1") as answer:
+            assert (await _messages(answer))[-1] == {"jsonrpc": "2.0", "id": 5, "result": {}}
+        writer.close()
+
+
+@requirement("limits:size")
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_message_over_the_limit_is_refused_whether_or_not_its_length_is_told(told: bool) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(30):
+            yield b" " * 100
+
+    async with edge(max_body=1000) as caller:
+        content = b" " * 3000 if told else parts()
+        response = await caller.http.post("/mcp", content=content, headers=JSON_AND_EVENTS)
+        assert response.status_code == 413
+        assert response.json()["error"]["message"] == "the message is over 1000 bytes"
+
+
 # -- clients that do not read
 
 
@@ -518,6 +591,7 @@ async def _deaf(caller: Caller, method: str, headers: dict[str, str]) -> asyncio
     return writer
 
 
+@requirement("http:slow-client")
 async def test_a_modern_client_that_does_not_read_is_cut_off_and_holds_up_nobody() -> None:
     async with edge() as caller:
         headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "hold"}
@@ -537,6 +611,7 @@ def edge_http_limit() -> int:
     return streams.STREAM_BYTES
 
 
+@requirement("http:slow-client")
 async def test_a_legacy_client_that_does_not_read_loses_the_connection_but_not_the_reply() -> None:
     async with edge() as caller:
         await caller.initialize()
@@ -554,6 +629,7 @@ async def test_a_legacy_client_that_does_not_read_loses_the_connection_but_not_t
         writer.close()
 
 
+@requirement("limits:size")
 async def test_endless_header_lines_break_the_connection() -> None:
     async with edge() as caller:
         reader, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port)

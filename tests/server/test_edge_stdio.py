@@ -35,6 +35,7 @@ async def test_messages_are_read_however_the_pipe_cuts_them() -> None:
     assert [(message["id"], message["result"]) for message in client.messages] == [(number, {}) for number in range(4)]
 
 
+@requirement("limits:size")
 async def test_a_line_over_the_limit_is_answered_and_the_next_one_read() -> None:
     async with proxy_over(FakeUpstream("calc")) as stage:
         client = stage.client

@@ -12,6 +12,7 @@ import mcp_types as t
 import pytest
 from http_fakes import PATIENCE_S, Asked, Handler, Notes, notification, request, serving, soon, unused_port, upstream
 from mcp.server import Server
+from requirements import requirement
 
 from foretool.server import headers as http_headers
 from foretool.server import jsonrpc, protocol
@@ -75,6 +76,7 @@ class Legacy:
             return await self.asked.get()
 
 
+@requirement("http:goodbye")
 async def test_a_session_is_kept_from_the_handshake_to_the_goodbye() -> None:
     server = Legacy()
     async with linked(server, headers={"authorization": "Bearer t0p"}) as (link, notes):
@@ -219,6 +221,7 @@ async def test_a_stream_that_ends_before_the_reply_and_cannot_be_resumed_fails_t
         assert await notes.next() == ("failed", 2, "ended its answer before the reply", True)
 
 
+@requirement("session:expired")
 async def test_a_session_the_server_has_forgotten_is_reported_with_the_request() -> None:
     server = Legacy()
     async with linked(server) as (link, notes):
@@ -363,6 +366,7 @@ ODD_ANSWERS = [
 ]
 
 
+@requirement("limits:size")
 @pytest.mark.parametrize(("body", "kind", "reason"), ODD_ANSWERS)
 async def test_an_answer_that_is_none_fails_the_request(body: bytes, kind: str, reason: str) -> None:
     async def handler(asked: Asked) -> None:
