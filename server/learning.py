@@ -48,6 +48,7 @@ METHODS: Final[Mapping[str, str]] = {
     "dtdr": "foretool.retrieval.training.dtdr:METHOD",
     "tgr": "foretool.retrieval.training.tgr:METHOD",
     "masstool": "foretool.retrieval.training.masstool:METHOD",
+    "ports": "foretool.retrieval.training.ports:METHOD",
 }
 """What can be trained; each must read as `models.CLASSES` says."""
 

@@ -28,6 +28,7 @@ CLASSES: Final[Mapping[str, str]] = {
     "dtdr": "foretool.retrieval.rankers.dtdr:Dtdr",
     "tgr": "foretool.retrieval.rankers.tgr:Tgr",
     "masstool": "foretool.retrieval.rankers.masstool:MassTool",
+    "ports": "foretool.retrieval.rankers.ports:Ports",
 }
 """Who reads the models of each method."""
 WEIGHTS: Final = "weights"

@@ -24,7 +24,7 @@ from foretool.storage.records import ToolId
 if TYPE_CHECKING:
     from foretool.retrieval.graph import Graph
 
-PARTS: Final[Mapping[str, str]] = {"dtdr": "history", "tgr": "graph", "masstool": "tasks"}
+PARTS: Final[Mapping[str, str]] = {"dtdr": "history", "tgr": "graph", "masstool": "tasks", "ports": "trained"}
 """The part of the sum that each method has."""
 WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6}
 """What a standard deviation of each part counts; an encoder's is 0.65 to 0.7, the words' 0.35."""

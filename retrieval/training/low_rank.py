@@ -107,7 +107,7 @@ def opened(weights: Weights, folder: Path) -> tuple[Any, dict[str, str]]:
     """A `SentenceTransformer` with these weights, and the name in the ONNX file of every wide matrix. `folder` is
     written to once. A model of sentence-transformers' own is opened by its id and has no names."""
     from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]
-    from sentence_transformers.models import Normalize, Pooling, Transformer  # type: ignore[import-not-found]
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer  # type: ignore[import-not-found]
 
     if weights.kind == "sentence-transformers":
         return SentenceTransformer(weights.name, device="cpu"), {}

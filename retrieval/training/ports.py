@@ -414,10 +414,11 @@ class Ports:
     def train(self, material: Material, progress: Progress) -> bytes:
         """An adapter of the first encoder. Raises `TooLittle`, also where nothing is installed that could train."""
         weights = trainable()
-        texts = [embedded_text(document(each, material.server_texts.get(each.upstream, ""))) for each in material.tools]
-        examples = examples_of(material)
+        called, examples = only_called(examples_of(material))
         if len(examples) < self.minimum:
             raise TooLittle(f"{len(examples)} calls of tasks in words; it takes {self.minimum}")
+        tools = [material.tools[at] for at in called]
+        texts = [embedded_text(document(each, material.server_texts.get(each.upstream, ""))) for each in tools]
         kept = int(len(examples) * (1.0 - HELD_OUT))
         vectors = material.documents(texts) if material.documents else None
         plan = replace(self.plan, seed=material.seed, epochs=max(1, min(8, PASSES // kept)))
@@ -425,7 +426,7 @@ class Ports:
         with TemporaryDirectory() as scratch:
             checkpoint = work_folder() / f"{told}.checkpoint"
             trainer = Trainer(weights, texts, examples[:kept], plan, Path(scratch), checkpoint, vectors=vectors)
-            asked = self._asked(material, trainer, progress)
+            asked = self._asked(tools, trainer, progress)
             trainer.useful, trainer.scored = asked.useful, asked.scored
             before = trainer.first(examples[kept:])
             trainer.run(lambda done, total, loss: progress(f"training, loss {loss:.3f}", done / total))
@@ -435,7 +436,7 @@ class Ports:
             checkpoint.unlink(missing_ok=True)
         return data
 
-    def _asked(self, material: Material, trainer: Trainer, progress: Progress) -> Asked:
+    def _asked(self, tools: Sequence[Tool], trainer: Trainer, progress: Progress) -> Asked:
         """What the language model says, where there is one."""
         if self.scorer == "none":
             return Asked()
@@ -446,7 +447,7 @@ class Ports:
                 raise
             return Asked()
         with continuation.Kept(work_folder() / "scores.txt") as kept:
-            return ask(trainer, material.tools, scorer, kept, lambda done, of: progress("asking the model", done / of))
+            return ask(trainer, tools, scorer, kept, lambda done, of: progress("asking the model", done / of))
 
 
 class Asked(Struct, frozen=True):
@@ -510,6 +511,17 @@ def examples_of(material: Material) -> list[Example]:
         for query in episode.tasks[:1]:
             found += [Example(query, each, tuple(other for other in right if other != each)) for each in right]
     return found
+
+
+def only_called(examples: Sequence[Example]) -> tuple[list[int], list[Example]]:
+    """The documents that are right for some example, and the examples by their places among these.
+
+    Only they are trained with: a tool that nobody has called yet would be a negative and nothing else, and what is
+    trained would find it less than before.
+    """
+    called = sorted({at for each in examples for at in (each.tool, *each.also)})
+    place = {at: new for new, at in enumerate(called)}
+    return called, [Example(each.query, place[each.tool], tuple(place[at] for at in each.also)) for each in examples]
 
 
 def trainable() -> encoders.Weights:

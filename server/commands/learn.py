@@ -21,7 +21,7 @@ from foretool.storage.records import Tool
 from foretool.storage.store import Store
 
 RUNS_SHOWN: Final = 20
-_METHODS: Final = ("dtdr", "tgr", "masstool", "weights")
+_METHODS: Final = ("dtdr", "tgr", "masstool", "ports", "weights")
 
 
 @click.command("learn")

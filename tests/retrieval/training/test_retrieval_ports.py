@@ -111,6 +111,12 @@ def test_a_task_of_two_tools_is_two_examples() -> None:
     ]
 
 
+def test_tools_that_nobody_called_are_not_trained_with() -> None:
+    called, examples = ports.only_called([Example("a", 5), Example("b", 2, (7,))])
+    assert called == [2, 5, 7]
+    assert examples == [Example("a", 1), Example("b", 0, (2,))]
+
+
 def test_the_model_is_asked_for_the_right_call_given_the_right_tool_and_the_hardest_others() -> None:
     class Named:
         model = "named"
