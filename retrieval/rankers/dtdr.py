@@ -51,8 +51,8 @@ TRACE = 1e-3
 """The least probability that a part gives a tool, so that its logarithm says "never" and not "impossible"."""
 
 PARTS = (
-    "network", "neighbours", "graph", "prior", "meaning", "name", "called", "kin", "unseen", "unseen_meaning",
-    "end", "end_place",
+    "network", "neighbours", "graph", "prior", "meaning", "name", "called", "kin", "end", "end_place",
+    "unseen", "unseen_meaning", "unseen_name",
 )  # fmt: skip
 """What the listwise layer sums up, one weight each."""
 
@@ -236,6 +236,7 @@ class Dtdr:
         self._said = np.flatnonzero(np.abs(model.tasks).sum(1) > 0)
         # What came next at each place of each past episode: a call, END, or nothing that was seen (one beyond END).
         self._next = _next_calls(calls, self.classes)
+        self._hidden: NDArray[np.int64] | None = None
         self.align((), None)
 
     @property
@@ -249,6 +250,7 @@ class Dtdr:
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """See `Learned`."""
+        self._hidden = None
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         self._classes = np.asarray([self._class_of.get(tool, -1) if tool else -1 for tool in tools], np.int64)
         self.slots = {tool: slot for slot, tool in enumerate(tools) if tool}
@@ -256,6 +258,11 @@ class Dtdr:
         self._vectors = vectors if fits else None
         self._names = _Names(tools)
         self._task: tuple[tuple[bytes, tuple[str, ...]], Task] | None = None
+
+    def hide(self, tools: Sequence[ToolId]) -> None:
+        """Rank these as if training had not seen them, until the next `align`: how training learns to rank such."""
+        self._hidden = np.asarray([self._class_of[tool] for tool in tools if tool in self._class_of], np.int64)
+        self._classes = np.where(np.isin(self._classes, self._hidden), -1, self._classes)
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         """(slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
@@ -288,6 +295,9 @@ class Dtdr:
         by_class = np.stack(
             [self._network(known, task), self._neighbours(known, task), self.graph.after(known), self.graph.prior]
         )
+        if self._hidden is not None:
+            by_class[:, self._hidden] = 0
+            by_class /= np.maximum(by_class.sum(1, keepdims=True), np.float32(1e-12))
         floor = np.full((len(by_class), 1), np.float32(0))
         of_class = np.log(np.concatenate([by_class, floor], 1) + np.float32(TRACE))
         found[:4, :slots] = of_class[:, self._classes]  # -1 is the floor
@@ -297,10 +307,10 @@ class Dtdr:
         found[6, called] = 1
         if history and (last := self.slots.get(history[-1])) is not None and self._vectors is not None:
             found[7, :slots] = standard(self._vectors @ self._vectors[last])
-        found[8, :slots] = self._classes < 0
-        found[9] = found[8] * found[4]
-        found[10, slots] = 1
-        found[11, slots] = min(len(history), PLACES) / PLACES
+        found[8, slots] = 1
+        found[9, slots] = min(len(history), PLACES) / PLACES
+        found[10, :slots] = self._classes < 0
+        found[11], found[12] = found[10] * found[4], found[10] * found[5]
         return found
 
     def _worked_out(self, vector: Floats | None, lines: Sequence[str]) -> Task:

@@ -33,6 +33,7 @@ MOST_SCORES = 4_000_000
 MOST_WEIGHTS = 1_200_000
 """Of the layer over all classes, networks together: what a millisecond multiplies, with room for the rest."""
 FEWEST_HIDDEN = 32
+EPOCHS = (8, 300)
 FEW = 1_500
 """Fewer demonstrations are all held out once, in folds; of more, one fold is enough."""
 FOLDS = 5
@@ -44,7 +45,10 @@ class Recipe(Struct, frozen=True):
     """Everything that can be chosen; chosen on splits of the train files."""
 
     networks: int = 3
-    plan: Plan = Plan(hidden=256, epochs=25, decay=0.1)
+    plan: Plan = Plan(hidden=256, decay=0.1)
+    """Without its epochs: there are as many as `steps` take."""
+    steps: int = 1_500
+    """Batches that a network is fitted on, within `EPOCHS`."""
     words: int = 128
     """Directions of the words."""
     scales: tuple[float, float] = (8.0, 8.0)
@@ -52,7 +56,13 @@ class Recipe(Struct, frozen=True):
     """Pull of the listwise weights to `PRIOR`, in steps."""
 
 
-PRIOR = dict.fromkeys(PARTS, 0.0) | {"network": 0.8, "neighbours": 0.2, "called": -0.2, "unseen": -3.0}
+PRIOR = dict.fromkeys(PARTS, 0.0) | {
+    "network": 0.7, "neighbours": 0.1, "meaning": 0.3, "name": 0.5, "unseen": 1.5, "unseen_meaning": 1.0
+}  # fmt: skip
+"""What the weights are pulled to, and what they stay at where nothing tells."""
+OF_UNSEEN = tuple(name for name in PARTS if name.startswith("unseen"))
+HIDDEN_SHARE = 0.1
+"""Of the tools, hidden from the model that is judged while the weights of unseen tools are learned."""
 
 
 class Lesson(NamedTuple):
@@ -113,16 +123,19 @@ class Trainer:
         """What `train` packs."""
         folds = list(_folds(len(lesson.demonstrations), seed))
         rounds = len(folds) + self.recipe.networks
-        asked: list[Example] = []
-        unasked: list[Example] = []
+        kinds = [(said, hidden) for said in (True, False) for hidden in (False, True)]
+        given: dict[tuple[bool, bool], list[Example]] = {kind: [] for kind in kinds}
         most = max(MOST_SCORES // (len(shelf.tools) + 1) // len(folds), 50)
         for number, (others, fold) in enumerate(folds):
             progress("weighing the parts", number / rounds)
             judge = Dtdr(self.fitted(lesson.part(others), 1, seed, lambda share: None))
             judge.align(shelf.tools, shelf.vectors)
             held = Lesson(lesson.tools, [lesson.demonstrations[place] for place in fold], lesson.vectors[fold])
-            asked += examples(judge, held, most, seed, said=True)
-            unasked += examples(judge, held, most, seed, said=False)
+            for said, hidden in kinds:
+                if hidden:
+                    judge.hide(_some(judge.model.tools, HIDDEN_SHARE, seed + number))
+                given[said, hidden] += examples(judge, held, most, seed, said=said)
+                judge.align(shelf.tools, shelf.vectors)
         first = len(folds) / rounds
         model = self.fitted(
             lesson.part(range(len(lesson.demonstrations))),
@@ -130,15 +143,17 @@ class Trainer:
             seed,
             lambda share: progress("training", first + share * (1 - first)),
         )
-        weights = (tuple(fit_weights(each, self.recipe.ridge)) for each in (asked, unasked))
-        return replace(model, asked=next(weights), unasked=next(weights))
+        asked, unasked = (weigh(given[said, False], given[said, True], self.recipe.ridge) for said in (True, False))
+        return replace(model, asked=asked, unasked=unasked)
 
     def fitted(self, lesson: Lesson, networks: int, seed: int, progress: Callable[[float], None]) -> Model:
         """A model whose parts still have the weights of `PRIOR`."""
         recipe = self.recipe
         classes = len(lesson.tools) + 1
         hidden = max(min(recipe.plan.hidden, MOST_WEIGHTS // (classes * networks)), FEWEST_HIDDEN)
-        plan = replace(recipe.plan, hidden=hidden)
+        samples_each = sum(len(each.calls) + each.ended for each in lesson.demonstrations)
+        epochs = int(np.clip(recipe.steps * recipe.plan.batch // max(samples_each, 1), *EPOCHS))
+        plan = replace(recipe.plan, hidden=hidden, epochs=epochs)
         tasks = [each.task for each in lesson.demonstrations]
         latent = fit_latent([task for task in tasks if task], recipe.words, seed)
         words = latent.vectors(tasks)
@@ -278,29 +293,41 @@ def examples(judge: Dtdr, held: Lesson, most: int, seed: int, *, said: bool) -> 
     return found
 
 
-def fit_weights(given: Sequence[Example], ridge: float) -> list[float]:
-    """The weights of the listwise layer: softmax regression by Newton's method, pulled to `PRIOR` by `ridge`."""
-    weights = np.asarray([PRIOR[name] for name in PARTS])
-    value, slope, curve = _loss(given, weights, ridge)
+def weigh(known: Sequence[Example], hidden: Sequence[Example], ridge: float) -> tuple[float, ...]:
+    """The weights of the listwise layer: first those of tools that training saw, then, where some of them were hidden,
+    those of tools that it did not, the others staying as they are."""
+    start = np.asarray([PRIOR[name] for name in PARTS])
+    of_unseen = np.asarray([name in OF_UNSEEN for name in PARTS])
+    weights = fit_weights(hidden, fit_weights(known, start, ~of_unseen, ridge), of_unseen, ridge)
+    return tuple(round(float(each), 5) for each in weights)
+
+
+def fit_weights(
+    given: Sequence[Example], start: NDArray[np.float64], free: NDArray[np.bool_], ridge: float
+) -> NDArray[np.float64]:
+    """Softmax regression by Newton's method over the `free` weights, pulled to where they start by `ridge`."""
+    weights = start.copy()
+    value, slope, curve = _loss(given, weights, start, ridge)
     for _ in range(NEWTON_STEPS if given else 0):
-        step = np.linalg.solve(curve, slope)
+        step = np.zeros(len(weights))
+        step[free] = np.linalg.solve(curve[np.ix_(free, free)], slope[free])
         # Far from the minimum a whole step may lead further away.
         for _ in range(HALVINGS):
-            found = _loss(given, weights - step, ridge)
+            found = _loss(given, weights - step, start, ridge)
             if found[0] <= value:
                 break
             step /= 2
         else:
             break
         weights, (value, slope, curve) = weights - step, found
-    return [round(float(each), 5) for each in weights]
+    return weights
 
 
 def _loss(
-    given: Sequence[Example], weights: NDArray[np.float64], ridge: float
+    given: Sequence[Example], weights: NDArray[np.float64], start: NDArray[np.float64], ridge: float
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
     """Cross-entropy plus the pull, its slope and its curvature."""
-    away = weights - np.asarray([PRIOR[name] for name in PARTS])
+    away = weights - start
     value = ridge * float(away @ away) / 2
     slope = ridge * away
     curve = ridge * np.eye(len(weights))
@@ -315,6 +342,10 @@ def _loss(
         slope = slope + mean - parts @ target
         curve += (parts * chance) @ parts.T - np.outer(mean, mean)
     return value, slope, curve
+
+
+def _some(tools: Sequence[ToolId], share: float, seed: int) -> list[ToolId]:
+    return random.Random(seed).sample(tools, max(int(share * len(tools)), 1))  # noqa: S311 (a sample, not a secret)
 
 
 def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:

@@ -12,13 +12,13 @@ from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.dtdr import PARTS, Dtdr
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, TooLittle
-from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Trainer, fit_weights
+from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Trainer, weigh
 from foretool.retrieval.training.perceptron import Plan
 from foretool.storage.records import Episode, Tool, ToolId
 
 WORDS = ("book", "train", "hotel", "read", "mail", "file")
 TOOLS = ("rail__search", "rail__book", "inn__search", "inn__book", "post__list", "post__read")
-SMALL = Recipe(networks=1, plan=Plan(hidden=32, epochs=60, batch=16, rate=1e-2, decay=0.0))
+SMALL = Recipe(networks=1, plan=Plan(hidden=32, batch=16, rate=1e-2, decay=0.0), steps=300)
 
 
 def embed(texts: Sequence[str]) -> Floats:
@@ -120,6 +120,28 @@ def test_the_listwise_layer_finds_the_part_that_is_right() -> None:
     parts = np.zeros((len(PARTS), 3), np.float32)
     parts[PARTS.index("kin")] = [1, 0, -1]
     examples = [Example(parts, np.asarray([0.9, 0.1, 0.0], np.float32))] * 50
-    weights = dict(zip(PARTS, fit_weights(examples, ridge=1.0), strict=True))
-    assert weights.pop("kin") > 1.0
+    weights = dict(zip(PARTS, weigh(examples, [], ridge=0.01), strict=True))
+    # The softmax of w, 0, -w has the mean slope 0.9 where (e^w - e^-w) / (e^w + 1 + e^-w) is: w = 2.376.
+    assert weights.pop("kin") == pytest.approx(2.376, abs=0.01)
     assert weights == {name: pytest.approx(PRIOR[name]) for name in weights}
+
+
+def test_what_was_hidden_moves_only_the_weights_of_unseen_tools() -> None:
+    parts = np.zeros((len(PARTS), 2), np.float32)
+    parts[PARTS.index("unseen")] = [1, 0]
+    parts[PARTS.index("network")] = [0, 1]
+    hidden = [Example(parts, np.asarray([0.5, 0.5], np.float32))] * 50
+    weights = dict(zip(PARTS, weigh([], hidden, ridge=0.01), strict=True))
+    assert weights["network"] == PRIOR["network"]
+    assert weights["unseen"] == pytest.approx(PRIOR["network"], abs=0.05)
+
+
+@requirement("dtdr:unseen")
+def test_a_tool_that_is_installed_later_is_found_by_its_words() -> None:
+    given = material(world(), more=("files__read_file",))
+    model = Dtdr.loads(Trainer(SMALL).train(material(world()), lambda what, share: None))
+    assert given.documents is not None
+    tools = [each.id for each in given.tools]
+    model.align(tools, given.documents([name.replace("_", " ") for name in tools]))
+    chance, _ = model.after((), embed(["file"])[0], ("open a file",))
+    assert tools[int(chance[: len(tools)].argmax())] == "files__read_file"
