@@ -26,7 +26,6 @@ from foretool.retrieval.calibration import calibration_error, conformal_k, cover
 from foretool.retrieval.gate import Gate, Logistic
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Evidence, Query
-from foretool.retrieval.selection import NONE
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
 
@@ -42,6 +41,8 @@ LARGE = 2000
 """A set with more tools is hard enough alone."""
 DEPTH = 50
 EPSILONS = (0.1, 0.2)
+STRAY = 0.01
+"""Share of the queries that need a tool that may be told that none fits."""
 RIDGE = 1e-2
 
 T = TypeVar("T")
@@ -140,7 +141,7 @@ def examined(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> dict[str, 
         "ece": round(calibration_error(outcomes), 3),
         "floor": round(floor(p), 3),
         "ece_recalibrated": round(calibration_error(refitted), 3),
-        "called_none": round(fmean(each < NONE for each in p), 3),
+        "called_none": round(fmean(not gate.fits(found) for (found, _), _ in evidence if found.signs), 3),
         "reliability": [[round(said, 3), round(true, 3), count] for said, true, count in reliability(outcomes)],
         **{f"hide_at_most_{eps}": promise(ranks, eps) for eps in EPSILONS},
     }
@@ -151,10 +152,10 @@ def detected(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequen
     found = [[asked(pipeline, text)[0] for text in texts] for texts in (needing, idle)]
     p = [[gate.probability(each) for each in one] for one in found]
     cosines = [[fmean(each.signs.cosines) for each in one if each.signs] for one in found]
-    none = [fmean(each < NONE for each in one) for one in p]
+    none = [fmean(not gate.fits(each) for each in one) for one in found]
     return {
         "set": name, "method": "needs a tool", "n": [len(needing), len(idle)],
-        "auc": round(auc(*p), 3), "auc_of_cosine_alone": round(auc(*cosines), 3),
+        "auc": round(auc(*cosines), 3), "auc_of_the_gate": round(auc(*p), 3),
         "called_none": [round(each, 3) for each in none],
     }  # fmt: skip
 
@@ -178,7 +179,7 @@ def offered(name: str, folder: Path, embedders: Sequence[Embedder], positives: P
     rows = sampled([row for row in read_lines(positives / "dev.jsonl") if any(each in tools for each in row["calls"])])
     right = [best(row["query"], [*row["calls"], *row.get("offered", ())]) for row in rows]
     return {"set": name, "method": "fits what is offered", "n": [len(right), len(wrong)],
-            "auc_of_cosine_alone": round(auc(right, wrong), 3)}  # fmt: skip
+            "auc": round(auc(right, wrong), 3)}  # fmt: skip
 
 
 def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
@@ -201,7 +202,24 @@ def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
         for each, read in ((key, names), ("", plain)):
             models[each] = fit(found, read)
     said = ", ".join(f"{name} train ({licence})" for name, licence in FITTED.items())
-    return Gate(f"{said}; {SAMPLE} queries each, alone and among {len(distractors)} other tools", models)
+    return Gate(
+        f"{said}; {SAMPLE} queries each, alone and among {len(distractors)} other tools",
+        models,
+        leasts(data, embedders),
+    )
+
+
+def leasts(data: Path, embedders: Sequence[Embedder]) -> dict[str, float]:
+    """The mean cosine that all but `STRAY` of the queries that need a tool have, for one encoder and for two."""
+    folder = data / "metatool_awareness"
+    found = {}
+    for most in range(1, len(embedders) + 1):
+        pipeline = Pool(read_tools(folder), {}, embedders).pipeline(most)
+        needing = [row["query"] for row in read_lines(folder / "train.jsonl") if row["needs_tool"]]
+        signs = [asked(pipeline, text)[0].signs for text in needing]
+        values = [fmean(each.cosines) for each in signs if each]
+        found["+".join(each.encoder.name for each in embedders[:most])] = round(float(np.quantile(values, STRAY)), 2)
+    return found
 
 
 def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -16,9 +16,6 @@ from foretool.storage.records import Cause, Level, ToolId, Usage
 _BIAS, _STRENGTH, _ENTROPY = 1.49, 1.29, -0.52
 HIGH, MEDIUM = 0.80, 0.55
 """Least probability of each level."""
-NONE = 0.35
-"""Where encoders take part, below this probability nothing fits: a fifth of the tasks that need no tool, and less than
-one in a hundred of those that do (metatool_awareness)."""
 FAINTEST = 0.35
 """Below this strength a match is chance: less than one needed tool in a hundred matches so badly on the train sets."""
 
@@ -87,7 +84,9 @@ def _is_chance(evidence: Evidence) -> bool:
     if evidence.needed is not None and evidence.needed < UNNEEDED:
         return True
     if evidence.signs is not None:
-        return sufficiency(evidence) < NONE
+        from foretool.retrieval import gate
+
+        return not gate.fits(evidence)
     return evidence.strength < FAINTEST
 
 

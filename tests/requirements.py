@@ -108,6 +108,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "library:loop": Promise("ITR, Algorithm 1", "the loop asks again where the tools do not suffice"),
     "library:record": Promise("docs/library.md", "what the library does is on record as a client's doing is"),
     "library:errors": Promise("docs/library.md", "misuse and refusals are exceptions, tools' failures results"),
+    "library:examples": Promise("docs/library.md", "the examples run, and end everything they started"),
     "library:light": Promise("docs/library.md", "importing foretool loads nothing of the library"),
     # The prompt hook
     "hint:says": Promise("design: hint", "a prompt is kept, and the tools it may need are named"),
@@ -401,6 +402,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "dtdr:unseen": Promise("docs/learning.md: DTDR", "a tool that came after training is ranked at once"),
     "dtdr:published": Promise(f"{DTDR}, section 4.1", "DTDR-C and DTDR-L run as published, by name"),
     # The repository
+    "gate:none": Promise("docs/retrieval.md: confidence", "a task no tool fits is told so"),
     "gate:conformal": Promise("docs/retrieval.md: confidence", "at most eps of needed tools are hidden below k"),
     "gate:recorded": Promise("docs/retrieval.md: confidence", "what was said of an answer is held against what came"),
     "graph:schema": Promise("docs/learning.md: TGR", "definitions tell which tool needs what another gives"),
