@@ -8,7 +8,10 @@ from xml.sax.saxutils import escape
 Lines = Mapping[str, Sequence[float]]
 """By name, the values from left to right."""
 
-COLOURS = {"frozen, off": "#9aa5b1", "frozen, on": "#1f6feb", "growing, off": "#d9b382", "growing, on": "#c2410c"}
+COLOURS = {"frozen, off": "#9aa5b1", "frozen, on": "#1f6feb", "growing, off": "#d9b382", "growing, on": "#c2410c"} | {
+    "growing+prompts, off": "#a7c7a1",
+    "growing+prompts, on": "#15803d",
+}
 WIDTH, HEIGHT, GAP, LEFT, TOP = 250, 170, 46, 46, 58
 
 
@@ -26,7 +29,7 @@ def svg(title: str, panels: Mapping[str, tuple[Sequence[float], Lines]], unit: s
         parts += _panel(LEFT + number * (WIDTH + GAP), name, places, lines, top, unit)
     names = list(dict.fromkeys(name for _, lines in panels.values() for name in lines))
     for number, name in enumerate(names):
-        at = LEFT + number * 130
+        at = LEFT + number * 150
         parts.append(f'<line x1="{at}" y1="34" x2="{at + 18}" y2="34" stroke="{_colour(name)}" stroke-width="3"/>')
         parts.append(f'<text x="{at + 24}" y="38">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>", ""])

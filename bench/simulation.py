@@ -6,7 +6,10 @@ list, the agent calls it; else it is a miss, and the agent asks `discover_tools`
 again only if the tool was not in the answer, and then calls what it needs, by name if the list has grown by it, else
 through `call_tool`. A hidden tool that a hint has named is called without a discovery; it was hidden all the same.
 
-After each block of tasks a new epoch begins. With learning on `foretool learn` runs, which begins one; with learning
+With a prompt hook (`growing+prompts`) `foretool hint` is told of each task before its first call, as a client would,
+and the agent waits for the list to grow as long as a model reads; what the hook prints it leaves aside.
+
+After every second block of tasks a new epoch begins. With learning on `foretool learn` runs, which begins one; with learning
 off nothing is learned and the list follows usage alone. Tasks: the train file in a fixed random order (`dev` where a
 set has no other), never the held-out half. Prints one line of JSON a block, then one a run.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -23,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +42,10 @@ from foretool.storage.store import Store
 
 SETS = ("ultratool", "bfcl_multi_turn", "mcpbench")
 SEED = 7
+PROMPTED = "growing+prompts"
+"""The policy `growing`, with a client whose prompt hook is `foretool hint`."""
+PROMPT_S = 2.0
+"""What a model takes to read a prompt, at least; the list may grow meanwhile."""
 PICK_UP_S = 4.0
 """For a running proxy to take up what was learned; it looks once a second."""
 OFTEN_NEXT = "Often next: "
@@ -75,6 +84,7 @@ class Agent(StdioClient):
     async def begin(self) -> list[Json]:
         """A new conversation; its list."""
         self.listed = {}
+        self.news = asyncio.Event()
         await self.initialize()
         tools = await self.tools()
         self.listed = {tool["name"]: tool for tool in tools}
@@ -96,11 +106,23 @@ class Agent(StdioClient):
 
     async def _list_again(self) -> None:
         self.listed = {tool["name"]: tool for tool in await self.tools()}
+        self.news.set()
+
+    async def read_prompt(self) -> None:
+        """Until the list has grown for it, or the model has read it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROMPT_S):
+                await self.news.wait()
+
+
+@lru_cache(maxsize=20_000)
+def _tokens(text: str) -> int:
+    return sum(tokens.count([text]))
 
 
 def size(*texts: str) -> int:
     """Tokens."""
-    return sum(tokens.count(list(texts)))
+    return sum(map(_tokens, texts))
 
 
 def written(tools: Sequence[Json]) -> list[str]:
@@ -132,9 +154,17 @@ def sample(schema: Any) -> Any:
     return (numbers | plain).get(kind, "x")
 
 
-async def do(agent: Agent, task: Task, schemas: Mapping[str, Any], told: Told) -> None:
-    """One task, call by call."""
+async def do(
+    agent: Agent, task: Task, schemas: Mapping[str, Any], told: Told, hook: Sequence[str] | None = None
+) -> None:
+    """One task, call by call; `hook`: the command that is told of its prompt."""
     first = await agent.begin()
+    if hook:
+        agent.news.clear()
+        event = json.dumps({"prompt": task.query, "session_id": "simulation", "cwd": str(Path.cwd())})
+        await asyncio.to_thread(subprocess.run, hook, input=event.encode(), stdout=subprocess.DEVNULL, check=True)
+        if not set(task.calls) <= agent.listed.keys():
+            await agent.read_prompt()
     told.list_tokens += size(*written(first))
     started_with = set(agent.listed)
     known: set[str] = set()
@@ -182,7 +212,7 @@ class Place:
         self.folder = folder
         self.catalogs = replay.read_set(data)
         entries = replay.servers(folder, self.catalogs)
-        settings = {"policy": policy, "encoder": encoder, "epoch_s": 0, "learn_s": 0}
+        settings = {"policy": policy.partition("+")[0], "encoder": encoder, "epoch_s": 0, "learn_s": 0}
         self.path = processes.write_config(folder, entries, **settings)
         self.names: dict[str, str] = {}
         self.schemas: dict[str, Any] = {}
@@ -244,22 +274,23 @@ class Place:
 
 
 async def run(
-    command: Sequence[str], data: Path, policy: str, learning: bool, count: int, block: int, encoder: str
+    command: Sequence[str], data: Path, policy: str, learning: bool, count: int, block: int, every: int, encoder: str
 ) -> list[Json]:
-    """The blocks of one run."""
+    """The blocks of one run; `every`: blocks between two epochs."""
     with tempfile.TemporaryDirectory(prefix="bench-simulation-") as folder:
         place = Place(command, Path(folder), data, policy, encoder)
         await place.remember()
         tasks = place.tasks(data, count)
+        hook = [*command, "hint", "--config", str(place.path)] if policy == PROMPTED else None
         agent = await Agent.start([*command, "serve", "--config", str(place.path)])
         found: list[Json] = []
         for start in range(0, len(tasks), block):
             part, told = tasks[start : start + block], Told()
             for task in part:
-                await do(agent, task, place.schemas, told)
+                await do(agent, task, place.schemas, told, hook)
             row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
                    **block_of(told, len(part)), "done": start + len(part)}  # fmt: skip
-            if start + block < len(tasks):
+            if start + block < len(tasks) and (start // block + 1) % every == 0:
                 if learning:
                     row["learned"] = await asyncio.to_thread(place.learn)
                 else:
@@ -329,10 +360,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.simulation", description=__doc__)
     parser.add_argument("data", type=Path, nargs="?", help="folder of data sets; default $FORETOOL_DATA")
     parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--policies", default="frozen,growing")
+    parser.add_argument("--policies", default=f"frozen,growing,{PROMPTED}")
     parser.add_argument("--learning", default="off,on")
     parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--block", type=int, default=25, help="tasks between two runs of learning; default %(default)s")
+    parser.add_argument("--block", type=int, default=25, help="tasks a figure is of; default %(default)s")
+    parser.add_argument("--every", type=int, default=2, help="blocks between two epochs; default %(default)s")
     parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
     parser.add_argument("--svg", type=Path, help="where the plot goes; a second one, of tokens, beside it")
     parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Final, Protocol
 
@@ -209,15 +210,10 @@ class Exposures:
     def _ranked(self, profile: Profile, policy: Policy) -> tuple[ToolId, ...]:
         """Tools in the order in which they compete for the budget: by what was learned and by usage, then by the
         profile's words and the tasks on record."""
-        # Not at the top: a list that is restored is served before any of this is wanted.
-        from foretool.retrieval.selection import working_set
-
         pinned = self._pinned(profile)
         usages = [each for each in self._memory.usage() if self._is_candidate(profile, each.tool, pinned)]
-        if (learned := self.prior()[1]) and (expected := self._expected(learned, usages, policy)) is not None:
-            ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
-        else:
-            ranked = dict.fromkeys(working_set(usages, lambda _: 0, 1, self._clock(), HALF_LIFE_S))
+        expected = self._expected(usages, policy)
+        ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
         lines = tuple(line for line in (profile.about, *self._memory.tasks(0.0, 5)) if line.strip())
         if lines:
             for each in self._catalog.pipeline.rank(Query(lines=lines), limit=50).ranked:
@@ -225,14 +221,15 @@ class Exposures:
                     ranked.setdefault(each.tool)
         return tuple(ranked)
 
-    def _expected(self, learned: bytes, usages: Sequence[Usage], policy: Policy) -> list[ToolId] | None:
-        """Tools by what coming tasks will need; None if what was learned cannot be read."""
+    def _expected(self, usages: Sequence[Usage], policy: Policy) -> list[ToolId]:
+        """Tools by what coming tasks will need, per token; by usage alone where nothing was learned."""
+        # Not at the top: a list that is restored is served before any of this is wanted.
         from foretool.retrieval import prior
 
-        try:
-            known = prior.loads(learned)
-        except msgspec.MsgspecError:
-            return None
+        known = prior.Prior()
+        if learned := self.prior()[1]:
+            with suppress(msgspec.MsgspecError):
+                known = prior.loads(learned)
         grows = policy == "growing"
         return prior.order(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S, grows=grows)
 

@@ -30,7 +30,7 @@ def test_needs_are_shares_of_calls_and_later_tasks_count_more() -> None:
 
 
 def test_thrift_prefers_what_is_needed_per_token() -> None:
-    prior = Prior({A: 0.6, B: 0.3, C: 0.1})
+    prior = Prior({A: 0.6, B: 0.3, C: 0.1}, thrift=0.0)
     assert order(prior, (), SIZES.__getitem__, 0.0, 1.0) == [A, B, C]
     thrifty = Prior({A: 0.6, B: 0.3, C: 0.1}, thrift=1.0)
     # .6 / 100 = .006, .3 / 10 = .03, .1 / 40 = .0025.
@@ -38,11 +38,14 @@ def test_thrift_prefers_what_is_needed_per_token() -> None:
 
 
 def test_usage_since_brings_in_tools_that_learning_has_not_seen() -> None:
-    prior = Prior({A: 0.2, B: 0.1})
+    prior = Prior({A: 0.2, B: 0.1}, thrift=0.0)
     # D alone was used: it has the whole of what usage counts for.
     assert 1.0 - LEARNED > LEARNED * 0.2
     assert order(prior, [Usage(D, 3, 0, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [D, A, B]
-    assert order(Prior(), [Usage(A, 1, 0, 5.0), Usage(B, 0, 1, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [B, A]
+    assert order(Prior(), [Usage(A, 9, 0, 5.0), Usage(B, 0, 1, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [
+        B,
+        A,
+    ]  # 3 / 10^.5 > 9 / 100^.5
 
 
 def test_what_does_not_fit_is_passed_over() -> None:

@@ -115,7 +115,7 @@ def test_a_changed_setting_makes_a_new_list(changes: dict[str, Any]) -> None:
 
 def test_the_budget_is_filled_greedily_and_a_tool_that_does_not_fit_is_passed_over() -> None:
     setting = Setting(list_tokens=600)
-    setting.used("big", 5)
+    setting.used("big", 50)
     setting.used("add", 3)
     view = setting.view()
     assert view.tools == ("calc__add", *OWN)
