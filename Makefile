@@ -48,7 +48,7 @@ format: .venv/tools
 	$(BIN)/python docs/generate.py
 
 bench: .venv/tools
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench bench-out
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "foretool needs Python 3.11 or newer, and there is none on PATH;" \
@@ -88,4 +88,4 @@ node: .venv/runtime
 	fi
 
 clean:
-	rm -rf .venv .demo .dev .tools build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .demo .dev .tools bench-out build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache

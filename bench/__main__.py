@@ -1,47 +1,117 @@
-"""The benchmarks that need nothing but what is given: `python -m bench`, or `make bench`.
+"""Every figure of `docs/benchmarks.md` in one sitting: `python -m bench OUT [--only a,b]`, or `make bench`.
 
-Start-up and a short soak always; over real catalogues and query sets where FORETOOL_DATA names their folder; beside
-other proxies where PEERBENCH and PEERS_HOME name theirs. What is left out says so.
+One command after the other, each in a process of its own; what it prints goes to OUT/<name>.txt, and OUT/log says
+which commit it was, when each ran and what the load average was before and after. Publish whole sittings: a table put
+together from the better halves of two is a lie. What needs data (FORETOOL_DATA), other proxies (PEERBENCH, PEERS_HOME)
+or an installed package to measure (FORETOOL, else the one beside this Python) is left out where it is missing.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from bench import peers, replay, retrieval, soak, startup
+from bench import processes
 
-SETS = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "toole_unseen", "apibank")
+LIMIT_S = 1800.0
+RANKED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "toole_unseen", "apibank")
+PAPERS = ("dtdr", "tgr", "masstool", "ports")
 
 
-def over_data(folder: Path) -> None:
-    """Whatever of the data is there."""
-    catalogs = folder / "mcp_catalogs"
+class Step(NamedTuple):
+    """One command of a sitting."""
+
+    name: str
+    words: Sequence[str]
+    """After `python -m`."""
+
+
+def always(foretool: Sequence[str]) -> Iterator[Step]:
+    yield Step("startup", ("bench.startup", *foretool, "--repeat", "9"))
+    yield Step("http", ("bench.http",))
+    yield Step("soak", ("bench.soak",))
+
+
+def beside_peers(folder: str, foretool: Sequence[str]) -> Iterator[Step]:
+    for kind in ("calls", "startup", "slow", "never"):
+        yield Step(f"peers-{kind}", ("bench.peers", kind, "--peerbench", folder, *foretool))
+    few = ("--peers", "direct,ours,mcp-compressor", "--", "--nups", "5")
+    yield Step("peers-calls-5", ("bench.peers", "calls", "--peerbench", folder, *foretool, *few))
+
+
+def over_data(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
+    catalogs, queries = data / "mcp_catalogs", data / "livemcpbench" / "dev.jsonl"
     if catalogs.is_dir():
-        replay.main([str(catalogs)])
-    for name in SETS:
-        if (folder / name).is_dir():
-            retrieval.main([str(folder / name)])
+        whole = ("bench.replay", str(catalogs), *foretool, "--queries", str(queries))
+        yield Step("replay-23", (*whole, "--limit", "23"))
+        yield Step("replay-179", whole)
+        yield Step("replay-249", (*whole, "--add", str(data / "livemcpbench")))
+    for name in RANKED:
+        if (data / name).is_dir():
+            yield Step(f"ranking-{name}", ("bench.retrieval", str(data / name)))
+    yield Step("gate", ("bench.gate", str(data)))
+    for paper in PAPERS:
+        yield Step(f"paper-{paper}", ("bench.papers", paper, "--data", str(data), "--json"))
 
 
-def beside_peers(folder: str) -> None:
-    """Calls and starts."""
-    for kind in ("calls", "startup", "slow"):
-        peers.main([kind, "--peerbench", folder])
-
-
-def main() -> None:
-    """Everything that can be run here."""
-    startup.main([])
-    soak.main(["--calls", "20000"])
-    if data := os.environ.get("FORETOOL_DATA"):
-        over_data(Path(data))
-    else:
-        print("left out: catalogues and retrieval; FORETOOL_DATA names no folder")
+def plan(foretool: Sequence[str]) -> Iterator[Step]:
+    """What can be run here, and a word about what cannot."""
+    yield from always(foretool)
     if (peerbench := os.environ.get("PEERBENCH")) and os.environ.get("PEERS_HOME"):
-        beside_peers(peerbench)
+        yield from beside_peers(peerbench, foretool)
     else:
         print("left out: other proxies; PEERBENCH and PEERS_HOME name no folders")
+    if data := os.environ.get("FORETOOL_DATA"):
+        yield from over_data(Path(data), foretool)
+    else:
+        print("left out: catalogues, ranking and papers; FORETOOL_DATA names no folder")
+
+
+def commit() -> str:
+    """Of the checkout, `+` where it has changes."""
+    words = ("git", "describe", "--always", "--dirty=+")
+    done = subprocess.run(words, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def sit(folder: Path, steps: Sequence[Step]) -> None:
+    """Run them all; one that fails or takes too long is noted, and the next one runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log").open("w", encoding="utf-8") as log:
+        print(f"commit {commit()}", file=log, flush=True)
+        for step in steps:
+            started, before = time.time(), processes.load_average()
+            with (folder / f"{step.name}.txt").open("w") as out, (folder / f"{step.name}.err").open("w") as err:
+                words = (sys.executable, "-m", *step.words)
+                try:
+                    status = str(subprocess.run(words, stdout=out, stderr=err, timeout=LIMIT_S, check=False).returncode)
+                except subprocess.TimeoutExpired:
+                    status = "too long"
+            at = time.strftime("%H:%M:%S", time.localtime(started))
+            took, after = time.time() - started, processes.load_average()
+            line = f"{step.name:<24} at {at} for {took:6.1f} s  load {before} to {after}  status {status}"
+            print(line, file=log, flush=True)
+            print(line, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder for what the commands print")
+    parser.add_argument("--only", metavar="NAMES", help="comma-separated beginnings of names")
+    arguments = parser.parse_args(argv)
+    named = os.environ.get("FORETOOL")
+    steps = list(plan(("--foretool", named) if named else ()))
+    if arguments.only:
+        wanted = tuple(arguments.only.split(","))
+        steps = [step for step in steps if step.name.startswith(wanted)]
+    sit(arguments.out, steps)
 
 
 if __name__ == "__main__":
