@@ -90,8 +90,10 @@ class Model(Struct, frozen=True):
     """Words to their part of the network's input."""
     dimension: int
     """Of an encoder's vectors; 0 where there was none."""
+    lens: Floats
+    """(dimension of vector and words, fewer): past tasks are compared in the directions in which they differ."""
     tasks: Floats
-    """(episodes, dimension of vector and words) of past tasks, zeros where nobody said it."""
+    """(episodes, fewer) of past tasks, zeros where nobody said it."""
     calls: Calls
     asked: tuple[float, ...]
     """Weights of the listwise layer where there is a task, by `PARTS`."""
@@ -110,6 +112,7 @@ class Model(Struct, frozen=True):
         arrays |= {f"calls_{name}": part for name, part in self.calls._asdict().items()}
         # Half precision loses nothing that a ranking shows and halves the file.
         arrays |= {"projection": self.latent.projection.astype(np.float16), "tasks": self.tasks.astype(np.float16)}
+        arrays["lens"] = self.lens.astype(np.float16)
         return pack(METHOD, VERSION, header, arrays)
 
 
@@ -122,6 +125,7 @@ def loaded(model: bytes) -> Model:
             network=Network(*(arrays[f"network_{name}"] for name in Network._fields)),
             latent=Latent(header["vocabulary"], arrays["projection"].astype(np.float32)),
             dimension=int(header["dimension"]),
+            lens=arrays["lens"].astype(np.float32),
             tasks=arrays["tasks"].astype(np.float32),
             calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields)),
             asked=tuple(float(header["asked"][name]) for name in PARTS),
@@ -147,7 +151,11 @@ def _check(model: Model) -> None:
         if (found := getattr(network, name).shape) != shape:
             raise ModelError(f"{METHOD}: {name} has the shape {found}, {classes} tools take {shape}")
     episodes = len(model.calls.classes)
-    if model.tasks.shape != (episodes, width) or model.calls.classes.max(initial=-1) >= classes:
+    if model.lens.shape != (width, model.tasks.shape[1]):
+        raise ModelError(
+            f"{METHOD}: a lens of the shape {model.lens.shape} for tasks of {model.tasks.shape[1]} numbers"
+        )
+    if len(model.tasks) != episodes or model.calls.classes.max(initial=-1) >= classes:
         raise ModelError(f"{METHOD}: tasks of the shape {model.tasks.shape} for {episodes} lists of calls")
 
 
@@ -364,7 +372,7 @@ class Dtdr:
         near = self._said
         if not len(near) or not said.any():
             return near[:0], np.zeros(0, np.float32)
-        cosines = self.model.tasks @ said
+        cosines = self.model.tasks @ (said @ self.model.lens)
         if len(near) > NEIGHBOURS:
             near = near[np.argpartition(-cosines[near], NEIGHBOURS - 1)[:NEIGHBOURS]]
         weights: Floats = np.exp((cosines[near] - cosines[near].max()) / np.float32(NEARNESS))

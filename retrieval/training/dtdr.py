@@ -28,9 +28,11 @@ from foretool.storage.records import ToolId
 MINIMUM = 20
 MOST_REMEMBERED = 4_000
 """Past tasks that are kept to look up; the latest ones."""
+LENS = 128
+"""Numbers that a past task is compared by: a quarter of what was said of it, which is the time to look it up."""
 MOST_SCORES = 4_000_000
 """Steps times tools that the listwise layer is fitted on: 200 MB."""
-MOST_WEIGHTS = 1_200_000
+MOST_WEIGHTS = 1_000_000
 """Of the layer over all classes, networks together: what a millisecond multiplies, with room for the rest."""
 FEWEST_HIDDEN = 32
 EPOCHS = (8, 300)
@@ -172,12 +174,14 @@ class Trainer:
             for number in range(networks)
         ]
         recent = slice(-MOST_REMEMBERED, None)
+        lens = directions(said)
         return Model(
             tools=lesson.tools,
             network=side_by_side(fitted),
             latent=latent,
             dimension=lesson.vectors.shape[1],
-            tasks=said[recent],
+            lens=lens,
+            tasks=said[recent] @ lens,
             calls=remembered(lesson.demonstrations[recent]),
             asked=tuple(PRIOR.values()),
             unasked=tuple(PRIOR.values()),
@@ -250,6 +254,16 @@ def side_by_side(fitted: Sequence[Weights]) -> Network:
         out=np.concatenate([each.out for each in fitted]) * share,
         out_bias=np.stack([each.out_bias for each in fitted]).mean(0),
     )
+
+
+def directions(said: Floats) -> Floats:
+    """(dimension, at most `LENS`): the main directions of what was said, about zero and not their mean, so that
+    nothing said stays nothing."""
+    if not said.shape[1]:
+        return np.zeros((0, 0), np.float32)
+    _, vectors = np.linalg.eigh(said.T @ said)
+    found: Floats = np.ascontiguousarray(vectors[:, ::-1][:, :LENS], np.float32)
+    return found
 
 
 def remembered(past: Sequence[Demonstration]) -> Calls:

@@ -38,6 +38,7 @@ def model(**changes: object) -> Model:
         ),
         latent=Latent((), np.zeros((0, 0), np.float32)),
         dimension=2,
+        lens=np.eye(2, dtype=np.float32),
         tasks=np.eye(2, dtype=np.float32),
         calls=Calls(
             np.asarray([[0, 1], [1, -1]], np.int32), np.asarray([2, 1], np.int32), np.asarray([True, True], np.bool_)
@@ -177,6 +178,7 @@ def test_what_a_task_gives_is_worked_out_once_and_anew_for_another_catalog() -> 
     [
         ({"tools": (A, B, C)}, "has the shape"),
         ({"tasks": np.zeros((1, 2), np.float32)}, "for 2 lists of calls"),
+        ({"lens": np.eye(3, dtype=np.float32)}, "a lens of the shape"),
         ({"calls": model().calls._replace(classes=np.full((2, 2), 7, np.int32))}, "lists of calls"),
     ],
 )  # fmt: skip

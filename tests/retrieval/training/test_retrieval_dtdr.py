@@ -12,7 +12,7 @@ from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.dtdr import PARTS, Dtdr
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, TooLittle
-from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Trainer, weigh
+from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Trainer, directions, weigh
 from foretool.retrieval.training.perceptron import Plan
 from foretool.storage.records import Episode, Tool, ToolId
 
@@ -145,3 +145,9 @@ def test_a_tool_that_is_installed_later_is_found_by_its_words() -> None:
     model.align(tools, given.documents([name.replace("_", " ") for name in tools]))
     chance, _ = model.after((), embed(["file"])[0], ("open a file",))
     assert tools[int(chance[: len(tools)].argmax())] == "files__read_file"
+
+
+def test_the_lens_keeps_the_directions_in_which_tasks_differ() -> None:
+    said = np.asarray([[3, 0, 0], [0, 2, 0], [0, 0, 0]], np.float32)
+    seen = said @ directions(said)
+    assert np.allclose(seen @ seen.T, said @ said.T, atol=1e-5)
