@@ -49,8 +49,10 @@ MOST_BYTES: Final = 1024 * 1024
 """Of one file, or of one text of an upstream; a longer file is left out, a longer text is cut."""
 MOST_PROMPTS: Final = 50
 """Of one upstream."""
-APPLIES: Final = 0.3
-"""Least share of a query that a fragment must have."""
+APPLIES: Final = 0.35
+"""Least share of a query that a fragment of the user's must have."""
+FOREIGN_APPLIES: Final = 0.5
+"""The same for what a server wrote: it was not written for this user, and one word of two is chance."""
 ITS_SERVER: Final = 0.5
 """How relevant a server's own words are where one of its tools is the best match."""
 
@@ -104,7 +106,7 @@ class Instructions:
         what the server of the first one says of itself applies whatever its words."""
         self.ask()
         shelf = self._shelf(profile)
-        hits = {hit.fragment.id: hit for hit in shelf.find(lines) if hit.relevance >= APPLIES}
+        hits = {hit.fragment.id: hit for hit in shelf.find(lines) if _applies(hit)}
         server = self._proxy.catalog.get(best[0]) if best else None
         if server is not None:
             own = next((each for each in shelf.fragments if each.source == f"server {server.upstream}"), None)
@@ -268,6 +270,10 @@ class Instructions:
             said = fragments(text, f"prompt {exposed}", "guidance", upstream.name)
             self._prompts[upstream.name][name] = tuple(said)
             self.version += 1
+
+
+def _applies(hit: Hit) -> bool:
+    return hit.relevance >= (FOREIGN_APPLIES if hit.fragment.upstream else APPLIES)
 
 
 def _objects(reply: Reply, key: str) -> list[dict[str, Any]]:

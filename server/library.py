@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -37,6 +38,8 @@ from foretool.storage.store import Store
 
 GRACE_S: Final = 2.0
 """At the end, calls under way have so long to be answered."""
+
+LOOK_S: Final = 0.02
 
 T = TypeVar("T")
 
@@ -185,13 +188,16 @@ class Foretool:
         profile: str = "",
         name: str = "foretool library",
         threshold: float = PUBLISHED.threshold,
+        patience_s: float = 30.0,
     ) -> None:
         """`config`: the file, what would stand in it, or a config that was read; without one that of the command line.
 
         `name`: of your program, as `foretool clients` and `foretool misses` show it. `threshold`: tau of ITR, the
-        self-rating below which a step is widened. Raises `ConfigError`.
+        self-rating below which a step is widened. `patience_s`: longest wait, at the beginning, for servers whose tools
+        are not known from an earlier run. Raises `ConfigError`.
         """
         self.threshold = threshold
+        self.patience_s = patience_s
         self._config = _read(config)
         if profile not in self._config.profiles:
             known = ", ".join(each for each in self._config.profiles if each) or "none"
@@ -213,6 +219,7 @@ class Foretool:
             info = {"name": self._name, "version": __version__}
             greeting = {"protocolVersion": protocol.LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
             await self._caller.ask("initialize", greeting)
+            await self._caller.listed(self.patience_s)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -231,7 +238,6 @@ class Foretool:
         """What the next step needs: `query` in words, one need a line; `history`: the tools called so far, oldest
         first, by default those called through this object; `budget`: tokens of prompt and tools."""
         app, caller = self._running()
-        await caller.listed()
         session = caller.session
         called = session.conversation().history if history is None else history
         plan = app.proxy.steps.plan(query_of(app.proxy, query, called), caller.profile, budget)
@@ -317,11 +323,11 @@ class _Caller:
         assert self.client.session is not None, "not initialized"
         return self.client.session
 
-    async def listed(self) -> None:
-        """Until every server has listed its tools, or had its time (setting `cold_list_s`)."""
-        ready = asyncio.Event()
-        self._proxy.when_listed(ready.set)
-        await ready.wait()
+    async def listed(self, patience_s: float) -> None:
+        """Until every server has listed its tools, or failed to, or had its time."""
+        end = time.monotonic() + patience_s
+        while self._proxy.still_coming() and time.monotonic() < end:
+            await asyncio.sleep(LOOK_S)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """A result. Raises `CallFailed`. A cancelled wait is a cancelled request."""

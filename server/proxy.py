@@ -228,14 +228,15 @@ class Proxy:
     def when_listed(self, go: Callable[[], None]) -> None:
         """Now, or as soon as every upstream has listed its tools or failed to, but not after the deadline."""
         loop = asyncio.get_running_loop()
-        if not self._still_coming() or loop.time() >= self._cold_until:
+        if not self.still_coming() or loop.time() >= self._cold_until:
             go()
             return
         if not self._waiting_lists:
             loop.call_at(self._cold_until, self._stop_waiting)
         self._waiting_lists.append(go)
 
-    def _still_coming(self) -> bool:
+    def still_coming(self) -> bool:
+        """Whether an upstream may yet list its tools for the first time."""
         return any(
             name not in self._listed
             and upstream.state in (State.KNOWN, State.STARTING, State.READY)
@@ -276,7 +277,7 @@ class Proxy:
     def _wake(self, upstream: Upstream) -> None:
         for go in self._waiting_upstream.pop(upstream.name, []):
             go()
-        if self._waiting_lists and not self._still_coming():
+        if self._waiting_lists and not self.still_coming():
             self._stop_waiting()
 
     # -- Host: for the upstreams

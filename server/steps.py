@@ -145,7 +145,9 @@ class Steps:
         found = level(ranking, query)
         probability = _probability(ranking)
         pinned = self._pinned(profile, domain)
-        tools = self._candidates(ranking, probability) if found != "none" else []
+        ranked = self._candidates(ranking, probability)
+        # What is ranked all the same waits for a step that is widened.
+        tools = ranked if found != "none" else []
         hits = proxy.instructions.find(query.lines, profile, [ToolId(each.id) for each in tools[:1]])
         texts = [Candidate(each.fragment.id, "instruction", each.fragment.tokens, each.relevance) for each in hits]
         most: dict[Kind, int] = {"instruction": INSTRUCTIONS, "tool": TOOLS}
@@ -154,7 +156,7 @@ class Steps:
             selected = replace(selected, fallback="discover")
         plan = Plan(
             query, "", (), tuple(hit.fragment for hit in hits), 0, budget, found, probability, ranking,
-            (*tools, *texts), tuple(pinned), selected,
+            (*ranked, *texts), tuple(pinned), selected,
         )  # fmt: skip
         return self._assembled(plan, profile)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval.itr import NOTE, OVERLAY
+from foretool.server.config import Profile
 from foretool.server.session import Session
 from foretool.server.steps import Plan, Steps, query_of
 from foretool.storage.records import ToolId
@@ -34,6 +35,10 @@ def plan(stage: Stage, task: str, budget: int = 2000, history: tuple[str, ...] =
 
 def steps(stage: Stage) -> Steps:
     return stage.app.proxy.steps
+
+
+def everyone(stage: Stage) -> Profile:
+    return stage.app.config.profiles[""]
 
 
 def names(of: Plan) -> list[str]:
@@ -90,6 +95,17 @@ async def test_where_nothing_fits_the_names_of_all_tools_are_in_the_prompt() -> 
     assert (names(found), found.level, found.fallback) == ([], "none", "discover")
     listed = "mail__archive, mail__search, mail__send, pay__audit, pay__refund"
     assert found.prompt.endswith(f"Other tools: {listed}.")
+
+
+@requirement("itr:sufficiency")
+async def test_matches_that_were_chance_are_shown_to_who_finds_nothing_sufficient() -> None:
+    others = FakeUpstream("others", [tool(f"other{number}", f"Computes thing {number}") for number in range(300)])
+    async with proxy_over(others) as stage:
+        await ready(stage)
+        found = plan(stage, "thing")
+        wider = steps(stage).widened(found, 0.1, everyone(stage))
+    assert (names(found), found.level, found.fallback) == ([], "none", "discover")
+    assert (len(wider.tools), wider.fallback) == (12, "expand")
 
 
 @requirement("itr:pins")
