@@ -9,9 +9,9 @@ through `call_tool`. A hidden tool that a hint has named is called without a dis
 With a prompt hook (`growing+prompts`) `foretool hint` is told of each task before its first call, as a client would,
 and the agent waits for the list to grow as long as a model reads; what the hook prints it leaves aside.
 
-After every second block of tasks a new epoch begins. With learning on `foretool learn` runs, which begins one; with learning
-off nothing is learned and the list follows usage alone. Tasks: the train file in a fixed random order (`dev` where a
-set has no other), never the held-out half. Prints one line of JSON a block, then one a run.
+After every second block of tasks a new epoch begins. With learning on `foretool learn` runs, which begins one; with
+learning off nothing is learned and the list follows usage alone. Tasks: the train file in a fixed random order (`dev`
+where a set has no other), never the held-out half. Prints one line of JSON a block, then one a run.
 """
 
 from __future__ import annotations
@@ -378,17 +378,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in arguments.sets.split(","):
         for policy in arguments.policies.split(","):
             for learning in arguments.learning.split(","):
-                blocks = asyncio.run(
-                    run(
-                        command,
-                        data / name,
-                        policy,
-                        learning == "on",
-                        arguments.tasks,
-                        arguments.block,
-                        arguments.encoder,
-                    )
-                )
+                options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder)
+                blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options))
                 runs.append(blocks)
                 print(json.dumps(summary(blocks)), flush=True)
     for file, text in plots(runs, arguments.svg) if arguments.svg else ():
