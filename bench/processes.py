@@ -54,6 +54,12 @@ def memory_mib(pid: int) -> tuple[float, float]:
     return round(sizes["Rss"] / 1024, 1), round(sizes["Pss"] / 1024, 1)
 
 
+def cpu_s(pid: int) -> float:
+    """Processor time it has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def open_files(pid: int) -> int:
     """Descriptors of the process."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -23,6 +24,8 @@ OWN: Final = frozenset({DISCOVER, CALL})
 Key = tuple[str, str]
 """Upstream name and the tool's name there."""
 
+COMPARED: Final = 100
+"""Names that are compared letter by letter with one that no tool has."""
 _PREFIX_LIMIT = 16
 _DIGEST = 6
 _forbidden = re.compile(r"[^A-Za-z0-9_-]")
@@ -98,6 +101,7 @@ class Resolver:
         self._exact.update({name: name for name in names.values()})
         self._bare = {tool: found[0] for tool, found in bare.items() if len(found) == 1}
         self._folded: dict[str, list[ToolId]] | None = None
+        self._having: dict[str, array[int]] = {}  # places of the folded names that have two letters side by side
         self._names = names
 
     def resolve(self, name: str) -> ToolId | None:
@@ -119,9 +123,20 @@ class Resolver:
             return same[:limit], len(same) == 1
         from difflib import get_close_matches  # only on this path, and slow to import
 
-        close = get_close_matches(_fold(name), folded, n=limit, cutoff=0.6)
+        close = get_close_matches(_fold(name), self._likely(_fold(name)), n=limit, cutoff=0.6)
         found = list(dict.fromkeys(tool for key in close for tool in folded[key]))
         return found[:limit], False
+
+    def _likely(self, name: str) -> list[str]:
+        """The folded names that share most neighbouring letters with this one; to compare it with every name of a big
+        catalog would take seconds."""
+        names = list(self._fold())
+        if not self._having:
+            for at, other in enumerate(names):
+                for pair in _pairs(other):
+                    self._having.setdefault(pair, array("I")).append(at)
+        shared = Counter(itertools.chain.from_iterable(self._having.get(pair, ()) for pair in _pairs(name)))
+        return [names[at] for at, _ in shared.most_common(COMPARED)]
 
     def _fold(self) -> dict[str, list[ToolId]]:
         if self._folded is None:
@@ -130,6 +145,10 @@ class Resolver:
                 for form in dict.fromkeys((_fold(name), _fold(tool))):
                     self._folded.setdefault(form, []).append(name)
         return self._folded
+
+
+def _pairs(name: str) -> set[str]:
+    return {name[at : at + 2] for at in range(len(name) - 1)}
 
 
 def _fold(name: str) -> str:

@@ -117,3 +117,10 @@ def test_a_name_that_differs_in_case_and_punctuation_alone_is_near_and_sure() ->
     found, sure = resolver.near("create_isue")
     assert (found[0], sure) == ("git__createIssue", False)
     assert resolver.near("zzzzzzzzzz") == ([], False)
+
+
+def test_a_name_that_no_tool_has_finds_near_ones_among_tens_of_thousands() -> None:
+    resolver = Resolver(named([(f"s{n % 90}", f"tool_{n:05}") for n in range(30_000)] + [("git", "create_issue")]))
+    assert resolver.near("git__create_isue")[0][0] == "git__create_issue"
+    compared = resolver._likely("gitcreateisue")
+    assert len(compared) <= 100 and "gitcreateissue" in compared[:2]
