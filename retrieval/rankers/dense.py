@@ -23,6 +23,10 @@ from foretool.retrieval.ranking import Signs
 
 LEXICAL = 0.35
 """What a standard deviation of the words counts."""
+SHARPNESS = 1.25
+"""The power that the words' scores are raised to before: one sharp hit then counts more, a flat list less. Of 54 sets
+of weights and powers this was the best on five sets for training (toole, ultratool, toollens, bfcl_ports,
+stabletoolbench): r@5 .690 instead of .687, r@1 .378 instead of .376."""
 ALONE, TOGETHER = 0.70, 0.65
 """What one of an encoder counts, where there is one and where there are more."""
 LEAST_COVERED = 0.9
@@ -159,7 +163,7 @@ class Meaning:
     def _blend(self, hits: Mapping[int, float], cosines: Sequence[Floats]) -> Blend:
         words = by_slot(hits, len(self.live))
         weight = np.float32(ALONE if len(self.heads) == 1 else TOGETHER)
-        parts = {"lexical": np.float32(LEXICAL) * standard(words, self.live)}
+        parts = {"lexical": np.float32(LEXICAL) * standard(words**SHARPNESS, self.live)}
         for head, values in zip(self.heads, cosines, strict=True):
             # A tool without a vector is an average one.
             parts[head.name] = weight * standard(values, self.live & head.known)
