@@ -563,7 +563,7 @@ class Client:
         if level not in LEVELS:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"logging/setLevel: level must be one of {', '.join(LEVELS)}")
         self.log_level = level
-        self.proxy.set_level(level)
+        self.proxy.set_levels()
         exchange.result(jsonrpc.EMPTY)
 
 

@@ -158,6 +158,8 @@ class Proxy:
         if client in self.clients:
             self.clients.remove(client)
         self.aggregate.gone(client)
+        if client.log_level:
+            self.set_levels()
         for session in client.sessions():
             self.end_session(session)
 
@@ -470,12 +472,14 @@ class Proxy:
             kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)]
         return kept
 
-    def set_level(self, level: str) -> None:
-        """A legacy client wants logs from this level on: upstreams send the least severe any client wants."""
-        wanted = [client.log_level for client in self.clients if client.log_level in LEVELS]
-        lowest = min([*wanted, level], key=lambda each: LEVELS.index(each) if each in LEVELS else len(LEVELS))
-        for upstream in self.with_capability("logging", self.config.profiles[""]):
-            upstream.set_level(lowest)
+    def set_levels(self) -> None:
+        """A legacy client has said which logs it wants, or has gone: upstreams send the least severe that any client
+        wants which has them in its profile."""
+        asking = [client for client in self.clients if client.log_level in LEVELS]
+        for name, upstream in self.upstreams.items():
+            levels = [client.log_level for client in asking if self.exposures.allowed(client.profile, name)]
+            if levels and "logging" in self.capabilities_known.get(name, ("logging",)):
+                upstream.set_level(min(levels, key=LEVELS.index))
 
     def ask_for(self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], arrived: OnReply) -> None:
         """One part of a merged list, with the client's own `_meta`."""

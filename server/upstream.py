@@ -239,6 +239,8 @@ class Upstream:
 
     def set_level(self, level: str) -> None:
         """Least severe log level a legacy upstream should send."""
+        if level == self._log_level:
+            return
         self._log_level = level
         if (connection := self._lines["legacy"].connection) is not None and connection.ready:
             self._own(connection, "logging/setLevel", {"level": level})

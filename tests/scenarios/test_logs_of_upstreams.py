@@ -127,3 +127,23 @@ async def test_callers_that_share_a_modern_front_over_http_are_told_of_their_own
         await asyncio.gather(alone, both)
     assert [notice["params"]["data"] for notice in callers[0].notices] == [ENTRY["data"]]
     assert callers[1].notices == []
+
+
+@requirement("log:level", "logging")
+async def test_upstreams_are_asked_for_what_the_clients_that_have_them_still_want() -> None:
+    upstream, other = slow(), FakeUpstream("other", ["x"], capabilities={"tools": {}, "logging": {}})
+    async with proxy_over(upstream, other, profiles={"p": {"servers": ["other"]}}) as stage:
+        strict, loud, elsewhere = stage.client, stage.connect(), stage.connect("p")
+        for client, level in ((strict, "error"), (loud, "debug"), (elsewhere, "info")):
+            await client.initialize()
+            await client.list_tools()
+            await client.ask("logging/setLevel", {"level": level})
+        assert loud._front is not None
+        loud._front.close()
+        await upstream.asked("logging/setLevel", 3)
+        await other.asked("logging/setLevel", 3)
+        asked = [
+            [each.params["level"] for each in one.requests if each.method == "logging/setLevel"]
+            for one in (upstream, other)
+        ]
+    assert asked == [["error", "debug", "error"], ["error", "debug", "info"]]
