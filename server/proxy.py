@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
 
-ANNOUNCE_SHARE: Final = 20.0
-"""Between two looks at the clients' lists passes at least this many times what the last one took."""
+ANNOUNCE_SHARE: Final = 10.0
+"""Between two looks at the clients' lists passes this many times what the last one took, within `ANNOUNCE_MOST_S`."""
+ANNOUNCE_MOST_S: Final = 3.0
 
 INSTRUCTION_TOKENS: Final = 1000
 """Budget of the merged `instructions`."""
@@ -379,7 +380,7 @@ class Proxy:
     def announce_soon(self) -> None:
         if self._announcing is None:
             # While hundreds of upstreams come one by one, lists must not be worked out more often than they are given.
-            pause = max(ANNOUNCE_S, ANNOUNCE_SHARE * self._announced_in)
+            pause = max(ANNOUNCE_S, min(ANNOUNCE_SHARE * self._announced_in, ANNOUNCE_MOST_S))
             self._announcing = asyncio.get_running_loop().call_later(pause, self._announce)
 
     def _announce(self) -> None:
