@@ -43,6 +43,9 @@ log = logging.getLogger("foretool.upstream")
 
 ERAS: Final[tuple[Era, Era]] = ("legacy", "modern")
 
+_ANOTHER_NOW: Final = frozenset({jsonrpc.METHOD_NOT_FOUND, jsonrpc.UNSUPPORTED_VERSION})
+"""Refusals of a handshake by an upstream that took it before: it was replaced by a version of the other era."""
+
 
 class State(Enum):
     KNOWN = "known"
@@ -89,6 +92,8 @@ class _Line(Struct, eq=False):
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
     running: bool = False
+    failures: int = 0
+    """Starts in a row that came to nothing, on this line or on the one it took over from."""
 
 
 class Upstream:
@@ -321,7 +326,6 @@ class Upstream:
 
     async def _keep(self, line: _Line) -> None:
         """Connect when wanted, serve until lost, pause, again."""
-        failures = 0
         now = asyncio.get_running_loop().time
         while not self._is_stopped():
             began = now()
@@ -332,17 +336,17 @@ class Upstream:
                 if self._passed_on(line, error):
                     line.running = False
                     return
-                failures += 1
+                line.failures += 1
                 self._failed(line, str(error))
             except Exception as error:  # the boundary: whoever waits must hear of our mistake, and the next try may do
                 log.exception("Failed")
-                failures += 1
+                line.failures += 1
                 self._failed(line, f"foretool itself made a mistake ({type(error).__name__}); its log has more")
             else:
                 await line.lost.wait()
                 if not line.waiting:
                     line.wanted.clear()  # it was wanted before this connection stood
-                failures = 0 if now() - began > STABLE_S else failures + 1
+                line.failures = 0 if now() - began > STABLE_S else line.failures + 1
             if self._is_stopped():
                 return
             self._end(line)
@@ -350,7 +354,7 @@ class Upstream:
                 line.running = False  # what is left of a connection that turned out to be of the other era
                 return
             # One that was put to rest comes back when it is wanted, one that was lost by itself as well.
-            pause = None if self.state is State.KNOWN else BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+            pause = None if self.state is State.KNOWN else BACKOFF_S[min(line.failures, len(BACKOFF_S) - 1)]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await line.wanted.wait()
@@ -373,7 +377,7 @@ class Upstream:
             await connection.greet(self._host.capabilities("legacy"))
             self.speaks["modern"] = False
             line = self._move(line)
-            self._carry_over("modern", "legacy")
+            self._carry_over("modern", "legacy", asked=True)  # below, with all the rest
         self.speaks[line.era] = True
         self.greeting = connection.greeting
         self.error = ""
@@ -437,9 +441,15 @@ class Upstream:
         if not isinstance(error, HandshakeError) or error.code is None:
             return False
         other = self._lines["modern" if line.era == "legacy" else "legacy"]
-        if self.speaks.get(other.era) is False or self.speaks.get(line.era):
+        if self.speaks.get(line.era) and error.code not in _ANOTHER_NOW:
             return False
+        if self.speaks.get(other.era) is False:
+            # As far as is known it speaks neither: that was of another version of it, or it is broken.
+            del self.speaks[other.era]
+            if not self.speaks.get(line.era):
+                return False
         self.speaks[line.era] = False
+        other.failures = line.failures
         self._carry_over(line.era, other.era)
         connection, line.connection = line.connection, None
         if connection is not None:
@@ -451,10 +461,10 @@ class Upstream:
             self._want(other)
         return True
 
-    def _carry_over(self, era: Era, other: Era) -> None:
+    def _carry_over(self, era: Era, other: Era, asked: bool = False) -> None:
         """It does not speak this era: the connection of the other one carries what was wanted of it."""
         wanted, self._wanted[era] = self._wanted[era], set()
-        self.subscribe(other, wanted)
+        self.subscribe(other, wanted, asked)
 
     def _hand_over(self, line: _Line, other: _Line) -> None:
         """Who waits for one line waits for the other, with what a request says of its sender in that line's era."""

@@ -212,3 +212,25 @@ async def test_over_http_a_listener_hears_until_it_goes_and_then_its_upstream_is
         await other.leave()
         await upstream.asked(UNSUBSCRIBE)
     assert (upstream.count(SUBSCRIBE), upstream.count(UNSUBSCRIBE)) == (1, 1)
+
+
+@requirement("subscriptions:modern")
+@pytest.mark.parametrize("in_use", [False, True])
+async def test_what_a_modern_client_listens_to_before_its_upstream_turns_out_to_be_legacy_is_subscribed_to_once(
+    in_use: bool,
+) -> None:
+    upstream = library()
+    async with proxy_over(upstream) as stage:
+        if in_use:  # its legacy connection stands, and nobody has tried the other era
+            await stage.client.initialize()
+            await stage.client.ask("resources/list")
+        modern = stage.connect().modern()
+        modern.post("subscriptions/listen", listening())
+        await upstream.asked(SUBSCRIBE)
+        await asyncio.sleep(1)
+        assert len(upstream.links) == 1
+        upstream.link.say(UPDATED, {"uri": URI})
+        await modern.heard(UPDATED)
+        await modern.call_tool("a__add", {})
+    assert upstream.count(SUBSCRIBE) == 1
+    assert modern.count(UPDATED) == 1
