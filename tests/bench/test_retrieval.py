@@ -95,6 +95,12 @@ def test_maxsim_ranks_alone_and_after_others(folder: Path, tmp_path: Path, capsy
     assert all(0.0 <= row["mrr_interval"][0] <= row["mrr"] <= row["mrr_interval"][1] <= 1.0 for row in rows[:-1])
 
 
+def test_only_needs_of_some_tools_can_be_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(folder), "--methods", "lexical", "--needing", "domain$", "--json"])
+    row = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (row["n"], row["tools"], row["r@1"]) == (1, 3, 1.0)
+
+
 def test_sets_are_merged_into_a_big_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def a_set(name: str, servers: dict[str, list[str]], *queries: str) -> Path:
         tools = {server: [{"name": each, "description": each} for each in theirs] for server, theirs in servers.items()}
