@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from bench.retrieval import Embedder, Pool, read_lines, read_tools
+from bench.methods import Embedder, Pool
+from bench.retrieval import read_lines, read_tools
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, adapted
@@ -60,13 +61,19 @@ PAPER_REPLUG = {
     "octopus_unseen": (0.95, 1.0, 1.0),
 }
 RECALLS = (1, 2, 3)
-FEW = 240
+FEW = 120
 """Tasks in the comparison of losses."""
 COMPARED: tuple[Loss, ...] = ("contrastive", "replug", "ports", "full")
 SEEDS = (42, 0)
+COMPARED_QUERIES = 700
+"""Of the file, drawn once; enough for paired differences of two points."""
+COMPARED_SETS = ("toole_unseen",)
+"""Sets on which the losses are compared; on the others only what is served is trained, without a language model."""
 SERVED_SEED = 42
-MANY = 4096
+MANY = 2048
 """Tasks in the training of what is served."""
+SEVERAL = "encoder.adapter"
+"""What `bench.encoder train` made, looked for in the cache folder."""
 Row = dict[str, Any]
 
 
@@ -173,10 +180,15 @@ class Bench:
             scores = embedder.encoder.queries(world.queries) @ self._documents(embedder).T
             yield from self._rows(f"{embedder.encoder.name}, untrained", scores)
         yield from self._served("served, nothing learned", None)
+        several = self.cache / SEVERAL
+        if several.exists():
+            yield from self._rows("trained on several sets", self.scores(several.read_bytes()))
+            yield from self._served("served, trained on several sets", several.read_bytes())
         if missing := [each for each in ("torch", "sentence_transformers") if find_spec(each) is None]:
             yield {**head, "method": "trained", "skipped": f"{', '.join(missing)} not installed"}
             return
-        yield from self._compared(head)
+        if world.name in COMPARED_SETS:
+            yield from self._compared(head)
         many = min(MANY, len(self.examples))
         recipe = Recipe("full", SERVED_SEED, many, max(1, min(8, MANY // many)), 64)
         model = self.trained(recipe)
@@ -190,8 +202,8 @@ class Bench:
         except continuation.ScorerError as error:
             yield {**head, "method": "losses", "skipped": str(error)}
             return
-        with continuation.Kept(self.cache / "scores.txt") as kept, TemporaryDirectory() as scratch:
-            trainer = self.trainer(Recipe("full", SEEDS[0], FEW, 1, 16), Path(scratch))
+        with continuation.Kept(self.cache / "scores.txt") as kept:
+            trainer = self.trainer(Recipe("full", SEEDS[0], FEW, 1, 16))
             self.asked = ask(trainer, [self.world.tools[at] for at in self.called], scorer, kept, most=10 * FEW)
         means = [[self.asked.means[at, each] for each in near] for at, near in self.asked.scored.items()]
         right = fmean(max(row) == row[0] for row in means)
@@ -202,11 +214,18 @@ class Bench:
             "pairs": self.asked.pairs,
             "right first": round(right, 3),
         }
+        few = sorted(
+            random.Random(7).sample(range(len(self.world.queries)), min(COMPARED_QUERIES, len(self.world.queries)))
+        )
+        some = self.world._replace(
+            queries=[self.world.queries[at] for at in few], gold=[self.world.gold[at] for at in few]
+        )
+        head["n"] = len(few)
         found: dict[Loss, dict[str, list[float]]] = {}
         for loss in COMPARED:
-            scores = [self.scores(self.trained(Recipe(loss, seed, FEW, 4, 16))) for seed in SEEDS]
+            scores = [self.scores(self.trained(Recipe(loss, seed, FEW, 4, 16)), some) for seed in SEEDS]
             for pool, members in self.world.pools.items():
-                each = [hits(one, self.world, members) for one in scores]
+                each = [hits(one, some, members) for one in scores]
                 mean = {k: [fmean(pair) for pair in zip(*(one[k] for one in each), strict=True)] for k in RECALLS}
                 found.setdefault(loss, {})[pool] = mean[1]
                 by_seed = [round(fmean(one[1]), 4) for one in each]
@@ -272,32 +291,31 @@ class Bench:
         known = embedder.vectors(texts)
         return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
 
-    def scores(self, model: bytes) -> Floats:
+    def scores(self, model: bytes, world: World | None = None) -> Floats:
         """Cosines of every query to every tool, as served; (queries, tools)."""
         encoder: Encoder = adapted.opened(self.weights[0], model, self.cache / "encoders")
-        found: Floats = encoder.queries(self.world.queries) @ self.vectors.T
+        found: Floats = encoder.queries((world or self.world).queries) @ self.vectors.T
         return found
 
-    def trainer(self, recipe: Recipe, folder: Path, checkpoint: Path | None = None) -> Trainer:
+    def trainer(self, recipe: Recipe, checkpoint: Path | None = None) -> Trainer:
         texts = self.world.texts
         return Trainer(
-            self.weights[0], [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan, folder,
+            self.weights[0], [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan, self.cache / "model",
             checkpoint, self.asked.useful, self.asked.scored, self.vectors[self.called],
         )  # fmt: skip
 
     def trained(self, recipe: Recipe) -> bytes:
         """From the cache, or trained now; goes on where a killed run stood."""
-        told = msgspec.json.encode(
+        told = msgspec.json.encode((self.world.name, recipe, msgspec.to_builtins(recipe.plan), len(self.examples)))
             (self.world.name, recipe, msgspec.to_builtins(recipe.plan), len(self.world.examples))
         )
         path = self.cache / f"{self.world.name}-{recipe.loss}-{sha256(told).hexdigest()[:12]}.adapter"
         if path.exists():
             adapters.loads(data := path.read_bytes())
             return data
-        with TemporaryDirectory() as scratch:
-            trainer = self.trainer(recipe, Path(scratch), path.with_suffix(".checkpoint"))
-            trainer.run()
-            data = trainer.adapter({"set": self.world.name, **recipe._asdict()}).dumps()
+        trainer = self.trainer(recipe, path.with_suffix(".checkpoint"))
+        trainer.run()
+        data = trainer.adapter({"set": self.world.name, **recipe._asdict()}).dumps()
         path.write_bytes(data)
         path.with_suffix(".checkpoint").unlink(missing_ok=True)
         return data

@@ -8,6 +8,7 @@ that came from elsewhere is exported whole. torch is imported when a function is
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +33,8 @@ LAYER = (
     "output.dense",
 )
 """The wide matrices of a layer of BERT, in the order in which they are used."""
+NAMES = "matrices.json"
+"""What `wide` found, in the folder that is written."""
 PREFIX = "inner."
 """What the exporter put before the names it knew."""
 
@@ -66,6 +69,9 @@ def write_folder(weights: Weights, folder: Path) -> dict[str, str]:
     torch = import_module("torch")
     from transformers import BertConfig, BertModel  # type: ignore[import-not-found]
 
+    if (folder / NAMES).is_file():
+        names: dict[str, str] = json.loads((folder / NAMES).read_text("utf-8"))
+        return names
     path = locate(weights)
     if path is None:
         raise NotTrainable(f"encoder {weights.name!r}: {weights.package or weights.file} is not there")
@@ -97,6 +103,7 @@ def write_folder(weights: Weights, folder: Path) -> dict[str, str]:
     model.save_pretrained(folder)
     vocabulary = Path(adapters.__file__).with_name("bert_vocab.txt")
     (folder / "vocab.txt").write_text(vocabulary.read_text("utf-8"), "utf-8")
+    (folder / NAMES).write_text(json.dumps(names), "utf-8")  # last: the folder is whole
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True})
     )
@@ -223,10 +230,13 @@ def export_whole(model: Any, folder: Path) -> Path:
 
     one = torch.ones(2, 8, dtype=torch.long)
     axes = {name: {0: "batch", 1: "tokens"} for name in (*names, "last_hidden_state")}
-    torch.onnx.export(
-        States(), (one, one, torch.zeros_like(one)), str(folder / "model.onnx"), input_names=list(names),
-        output_names=["last_hidden_state"], dynamic_axes=axes, opset_version=17, dynamo=False,
-    )  # fmt: skip
+    with warnings.catch_warnings():
+        # The newer exporter needs one package more, and writes the same model.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.onnx.export(
+            States(), (one, one, torch.zeros_like(one)), str(folder / "model.onnx"), input_names=list(names),
+            output_names=["last_hidden_state"], dynamic_axes=axes, opset_version=17, dynamo=False,
+        )  # fmt: skip
     return folder
 
 

@@ -1,0 +1,196 @@
+"""Trains the encoder that could be shipped, on licensed public training parts, and reports it before and after.
+
+    python -m bench.encoder train --data FOLDER --out FILE --cache FOLDER
+    python -m bench.encoder report --data FOLDER --adapter FILE --cache FOLDER [--sets a,b] [--json]
+
+Trained on the training parts of toole_unseen (MIT; none of its unseen tools), Seal-Tools (Apache-2.0), UltraTool as
+filtered by GNN4TaskPlan (MIT), the torchhub part of APIBench (Apache-2.0) and Octopus (Apache-2.0; none of its unseen
+tools). Nothing of BFCL, LiveMCPBench, StableToolBench, API-Bank, MCP-Bench or MCPToolBench++ is trained on. One pass,
+batches of 64, the contrastive loss of PORTS' trainer over all tools of all sets, queries only
+(`retrieval.training.ports`). A run that was killed goes on from FOLDER.
+
+The report gives recall at 1 and 5 on the development part of each set: the encoder alone, before and after, and in the
+sum with the words and the other encoders as it is served, where the trained encoder takes the place of the untrained
+one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from bench.methods import Embedder, Pool, method
+from bench.retrieval import Task, read_lines, read_tasks, read_tools
+from foretool.retrieval import encoders
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders import Encoder, adapted
+from foretool.retrieval.evaluation import paired_interval, recall
+from foretool.retrieval.learned import Floats
+from foretool.retrieval.pipeline import digest
+from foretool.retrieval.training.ports import Example, Plan, Trainer
+from foretool.storage.records import Tool
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+RECIPE = (("toole_unseen", 5000), ("sealtools", 700), ("ultratool", 1400), ("apibench", 600), ("octopus_unseen", 160))
+"""Training parts, and how many tasks of each at most."""
+DRAW = 3
+PLAN = Plan(loss="contrastive", sides="query", batch=64, epochs=1, seed=42)
+SEEN_ONLY = ("toole_unseen", "octopus_unseen")
+"""Sets that mark tools which training must not see."""
+CALLED_ONLY = ("apibench",)
+"""Sets whose other tools belong to parts that are not trained on."""
+UNSEEN = ("toole_unseen", "octopus_unseen", "bfcl_ports", "stabletoolbench", "apibank", "mcptoolbenchpp", "mcpbench")
+"""Sets whose queried tools took no part in training."""
+Row = dict[str, Any]
+
+
+def material(data: Path, embedder: Embedder) -> tuple[list[str], Floats, list[Example]]:
+    """Documents with their vectors, and the tasks of all sets; of a task of several tools one is drawn."""
+    draw = random.Random(DRAW)
+    texts: list[str] = []
+    examples: list[Example] = []
+    for name, most in RECIPE:
+        tools, rows = read_tools(data / name), read_lines(data / name / "train.jsonl")
+        kept = _kept(data / name, tools, rows)
+        place = {tool.name: len(texts) + at for at, tool in enumerate(kept)}
+        texts += [embedded_text(document(tool)) for tool in kept]
+        rows = [row for row in rows if row["calls"] and all(call in place for call in row["calls"])]
+        draw.shuffle(rows)
+        for row in rows[:most]:
+            right = [place[call] for call in dict.fromkeys(row["calls"])]
+            chosen = draw.choice(right)
+            examples.append(Example(row["query"], chosen, tuple(each for each in right if each != chosen)))
+    return texts, vectors_of(embedder, texts), examples
+
+
+def _kept(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:
+    if folder.name in SEEN_ONLY:
+        seen = [row["seen_in_training"] for row in read_lines(folder / "tools.jsonl")]
+        return [tool for tool, known in zip(tools, seen, strict=True) if known]
+    if folder.name in CALLED_ONLY:
+        called = {call for row in rows for call in row["calls"]}
+        return [tool for tool in tools if tool.name in called]
+    return tools
+
+
+def vectors_of(embedder: Embedder, texts: Sequence[str]) -> Floats:
+    """(texts, dimension), from the cache where it has them."""
+    known = embedder.vectors(texts)
+    return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
+
+
+def train(data: Path, out: Path, cache: Path, embedder: Embedder) -> None:
+    """Write the adapter."""
+    texts, vectors, examples = material(data, embedder)
+    started = time.monotonic()
+    trainer = Trainer(
+        encoders.MANIFEST[0], texts, examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=vectors
+    )
+
+    def told(done: int, total: int, loss: float) -> None:
+        print(f"step {done} of {total}, loss {loss:.3f}, {(time.monotonic() - started) / 60:.1f} min", flush=True)
+
+    trainer.run(told)
+    report = {"sets": dict(RECIPE), "tasks": len(examples), "documents": len(texts), "seed": PLAN.seed}
+    out.write_bytes(trainer.adapter(report).dumps())
+
+
+class Swapped:
+    """Embeds queries with the trained encoder and documents with the untrained one, under the untrained one's name."""
+
+    def __init__(self, trained: Encoder, base: Encoder) -> None:
+        self._trained, self._base, self.name = trained, base, base.name
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        return self._base.documents(texts)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        return self._trained.queries(texts)
+
+
+def report(data: Path, model: bytes, cache: Path, sets: Sequence[str], embedders: Sequence[Embedder]) -> Iterator[Row]:
+    """A row for each set and ranking, with the paired difference."""
+    weights = encoders.MANIFEST[0]
+    first = embedders[0]
+    trained = Swapped(adapted.opened(weights, model, cache / "encoders"), first.encoder)
+    after = [Embedder(trained, first.key, first.kept), *embedders[1:]]
+    for name in sets:
+        if not (data / name / "dev.jsonl").exists():
+            continue
+        tools = read_tools(data / name)
+        tasks = read_tasks(data / name / "dev.jsonl", tools)
+        pools = {"all": tools}
+        if name in SEEN_ONLY:
+            seen = [row["seen_in_training"] for row in read_lines(data / name / "tools.jsonl")]
+            pools["unseen tools"] = [tool for tool, known in zip(tools, seen, strict=True) if not known]
+        for pool, members in pools.items():
+            for said, before_after in (
+                ("encoder alone", [alone(members, tasks, each) for each in (first, after[0])]),
+                ("served", [served(members, tasks, each) for each in (embedders, after)]),
+            ):
+                yield {"set": name, "method": said, "n": len(tasks), "pool": pool, **_compared(*before_after)}
+
+
+def _compared(before: dict[int, list[float]], after: dict[int, list[float]]) -> Row:
+    row: Row = {}
+    for k in before:
+        row[f"r@{k}"] = [round(fmean(each[k]), 4) for each in (before, after)]
+        row[f"r@{k}_gain"] = [round(end, 4) for end in paired_interval(after[k], before[k])]
+    return row
+
+
+def alone(tools: Sequence[Tool], tasks: Sequence[Task], embedder: Embedder) -> dict[int, list[float]]:
+    """Recalls by the cosine."""
+    vectors = vectors_of(embedder, [embedded_text(document(tool)) for tool in tools])
+    scores = embedder.encoder.queries([task.query for task in tasks]) @ vectors.T
+    ranked = [[tools[at].id for at in row] for row in np.argsort(-scores, 1, kind="stable")[:, :5]]
+    return {k: [recall(row, task.gold, k) for row, task in zip(ranked, tasks, strict=True)] for k in (1, 5)}
+
+
+def served(tools: Sequence[Tool], tasks: Sequence[Task], embedders: Sequence[Embedder]) -> dict[int, list[float]]:
+    """Recalls by the sum of words and encoders, each query as one text."""
+    search = method("hybrid", Pool(tools, {}, embedders))
+    ranked = [search(task.query)[:5] for task in tasks]
+    return {k: [recall(row, task.gold, k) for row, task in zip(ranked, tasks, strict=True)] for k in (1, 5)}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.encoder", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("train", "report"))
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--cache", type=Path, required=True, metavar="FOLDER", help="keeps vectors and checkpoints")
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    parser.add_argument("--adapter", type=Path, metavar="FILE")
+    parser.add_argument("--sets", default=",".join(UNSEEN))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(argv)
+    cache: Path = arguments.cache
+    cache.mkdir(parents=True, exist_ok=True)
+    with Store.open(cache / "vectors.sqlite3") as store:
+        opened = [
+            Embedder(encoders.open_encoder(each, cache / "encoders"), each.key, Vectors(store))
+            for each in encoders.find("auto")
+        ]
+        if arguments.what == "train":
+            train(arguments.data, arguments.out, cache, opened[0])
+            return
+        model = arguments.adapter.read_bytes()
+        for row in report(arguments.data, model, cache, arguments.sets.split(","), opened):
+            rest = "  ".join(f"{key} {value}" for key, value in row.items() if key not in ("set", "method"))
+            print(json.dumps(row) if arguments.json else f"{row['set']:<16} {row['method']:<14} {rest}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""What the benchmark of PORTS counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.papers.ports import World, hits, read_world, recalls
+from foretool.retrieval.training.ports import Example
+
+
+def written(folder: Path) -> Path:
+    tools = [
+        {"name": name, "description": name, "seen_in_training": name != "maps"} for name in ("dice", "news", "maps")
+    ]
+    train = [{"query": "roll", "calls": ["dice"]}, {"query": "read", "calls": ["news"]}, {"query": "x", "calls": ["?"]}]
+    dev = [{"query": "where", "calls": ["maps"]}, {"query": "y", "calls": ["?"]}]
+    for name, rows in (("tools", tools), ("train", train), ("dev", dev)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return folder
+
+
+def test_a_set_has_its_unseen_tools_as_the_test_pool_and_drops_what_is_not_in_its_catalogue(tmp_path: Path) -> None:
+    world = read_world(written(tmp_path), "dev.jsonl")
+    assert (list(world.queries), list(world.gold)) == (["where"], [2])
+    assert sorted(world.examples, key=lambda each: each.tool) == [Example("roll", 0), Example("read", 1)]
+    assert {name: list(pool) for name, pool in world.pools.items()} == {"all": [0, 1, 2], "test": [2]}
+
+
+def test_a_query_is_hit_where_its_tool_is_among_the_first_of_the_pool() -> None:
+    world = World("toy", (), (), ("a", "b"), (0, 3), {})
+    scores = np.asarray([[0.1, 0.9, 0.8, 0.7], [0.9, 0.1, 0.2, 0.8]], np.float32)
+    assert hits(scores, world, range(4)) == {1: [0.0, 0.0], 2: [0.0, 1.0], 3: [0.0, 1.0]}
+    assert hits(scores, world, [0, 3]) == {1: [0.0, 0.0], 2: [1.0, 1.0], 3: [1.0, 1.0]}
+    found = recalls(hits(scores, world, [0, 3]))
+    assert {key: found[key] for key in ("r@1", "r@2", "r@3")} == {"r@1": 0.0, "r@2": 1.0, "r@3": 1.0}
+    assert found["r@1_interval"] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("pool", [[0], [0, 3]])
+def test_a_small_pool_is_no_error(pool: list[int]) -> None:
+    world = World("toy", (), (), ("a",), (0,), {})
+    assert hits(np.ones((1, 4), np.float32), world, pool)[1] == [1.0]
