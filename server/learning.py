@@ -60,6 +60,8 @@ SHARE_REPLAYED: Final = 0.4
 """Of all tasks, when a method is trained for the first time."""
 PARTS: Final = 2
 """In how many steps the replayed tasks are gone through, each with a model trained on all before it."""
+LEAST_OF_PART: Final = 40
+"""Tasks of a part; fewer are gone through in one step, which spares a training."""
 HALF_LIFE: Final = 200.0
 """Tasks after which one counts half for what lists are made from."""
 THRIFTS: Final = (0.0, 0.5, 1.0)
@@ -224,7 +226,7 @@ class Learner:
         first = max(first, last - MOST_REPLAYED)
         if last - first < LEAST_REPLAYED:
             return []
-        count = PARTS if last - first >= PARTS * LEAST_REPLAYED else 1
+        count = PARTS if last - first >= PARTS * LEAST_OF_PART else 1
         bounds = [first + (last - first) * number // count for number in range(count + 1)]
         return list(itertools.pairwise(bounds))
 
