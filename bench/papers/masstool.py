@@ -1,0 +1,361 @@
+"""Past tasks (MassTool): the paper's table 1 on ToolLens, ours as published, ours as served, and what a log from
+elsewhere does to sets it knows nothing of.
+
+Rows, all on the queries of FILE, everything fitted on `train.jsonl`:
+
+    toollens              the paper's rows; the ranking without a past; MassTool as served, that is in the ranking
+                          that the proxy answers with, alone, and without an encoder; and as published (needs torch;
+                          frozen MiniLM, `Settings` of `training/masstool_published.py` with what a row names)
+    metatool_awareness    detection: the area under the curve of `needs_tool`, which tasks need a tool at all
+    stabletoolbench, livemcpbench   the ranking without a past and with one of `toollens` or `toole`
+    bfcl_ports            the same with its own thin log, 1,260 tasks over 1,015 tools; `over`: the mean difference on
+                          the same queries with its 95 % interval
+
+Settings are the constants of `retrieval/training/masstool.py`, seed 7. Intervals are 95 % bootstraps over queries.
+ToolLens and ToolDet name no licence: nothing of them is in the repository.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.retrieval import Task, read_tasks, read_tools
+from foretool.retrieval import encoders, evaluation
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders import Encoder
+from foretool.retrieval.learned import Floats
+from foretool.retrieval.pipeline import Corpus, Pipeline, digest
+from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.masstool import MassTool
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.training import Embed, Material
+from foretool.retrieval.training.masstool import METHOD
+from foretool.retrieval.training.masstool_published import Task as PublishedTask
+from foretool.storage.records import Episode, Tool, ToolId
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+SETS = ("toollens", "metatool_awareness", "stabletoolbench", "livemcpbench", "bfcl_ports")
+LOGS: Mapping[str, Sequence[str]] = {
+    "stabletoolbench": ("toollens", "toole"), "livemcpbench": ("toollens", "toole"), "bfcl_ports": ("bfcl_ports",)
+}  # fmt: skip
+"""Whose past is attached to a set: one it does not belong to, or its own where that is thin."""
+WITHOUT_TOOLS = "tooldet"
+"""Queries that need no tool, for the published detection tower."""
+SEED = 7
+DEPTH = 50
+PAPER = {
+    "paper: BM25": (0.2158, 0.2319, 0.2688, 0.2609),
+    "paper: COLT, best backbone": (0.9364, 0.9453, 0.9778, 0.9691),
+    "paper: MassTool on TAS-B, its worst": (0.9523, 0.9577, 0.9812, 0.9744),
+    "paper: MassTool on ANCE": (0.9648, 0.9670, 0.9847, 0.9785),
+    "paper: MassTool on coCondensor, its best": (0.9642, 0.9683, 0.9847, 0.9802),
+}
+"""Table 1, ToolLens, all 1,877 test queries: R@3, N@3, R@5, N@5."""
+PUBLISHED: Sequence[Mapping[str, Any]] = ({"epochs": 20, "threshold": 0.6}, {"epochs": 20, "threshold": 0.4})
+"""Settings of the published rows."""
+DETECTION_EPOCHS = 200
+"""Of the published tower on so small a set: one step each."""
+Row = dict[str, Any]
+Answer = Callable[[str], list[ToolId]]
+
+
+class World(NamedTuple):
+    """A data set: its tools, its past, what is asked."""
+
+    name: str
+    tools: Sequence[Tool]
+    train: Sequence[Task]
+    asked: Sequence[Task]
+
+    def episodes(self) -> tuple[Episode, ...]:
+        """The past as training gets it."""
+        return tuple(Episode(tuple(min(need) for need in task.gold), (task.query,)) for task in self.train)
+
+
+class Remembered:
+    """An encoder whose vectors are kept by the hash of the text. `Encoder`."""
+
+    def __init__(self, encoder: Encoder, key: str, kept: Vectors) -> None:
+        self._encoder, self._key, self._kept = encoder, key, kept
+        self._held: dict[tuple[str, bytes], Floats] = {}
+        self.name = encoder.name
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        return self._of(texts, self._key, self._encoder.documents)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        return self._of(texts, f"{self._key}:queries", self._encoder.queries)
+
+    def _of(self, texts: Sequence[str], key: str, run: Callable[[Sequence[str]], Floats]) -> Floats:
+        named = {digest(text): text for text in texts if (key, digest(text)) not in self._held}
+        if named:
+            found = self._kept.load(key, named)
+            self._held.update({(key, each): np.frombuffer(data, np.float32) for each, data in found.items()})
+            # Alike lengths run together: a batch takes as long as its longest text.
+            missing = sorted(named.keys() - found.keys(), key=lambda each: len(named[each]))
+            for start in range(0, len(missing), 256):
+                part = missing[start : start + 256]
+                new = dict(zip(part, run([named[each] for each in part]), strict=True))
+                self._kept.save(key, {each: row.tobytes() for each, row in new.items()})
+                self._held.update({(key, each): row for each, row in new.items()})
+        return np.stack([self._held[key, digest(text)] for text in texts])
+
+
+def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
+    """See the module."""
+    if cache is not None:
+        cache.mkdir(parents=True, exist_ok=True)
+    with Store.open(cache / "masstool.sqlite" if cache else ":memory:") as store:
+        have = [
+            Remembered(encoders.open_encoder(weights, cache), weights.key, Vectors(store))
+            for weights in encoders.find("auto")
+        ]
+        pasts: dict[str, MassTool] = {}
+        for name in sets or [each for each in SETS if (data / each).is_dir()]:
+            if name == "metatool_awareness":
+                yield from over_awareness(data / name, queries, have)
+            elif name == "toollens":
+                yield from over_toollens(data, queries, have, pasts)
+            else:
+                yield from with_a_past(data, name, queries, have, pasts)
+
+
+def read(folder: Path, queries: str, *, asked: bool = True) -> World:
+    """A set; with `asked` false its past alone."""
+    tools = read_tools(folder)
+    train = read_tasks(folder / "train.jsonl", tools) if any(folder.glob("train.jsonl*")) else []
+    return World(folder.name, tools, train, read_tasks(folder / queries, tools) if asked else [])
+
+
+def trained(world: World, have: Sequence[Remembered]) -> MassTool:
+    """What is served, on the past of a set."""
+    material = Material(tuple(world.tools), world.episodes(), queries=joined(have), seed=SEED)
+    return MassTool.loads(METHOD.train(material, lambda step, share: None))
+
+
+def joined(have: Sequence[Remembered]) -> Embed | None:
+    """The vectors of all these encoders side by side, of length 1 together; None without any."""
+    if not have:
+        return None
+    scale = np.float32(len(have) ** -0.5)
+
+    def embed(texts: Sequence[str]) -> Floats:
+        return scale * np.concatenate([each.queries(texts) for each in have], axis=1)
+
+    return embed
+
+
+def ranking(world: World, have: Sequence[Remembered], model: MassTool | None = None) -> Answer:
+    """The ranking that the proxy answers with, and what was learned in it."""
+    meaning = None
+    if have:
+        from foretool.retrieval.rankers.dense import Meaning
+
+        meaning = Meaning(list(have))
+        said = [embedded_text(document(tool, "")) for tool in world.tools]
+        for head, encoder in zip(meaning.heads, have, strict=True):
+            encoder.queries([task.query for task in world.asked])
+            head.add({digest(text): row.tobytes() for text, row in zip(said, encoder.documents(said), strict=True)})
+    experience = Experience({"masstool": model}) if model is not None else None
+    pipeline = Pipeline(Corpus(world.tools), meaning, experience)
+    return lambda text: [each.tool for each in pipeline.rank(Query((text,)), limit=DEPTH).ranked]
+
+
+def alone(world: World, model: MassTool, have: Sequence[Remembered]) -> Answer:
+    """The shares of head and vote, nothing else, whatever the trust."""
+    embed = joined(have)
+    tools = [ToolId(tool) for tool in model.header.tools]
+
+    def answer(text: str) -> list[ToolId]:
+        shares = model.past(model.read(text, embed([text])[0] if embed else None)).shares
+        return [tools[place] for place in np.argsort(-shares, kind="stable")[:DEPTH].tolist()]
+
+    return answer
+
+
+# ToolLens
+
+
+def over_toollens(data: Path, queries: str, have: Sequence[Remembered], pasts: dict[str, MassTool]) -> Iterator[Row]:
+    """The paper's rows, then ours."""
+    world = read(data / "toollens", queries)
+    for name, (r3, n3, r5, n5) in PAPER.items():
+        yield {"set": world.name, "method": name, "n": 1877, "R@3": r3, "N@3": n3, "R@5": r5, "N@5": n5}
+    yield measured(world, "ours without a past", ranking(world, have))
+    model = pasts[world.name] = trained(world, have[:1])
+    yield measured(world, "ours as served", ranking(world, have, model))
+    yield measured(world, "ours as served, head and vote alone", alone(world, model, have[:1]))
+    if len(have) > 1:
+        yield measured(world, "the same on two encoders (not served)", alone(world, trained(world, have), have))
+    if have:
+        bare = trained(world, [])
+        yield measured(world, "ours as served, without encoders", ranking(world, [], bare))
+    if have and find_spec("torch") is not None:
+        yield from as_published(world, have[0], said(data / WITHOUT_TOOLS / "train.jsonl"))
+
+
+def as_published(world: World, encoder: Remembered, without: Sequence[str]) -> Iterator[Row]:
+    """MassTool from its equations, on frozen vectors of the first encoder."""
+    from foretool.retrieval.training.masstool_published import Settings, train
+
+    task = published_task(world, encoder, without)
+    ids = [tool.id for tool in world.tools]
+    asked = encoder.queries([each.query for each in world.asked])
+    for chosen in PUBLISHED:
+        seconds: list[float] = []
+        model = train(task, Settings(**chosen), lambda epoch, loss, took, kept=seconds: kept.append(took))  # type: ignore[misc]
+        best = np.argsort(-model(asked), axis=1, kind="stable")[:, :DEPTH]
+        found = dict(zip((each.query for each in world.asked), best.tolist(), strict=True))
+        row = measured(world, "ours as published", lambda text, found=found: [ids[at] for at in found[text]])  # type: ignore[misc]
+        yield {**row, **told(chosen), "without_tools": len(without), "epoch_s": round(fmean(seconds), 2)}
+
+
+def published_task(world: World, encoder: Remembered, without: Sequence[str]) -> PublishedTask:
+    """Queries, tools and golden sets as vectors and numbers."""
+    place = {tool.id: at for at, tool in enumerate(world.tools)}
+    return PublishedTask(
+        queries=encoder.queries([each.query for each in world.train]),
+        tools=encoder.documents([embedded_text(document(tool, "")) for tool in world.tools]),
+        golds=tuple(tuple(sorted({place[min(need)] for need in each.gold})) for each in world.train),
+        without=encoder.queries(without) if without else np.zeros((0, 384), np.float32),
+    )
+
+
+def told(settings: Mapping[str, Any]) -> Row:
+    """Settings as keys of a row."""
+    return {name: "+".join(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def measured(world: World, method: str, answer: Answer) -> Row:
+    """Recall, nDCG and completeness, with 95 % intervals."""
+    found = [(answer(task.query), task.gold) for task in world.asked]
+    row: Row = {"set": world.name, "method": method, "n": len(found)}
+    for k in (3, 5):
+        for name, metric in (("R", evaluation.recall), ("N", evaluation.ndcg)):
+            row |= spread(f"{name}@{k}", [metric(ranked, gold, k) for ranked, gold in found])
+    return row | spread("complete@5", [evaluation.completeness(ranked, gold, 5) for ranked, gold in found])
+
+
+def spread(name: str, values: Sequence[float]) -> Row:
+    """A mean with its interval."""
+    return {
+        name: round(fmean(values), 4),
+        f"{name}_interval": [round(end, 4) for end in evaluation.interval(values, seed=SEED)],
+    }
+
+
+# Detection
+
+
+def over_awareness(folder: Path, queries: str, have: Sequence[Remembered]) -> Iterator[Row]:
+    """Which tasks need a tool: the served detection with and without an encoder, and the published tower."""
+    past, asked = lines(folder / "train.jsonl"), lines(folder / queries)
+    needed = np.asarray([bool(row["calls"]) for row in asked])
+    texts = [row["query"] for row in asked]
+    yield {"set": folder.name, "method": "paper: no figure", "n": len(texts)}
+    episodes = tuple(Episode(tuple(map(ToolId, row["calls"])), (row["query"],)) for row in past)
+    for encoder in dict.fromkeys((*have[:1], None)):
+        embed = encoder.queries if encoder else None
+        model = MassTool.loads(METHOD.train(Material((), episodes, queries=embed, seed=SEED), lambda *_: None))
+        vectors = list(embed(texts)) if embed else [None] * len(texts)
+        found = [model.needs_tool(vector, text) or 0.0 for vector, text in zip(vectors, texts, strict=True)]
+        kind = "" if encoder else ", without encoders"
+        yield detected(folder.name, f"ours as served{kind}", np.asarray(found), needed)
+    if have and find_spec("torch") is not None:
+        yield detected(folder.name, "ours as published", published_detection(folder, past, texts, have[0]), needed)
+
+
+def published_detection(
+    folder: Path, past: Sequence[Row], texts: Sequence[str], encoder: Remembered
+) -> NDArray[np.float64]:
+    """Probabilities of the tower, trained with all the rest of it on the same tasks."""
+    from foretool.retrieval.training.masstool_published import Settings, train
+
+    world = read(folder, "train.jsonl")
+    task = published_task(world, encoder, [row["query"] for row in past if not row["calls"]])
+    return train(task, Settings(epochs=DETECTION_EPOCHS)).needs_tool(encoder.queries(texts)).astype(np.float64)
+
+
+def detected(name: str, method: str, found: NDArray[np.float64], needed: NDArray[np.bool_]) -> Row:
+    """The area under the curve and, at one half, the accuracy."""
+    draw = np.random.default_rng(SEED)
+    drawn = [draw.integers(0, len(found), len(found)) for _ in range(1000)]
+    areas = sorted(area(found[each], needed[each]) for each in drawn)
+    return {
+        "set": name,
+        "method": method,
+        "n": len(found),
+        "AUC": round(area(found, needed), 4),
+        "AUC_interval": [round(areas[25], 4), round(areas[974], 4)],
+        "accuracy": round(float(((found >= 0.5) == needed).mean()), 4),
+    }
+
+
+def area(found: NDArray[np.float64], needed: NDArray[np.bool_]) -> float:
+    """The chance that a query which needs a tool scores above one that needs none; equals count half."""
+    yes, no = found[needed], found[~needed]
+    above = (yes[:, None] > no[None, :]).mean() + 0.5 * (yes[:, None] == no[None, :]).mean()
+    return float(above)
+
+
+def lines(path: Path) -> list[Row]:
+    """JSON lines; not `str.splitlines`, for chats hold other line separators."""
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line.strip()]
+
+
+def said(path: Path) -> list[str]:
+    """The queries of a file, none where it is not there."""
+    return [row["query"] for row in lines(path)] if path.exists() else []
+
+
+# A past that is thin or from elsewhere
+
+
+def with_a_past(
+    data: Path, name: str, queries: str, have: Sequence[Remembered], pasts: dict[str, MassTool]
+) -> Iterator[Row]:
+    """The ranking with a log that is thin or has nothing to do with it, against the one without."""
+    world = read(data / name, queries)
+    before = recalled(world, ranking(world, have))
+    yield {"set": name, "method": "ours without a past", "n": len(world.asked), **told_recall(before)}
+    for log in LOGS.get(name, (name,)):
+        if log not in pasts and (data / log).is_dir():
+            pasts[log] = trained(read(data / log, queries, asked=False), have[:1])
+        if log in pasts:
+            after = recalled(world, ranking(world, have, pasts[log]))
+            over = {
+                f"{key}_over": [
+                    round(end, 4) for end in (fmean(after[key]) - fmean(before[key]), *paired(after[key], before[key]))
+                ]
+                for key in before
+            }
+            row = {"set": name, "method": f"ours with a log of {log}", "n": len(world.asked)}
+            yield {**row, **told_recall(after), **over}
+
+
+def recalled(world: World, answer: Answer) -> dict[str, list[float]]:
+    """r@5 and r@10 of every query."""
+    found = [(answer(task.query), task.gold) for task in world.asked]
+    return {f"r@{k}": [evaluation.recall(ranked, gold, k) for ranked, gold in found] for k in (5, 10)}
+
+
+def told_recall(found: Mapping[str, Sequence[float]]) -> Row:
+    """Means with intervals."""
+    row: Row = {}
+    for key, values in found.items():
+        row |= spread(key, values)
+    return row
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """The interval of the mean difference."""
+    return evaluation.paired_interval(ours, theirs, seed=SEED)
