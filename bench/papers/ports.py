@@ -91,6 +91,28 @@ class Recipe(NamedTuple):
         return Plan(loss=self.loss, seed=self.seed, epochs=self.epochs, batch=self.batch, sides="query")
 
 
+class Remembered:
+    """An encoder that embeds no query twice."""
+
+    def __init__(self, encoder: Encoder, key: str, kept: Vectors) -> None:
+        self._encoder, self._key, self._kept = encoder, key, kept
+        self.name = encoder.name
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        return self._encoder.documents(texts)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        digests = [digest(text) for text in texts]
+        found = self._kept.load(self._key, set(digests))
+        missing = {each: text for each, text in zip(digests, texts, strict=True) if each not in found}
+        if missing:
+            rows = self._encoder.queries(list(missing.values()))
+            new = {each: row.tobytes() for each, row in zip(missing, rows, strict=True)}
+            self._kept.save(self._key, new)
+            found |= new
+        return np.stack([np.frombuffer(found[each], np.float32) for each in digests])
+
+
 class World(NamedTuple):
     """One data set."""
 
@@ -158,8 +180,14 @@ class Bench:
     def __init__(self, world: World, cache: Path, store: Store) -> None:
         self.world, self.cache = world, cache
         self.weights = encoders.find("auto")
+        self.kept = Vectors(store)
         self.embedders = [
-            Embedder(encoders.open_encoder(each, cache / "encoders"), each.key, Vectors(store)) for each in self.weights
+            Embedder(
+                Remembered(encoders.open_encoder(each, cache / "encoders"), f"queries {each.key}", self.kept),
+                each.key,
+                self.kept,
+            )
+            for each in self.weights
         ]
         self.vectors = self._documents(self.embedders[0])  # (tools, dimension)
         self.called, self.examples = only_called(world.examples)
@@ -265,8 +293,7 @@ class Bench:
         for pool, members in self.world.pools.items():
             pipeline = Pool([self.world.tools[at] for at in members], {}, self.embedders).pipeline()
             if model is not None:
-                encoder = adapted.opened(self.weights[0], model, self.cache / "encoders")
-                pipeline.experience = Experience({"ports": Ports(encoder)})
+                pipeline.experience = Experience({"ports": Ports(self.opened(model))})
             found = self._ranked(pipeline)
             head = {
                 "set": self.world.name,
@@ -293,22 +320,23 @@ class Bench:
 
     def scores(self, model: bytes, world: World | None = None) -> Floats:
         """Cosines of every query to every tool, as served; (queries, tools)."""
-        encoder: Encoder = adapted.opened(self.weights[0], model, self.cache / "encoders")
-        found: Floats = encoder.queries((world or self.world).queries) @ self.vectors.T
+        found: Floats = self.opened(model).queries((world or self.world).queries) @ self.vectors.T
         return found
+
+    def opened(self, model: bytes) -> Remembered:
+        key = f"queries {self.weights[0].key} {sha256(model).hexdigest()[:16]}"
+        return Remembered(adapted.opened(self.weights[0], model, self.cache / "encoders"), key, self.kept)
 
     def trainer(self, recipe: Recipe, checkpoint: Path | None = None) -> Trainer:
         texts = self.world.texts
         return Trainer(
-            self.weights[0], [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan, self.cache / "model",
-            checkpoint, self.asked.useful, self.asked.scored, self.vectors[self.called],
+            self.weights[0], [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
+            self.cache / "model", checkpoint, self.asked.useful, self.asked.scored, self.vectors[self.called],
         )  # fmt: skip
 
     def trained(self, recipe: Recipe) -> bytes:
         """From the cache, or trained now; goes on where a killed run stood."""
         told = msgspec.json.encode((self.world.name, recipe, msgspec.to_builtins(recipe.plan), len(self.examples)))
-            (self.world.name, recipe, msgspec.to_builtins(recipe.plan), len(self.world.examples))
-        )
         path = self.cache / f"{self.world.name}-{recipe.loss}-{sha256(told).hexdigest()[:12]}.adapter"
         if path.exists():
             adapters.loads(data := path.read_bytes())

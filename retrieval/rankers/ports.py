@@ -14,8 +14,8 @@ from typing import Self
 import numpy as np
 
 from foretool.retrieval import adapters, encoders
-from foretool.retrieval.encoders import EncoderError
-from foretool.retrieval.encoders.adapted import AdaptedEncoder, opened
+from foretool.retrieval.encoders import Encoder, EncoderError
+from foretool.retrieval.encoders.adapted import opened
 from foretool.retrieval.learned import Floats, ModelError
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
@@ -40,7 +40,7 @@ def base_of(adapter: adapters.Adapter) -> encoders.Weights:
 class Ports:
     """A `Learned` model."""
 
-    def __init__(self, encoder: AdaptedEncoder) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._slots = 0
         self._vectors: Floats | None = None  # (slots, dimension), 0 where there is no tool
@@ -68,9 +68,5 @@ class Ports:
         vectors, lines = self._vectors, [line for line in query.lines if line.strip()]
         if vectors is None or vector is None or not lines or vector.shape[-1] != vectors.shape[1]:
             return np.zeros(self._slots, np.float32)
-        found: Floats = (self.queries(lines) @ vectors.T).max(0)
+        found: Floats = (self._encoder.queries(lines) @ vectors.T).max(0)
         return np.where(vectors.any(1), found, np.float32(0))
-
-    def queries(self, texts: Sequence[str]) -> Floats:
-        """(texts, dimension), as trained."""
-        return self._encoder.queries(texts)
