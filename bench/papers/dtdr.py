@@ -20,7 +20,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
 from bench.retrieval import read_lines, tool_of
 from foretool.retrieval import encoders
@@ -35,7 +34,6 @@ from foretool.retrieval.training import Material
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import METHOD, Lesson, Recipe, Shelf, Trainer, spread, task_vectors
 from foretool.retrieval.training.dtdr_published import fit_c, fit_l
-from foretool.retrieval.training.perceptron import Plan
 from foretool.storage.records import Episode, Tool, ToolId
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -362,8 +360,8 @@ def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
     vectors = draw.standard_normal((episodes + 200, 384)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     # What is timed has the size of the real thing; what it says does not matter.
-    trainer = Trainer(replace(Recipe(), plan=replace(Plan(), epochs=1)))
-    model = trainer.fitted(Lesson(tuple(ids), past, vectors[:episodes]), Recipe().networks, SEED, lambda share: None)
+    lesson = Lesson(tuple(ids), past, vectors[:episodes])
+    model = Trainer(Recipe(epochs=(1, 1))).fitted(lesson, Recipe().networks, 1, SEED, lambda share: None)
     served = Dtdr.loads(model.dumps())
     served.align(ids, draw.standard_normal((size, 384)).astype(np.float32))
     times: dict[str, list[float]] = {"first": [], "next": []}

@@ -35,7 +35,6 @@ MOST_SCORES = 4_000_000
 MOST_WEIGHTS = 1_000_000
 """Of the layer over all classes, networks together: what a millisecond multiplies, with room for the rest."""
 FEWEST_HIDDEN = 32
-EPOCHS = (8, 300)
 FEW = 1_500
 """Fewer demonstrations are all held out once, in folds; of more, one fold is enough."""
 FOLDS = 5
@@ -50,7 +49,9 @@ class Recipe(Struct, frozen=True):
     plan: Plan = Plan(hidden=256, decay=0.1)
     """Without its epochs: there are as many as `steps` take."""
     steps: int = 1_500
-    """Batches that a network is fitted on, within `EPOCHS`."""
+    """Batches that a network is fitted on, within `epochs`; half as many where it only judges a fold."""
+    epochs: tuple[int, int] = (8, 200)
+    """Fewest and most."""
     words: int = 128
     """Directions of the words."""
     scales: tuple[float, float] = (8.0, 8.0)
@@ -130,7 +131,7 @@ class Trainer:
         most = max(MOST_SCORES // (len(shelf.tools) + 1) // len(folds), 50)
         for number, (others, fold) in enumerate(folds):
             progress("weighing the parts", number / rounds)
-            judge = Dtdr(self.fitted(lesson.part(others), 1, seed, lambda share: None))
+            judge = Dtdr(self.fitted(lesson.part(others), 1, self.recipe.steps // 2, seed, lambda share: None))
             judge.align(shelf.tools, shelf.vectors)
             held = Lesson(lesson.tools, [lesson.demonstrations[place] for place in fold], lesson.vectors[fold])
             for said, hidden in kinds:
@@ -142,19 +143,20 @@ class Trainer:
         model = self.fitted(
             lesson.part(range(len(lesson.demonstrations))),
             self.recipe.networks,
+            self.recipe.steps,
             seed,
             lambda share: progress("training", first + share * (1 - first)),
         )
         asked, unasked = (weigh(given[said, False], given[said, True], self.recipe.ridge) for said in (True, False))
         return replace(model, asked=asked, unasked=unasked)
 
-    def fitted(self, lesson: Lesson, networks: int, seed: int, progress: Callable[[float], None]) -> Model:
+    def fitted(self, lesson: Lesson, networks: int, steps: int, seed: int, progress: Callable[[float], None]) -> Model:
         """A model whose parts still have the weights of `PRIOR`."""
         recipe = self.recipe
         classes = len(lesson.tools) + 1
         hidden = max(min(recipe.plan.hidden, MOST_WEIGHTS // (classes * networks)), FEWEST_HIDDEN)
         samples_each = sum(len(each.calls) + each.ended for each in lesson.demonstrations)
-        epochs = int(np.clip(recipe.steps * recipe.plan.batch // max(samples_each, 1), *EPOCHS))
+        epochs = int(np.clip(steps * recipe.plan.batch // max(samples_each, 1), *recipe.epochs))
         plan = replace(recipe.plan, hidden=hidden, epochs=epochs)
         tasks = [each.task for each in lesson.demonstrations]
         latent = fit_latent([task for task in tasks if task], recipe.words, seed)
