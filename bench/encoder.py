@@ -21,6 +21,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from bench.methods import Embedder, Pool, method
+from bench.papers.ports import Remembered
 from bench.retrieval import Task, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
@@ -121,7 +123,9 @@ def report(data: Path, model: bytes, cache: Path, sets: Sequence[str], embedders
     """A row for each set and ranking, with the paired difference."""
     weights = encoders.MANIFEST[0]
     first = embedders[0]
-    trained = Swapped(adapted.opened(weights, model, cache / "encoders"), first.encoder)
+    key = f"queries {weights.key} {sha256(model).hexdigest()[:16]}"
+    read = Remembered(adapted.opened(weights, model, cache / "encoders"), key, first.kept)
+    trained = Swapped(read, first.encoder)
     after = [Embedder(trained, first.key, first.kept), *embedders[1:]]
     for name in sets:
         if not (data / name / "dev.jsonl").exists():
@@ -179,8 +183,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     cache: Path = arguments.cache
     cache.mkdir(parents=True, exist_ok=True)
     with Store.open(cache / "vectors.sqlite3") as store:
+        kept = Vectors(store)
         opened = [
-            Embedder(encoders.open_encoder(each, cache / "encoders"), each.key, Vectors(store))
+            Embedder(
+                Remembered(encoders.open_encoder(each, cache / "encoders"), f"queries {each.key}", kept), each.key, kept
+            )
             for each in encoders.find("auto")
         ]
         if arguments.what == "train":
