@@ -1,0 +1,80 @@
+"""The simulation does what its agent is said to do, and its figures are counted as said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import chart, simulation
+from bench.simulation import Told, block_of, sample, summary
+
+
+def test_the_smallest_value_that_a_schema_takes() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"}, "kind": {"enum": ["b", "c"]}, "many": {"type": "array", "minItems": 1},
+            "maybe": {"anyOf": [{"type": "integer", "minimum": 3}, {"type": "null"}]}, "free": {"type": "string"},
+        },
+        "required": ["text", "kind", "many", "maybe"],
+    }  # fmt: skip
+    assert sample(schema) == {"text": "x", "kind": "b", "many": ["x"], "maybe": 3}
+    assert sample({"type": ["null", "string"]}) is None
+    assert sample({"properties": {}}) == {}
+
+
+def test_the_figures_of_a_block_are_by_task() -> None:
+    told = Told(10, 4, 3, 1, 1, 1000, 200, 300)
+    assert block_of(told, 2) == {
+        "tasks": 2, "calls": 10, "hidden_share": 0.4, "discoveries_per_task": 1.5, "not_found_share": 0.333,
+        "hinted_per_task": 0.5, "list_tokens": 500, "listed_tokens": 600, "tokens_per_task": 750,
+    }  # fmt: skip
+
+
+def test_a_run_is_summed_up_by_its_first_and_last_block() -> None:
+    first = {"set": "s", "policy": "frozen", "learning": True, "done": 2, **block_of(Told(10, 8), 2)}
+    last = {**first, "done": 4, **block_of(Told(10, 2), 2)}
+    told = summary([first, last])
+    assert (told["hidden_share_first"], told["hidden_share_last"], told["falls_to"]) == (0.8, 0.2, 0.25)
+
+
+def test_the_plot_is_an_svg_with_a_line_a_run() -> None:
+    panels = {"one": ([25.0, 50.0], {"frozen, on": [1.0, 0.5], "frozen, off": [1.0, 0.75]})}
+    drawn = chart.svg("A <title>", panels, "share", 1.0)
+    root = ElementTree.fromstring(drawn)
+    lines = root.findall("{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 2
+    height = chart.TOP + chart.HEIGHT
+    ends = [line.get("points", "").split()[-1].split(",")[1] for line in lines]
+    assert ends == [f"{height - chart.HEIGHT / 2:.1f}", f"{height - 0.75 * chart.HEIGHT:.1f}"]
+
+
+@pytest.mark.slow
+def test_an_agent_before_a_real_proxy_with_learning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+    data = tmp_path / "tiny"
+    data.mkdir()
+    tools = [
+        {"server": "files", "name": name, "description": text, "input_schema": {"type": "object", "properties": {}}}
+        for name, text in (("open", "Opens a file."), ("read", "Reads a file."), ("send", "Sends mail."))
+    ]
+    rows = [{"id": str(at), "query": "open and read a file", "calls": ["open", "read"]} for at in range(6)]
+    (data / "tools.jsonl").write_text("\n".join(map(json.dumps, tools)))
+    (data / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    plot = tmp_path / "plot.svg"
+    options = ["--sets", "tiny", "--tasks", "6", "--block", "3", "--every", "1", "--encoder", "none"]
+    simulation.main([str(tmp_path), *options, "--policies", "growing", "--learning", "on", "--svg", str(plot)])
+    first, last, run = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert facts(first) == (6, 0.5, 1.0)  # one discovery a task, by which the list gains the other tool as well
+    assert first["learned"]["prior"] == "skipped"
+    assert facts(last) == (6, 0.0, 0.0)  # usage alone has put both into the list of the next epoch
+    assert (run["falls_to"], run["tasks"]) == (0.0, 6)
+    assert plot.exists() and plot.with_name("plot_tokens.svg").exists()
+
+
+def facts(block: dict[str, Any]) -> tuple[int, float, float]:
+    return block["calls"], block["hidden_share"], block["discoveries_per_task"]
