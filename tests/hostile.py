@@ -40,8 +40,8 @@ VALUES = (
 # What is no JSON.
 BROKEN = (
     b"", b"01", b"+1", b"1.", b".5", b"0x10", b"NaN", b"Infinity", b"-Infinity", b"undefined", b"nul", b"[1,]",
-    b'{"a":1,}', b"{'a':1}", b"[1 2]", b"/* */1", b'{"a"}', b"\xef\xbb\xbf{}", b'"\xff\xfe"', b'"\xed\xa0\x80"', b'"\x00"',
-    b'"\x01\x1b[31m"', b'"\\x41"', b'"\\u12"', b"[" * 3000,
+    b'{"a":1,}', b"{'a':1}", b"[1 2]", b"/* */1", b'{"a"}', b"\xef\xbb\xbf{}", b'"\xff\xfe"', b'"\xed\xa0\x80"',
+    b'"\x00"', b'"\x01\x1b[31m"', b'"\\x41"', b'"\\u12"', b"[" * 3000,
 )  # fmt: skip
 
 
@@ -271,6 +271,24 @@ tool = made(
     _meta=odd,
 )
 tool_lists = made(tools=st.one_of(listed(st.one_of(tool, odd), 6), odd), nextCursor=one("", None), ttlMs=odd)
+
+greetings = weighted(
+    (
+        6,
+        keyed(
+            {
+                "protocolVersion": one("2025-11-25", "2024-11-05", "1999-01-01"),
+                "supportedVersions": weighted((3, one(["2026-07-28"], ["1999-01-01"], [])), (1, odd)),
+                "capabilities": weighted((3, made(tools=one({}), resources=odd, prompts=odd, logging=odd)), (1, odd)),
+                "serverInfo": weighted((2, identity), (1, odd)),
+                "instructions": weighted((1, one("Use it.", "")), (1, odd)),
+                "resultType": one("complete"),
+                "_meta": weighted((1, made(serverInfo=odd)), (1, odd)),
+            }
+        ),
+    ),
+    (1, odd),
+)
 
 _upstream_questions = st.one_of(
     made(jsonrpc=VERSION, id=ids, method=one("ping"), params=odd),

@@ -18,7 +18,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx2
-from fakes import LEGACY, PATIENCE_S, Asked, FakeClient, FakeLink, FakeUpstream, Stage, SwiftLoop, proxy_over
+from fakes import (
+    BOTH,
+    LEGACY,
+    MODERN,
+    PATIENCE_S,
+    Asked,
+    FakeClient,
+    FakeLink,
+    FakeUpstream,
+    Stage,
+    SwiftLoop,
+    proxy_over,
+)
 from hostile import DEPTH, HttpRequest
 
 from foretool.server import protocol
@@ -31,6 +43,7 @@ from foretool.server.links import sse as links_sse
 from foretool.server.links.base import Link, Receiver
 from foretool.server.links.stdio import StdioLink
 from foretool.server.pipes import Turn
+from foretool.server.upstream import BACKOFF_S
 from foretool.storage.records import Era
 
 # Some hostile numbers have more digits than Python reads by default; the fakes and the checks here do read them.
@@ -48,7 +61,7 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """On a clock that jumps; fails for whatever is logged as a mistake, and for tasks that are left."""
     with complaints() as heard, asyncio.Runner(loop_factory=SwiftLoop) as runner:
         runner.run(_watched(scenario))
-    assert heard == []
+    assert not heard, heard[0]
 
 
 async def _watched(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -403,36 +416,65 @@ MANNERS = ("before", "after", "instead", "twice", "result", "error", "list")
 """What becomes of a hostile line: said before or after a proper answer, in its place, with the answer twice, as its
 result or error, or as the next list of tools."""
 
-Said = tuple[str, bytes]
+Said = tuple[str, str, bytes]
+
+
+ERAS: tuple[tuple[Era, tuple[Era, ...]], ...] = (
+    ("legacy", LEGACY),
+    ("modern", MODERN),
+    ("modern", LEGACY),
+    ("legacy", MODERN),
+)
+"""Of the client, and of the upstream."""
+
+ASKED: dict[str, Json] = {
+    "tools/call": {"name": "bad__echo", "arguments": {}},
+    "resources/list": {},
+    "resources/templates/list": {},
+    "resources/read": {"uri": "file:///a"},
+    "prompts/list": {},
+    "prompts/get": {"name": "bad__p"},
+    "completion/complete": {"ref": {"type": "ref/prompt", "name": "bad__p"}, "argument": {"name": "a", "value": ""}},
+}
+METHODS = ("tools/call",) * 6 + tuple(ASKED)
 
 
 def upstream_over_stdio(said: Sequence[Said]) -> None:
-    """The n-th of `said` (manner, line) is what the upstream does at the n-th call."""
+    """The n-th of `said` (method, manner, line) is what the upstream does when it is asked for the n-th time."""
 
     async def scenario() -> None:
-        bad = PipedUpstream("bad", ["echo", "hold"], eras=LEGACY)
+        era, eras = ERAS[len(said) % len(ERAS)]
+        bad = PipedUpstream("bad", ["echo", "hold"], eras=eras)
         good = echo("good")
+        good.scripts["resources/read"] = lambda asked: asked.fail(-32002, "not here")
+        bad.capabilities = good.capabilities | {"completions": {}}
         hostile = iter(said)
         lists: list[bytes] = []
-        bad.scripts["echo"] = lambda asked: _act(asked, lists, *next(hostile, ("", b"")))
+        for method in ASKED:
+            key = "echo" if method == "tools/call" else method
+            # What the proxy asks for itself has no progress token.
+            bad.scripts[key] = lambda asked: (
+                _act(asked, lists, *next(hostile, ("", "", b""))[1:])
+                if asked.meta.get("progressToken")
+                else asked.fail(-32601, "no")
+            )
         bad.scripts["tools/list"] = lambda asked: _list(asked, bad, lists)
         async with proxy_over(bad, good, record="full") as stage:
-            client = await _answering(stage)
+            client = await _answering(stage, era)
             posts = []
-            for _ in said:
-                posts.append(
-                    client.post("tools/call", {"name": "bad__echo", "arguments": {}, "_meta": {"progressToken": 1}})
-                )
+            for method, _, _ in said:
+                posts.append(client.post(method, {**ASKED[method], "_meta": {"progressToken": 1}}))
                 await asyncio.sleep(0.01)
             await asyncio.sleep(QUIET_S)
             counts = Counter(message["id"] for message in client.messages if "method" not in message)
             assert max(counts.values()) == 1, counts
-            instead = sum(manner == "instead" for manner, _ in said)
+            instead = sum(manner == "instead" for _, manner, _ in said)
             assert sum(post not in counts for post in posts) <= instead
             await _recovers(stage, bad, client)
             await still_served(stage)
             client._front.close()  # type: ignore[union-attr]
             await asyncio.sleep(1)
+            stage.app.proxy.questions.expire()
             nothing_waits(stage)
             recorded(stage, bad, good)
 
@@ -449,11 +491,15 @@ async def _all_answered(client: FakeClient, posts: Sequence[Any]) -> Counter[Any
     return counts
 
 
-async def _answering(stage: Stage) -> FakeClient:
+async def _answering(stage: Stage, era: Era = "legacy") -> FakeClient:
     """A client that answers every question."""
     client = stage.client
     client.answers = {method: {} for method in ("sampling/createMessage", "elicitation/create", "roots/list")}
-    await client.initialize(capabilities={"sampling": {}, "elicitation": {}, "roots": {}})
+    capabilities: Json = {"sampling": {}, "elicitation": {}, "roots": {}}
+    if era == "legacy":
+        await client.initialize(capabilities=capabilities)
+    else:
+        client.modern(capabilities=capabilities)
     assert "bad__echo" in (await client.list_tools()) or (await client.discover("echo"))["matches"]
     return client
 
@@ -495,6 +541,59 @@ def _list(asked: Asked, upstream: FakeUpstream, lists: list[bytes]) -> None:
         asked.link.deliver(b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[]}}' % asked.message.id)
     else:
         asked.reply({"tools": upstream.definitions()})
+
+
+# An upstream that greets
+
+Greeting = tuple[bytes, bytes, bytes]
+
+
+def upstream_that_greets(greetings: Sequence[Greeting]) -> None:
+    """Each: what it answers to `initialize`, `server/discover` and `tools/list` after one more start."""
+
+    async def scenario() -> None:
+        bad = PipedUpstream("bad", ["echo", "hold"], eras=(LEGACY, MODERN, BOTH)[len(greetings) % 3])
+        good = echo("good")
+        at = -1
+
+        def greet(asked: Asked, which: int) -> None:
+            nonlocal at
+            if which != 2:
+                at += 1
+            if 0 <= at < len(greetings):
+                _act(asked, [], "result", greetings[at][which])
+            else:
+                bad._answer(asked)
+
+        for which, method in enumerate(("initialize", "server/discover", "tools/list")):
+            bad.scripts[method] = lambda asked, which=which: greet(asked, which)
+        async with proxy_over(bad, good, record="full", cold_list_s=0.1) as stage:
+            client = await _answering(stage, "modern" if len(greetings) % 2 else "legacy")
+            posts = []
+            for _ in greetings:
+                posts.append(client.post("tools/call", {"name": "bad__echo", "arguments": {}}))
+                await asyncio.sleep(1)
+                assert (await client.call_tool("good__echo", {}))["content"]
+                bad_link = bad.links[-1] if bad.links else None
+                if bad_link is not None:
+                    bad_link.die()
+            await asyncio.sleep(200)
+            counts = Counter(message["id"] for message in client.messages if "method" not in message)
+            assert max(counts.values()) == 1, counts
+            assert all(post in counts for post in posts)
+            bad.scripts = {}
+            for link in list(bad.links):
+                link.die()
+            await asyncio.sleep(2 * BACKOFF_S[-1])
+            said = await client.call_tool("bad__echo", {"n": 2})
+            assert said["content"][0]["text"] == "echo", said
+            await still_served(stage)
+            client._front.close()  # type: ignore[union-attr]
+            await asyncio.sleep(1)
+            nothing_waits(stage)
+            recorded(stage, bad, good)
+
+    run(scenario)
 
 
 # An upstream over HTTP

@@ -198,7 +198,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:trusted": Promise("docs/learning.md", "tool text that changed never enters training"),
     "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
     "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
-    "learn:prompt": Promise("docs/learning.md", "a growing list gains what a recorded prompt needs, before it is missed"),
+    "learn:prompt": Promise(
+        "docs/learning.md", "a growing list gains what a recorded prompt needs, before it is missed"
+    ),
     "learn:hint": Promise(
         "docs/learning.md", "a likely hidden tool is named after a call; listed tools answer verbatim"
     ),
@@ -288,6 +290,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "era:each-its-own": Promise("design: upstreams", "an upstream of both eras is spoken to in the client's own"),
     "eras:version": Promise(
         f"{MODERN}: basic/lifecycle", "an upstream that refuses a revision is asked for one it names"
+    ),
+    "eras:replaced": Promise(
+        "design: upstreams", "an upstream that changes its era while it is known is found in the new one"
     ),
     "eras:first-request": Promise("design: upstreams", "the first request of another era finds its upstream"),
     "upstream:strange-messages": Promise("README: when something is wrong", "what is no sensible message does no harm"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fakes import LEGACY, MODERN, Asked, FakeUpstream, proxy_over
 from requirements import requirement
 
 from foretool.server import jsonrpc, protocol
 from foretool.storage.records import Era
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -82,3 +85,40 @@ async def test_an_upstream_that_refuses_every_revision_of_ours_is_said_to() -> N
     async with proxy_over(upstream) as stage:
         result = await stage.client.modern().call_tool("calc__add")
     assert result["isError"] is True
+
+
+@requirement("eras:replaced")
+@pytest.mark.parametrize("pid", [None, 1])
+@pytest.mark.parametrize(("before", "after"), [(LEGACY, MODERN), (MODERN, LEGACY)])
+async def test_an_upstream_that_was_replaced_by_one_of_the_other_era_is_called_all_the_same(
+    before: tuple[Era, ...], after: tuple[Era, ...], pid: int | None
+) -> None:
+    """Updated while the proxy runs, or between two runs on one store: what is known of it no longer holds."""
+    upstream = writer(before, pid)
+    with Store.open(":memory:") as store:
+        async with proxy_over(upstream, store=store) as stage:
+            await stage.client.initialize()
+            await stage.client.call_tool("writer__write")
+            await stage.connect().modern().call_tool("writer__write")
+            upstream.eras = after
+            upstream.die()
+            await stage.client.call_tool("writer__write")
+            await stage.connect().modern().call_tool("writer__write")
+        upstream.eras = before
+        async with proxy_over(upstream, store=store) as stage:
+            await stage.client.initialize()
+            assert (await stage.client.call_tool("writer__write"))["content"][0]["text"] == "write"
+    assert [name for name, _ in upstream.calls] == ["write"] * 5
+
+
+@requirement("death:backoff")
+async def test_an_upstream_that_refuses_both_eras_is_asked_more_and_more_rarely() -> None:
+    upstream = writer(())
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        await asyncio.sleep(600)
+        upstream.eras = LEGACY
+        await asyncio.sleep(120)
+        starts = upstream.starts
+        assert (await stage.client.call_tool("writer__write"))["content"][0]["text"] == "write"
+    assert starts < 50

@@ -11,7 +11,17 @@ from typing import Any
 import hostile_stages as stages
 import hypothesis
 import pytest
-from hostile import KINDS, STATUSES, events, from_client, from_upstream, http_requests, results
+from hostile import (
+    KINDS,
+    STATUSES,
+    events,
+    from_client,
+    from_upstream,
+    greetings,
+    http_requests,
+    results,
+    tool_lists,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -21,8 +31,8 @@ pytestmark = pytest.mark.timeout(300)
 
 AT_LEAST, AT_MOST = 25, 40
 """Messages of one conversation."""
-CONVERSATIONS = 80
-"""So that the five sides are told 10,000 messages at the least."""
+CONVERSATIONS = 67
+"""So that the six sides are told 10,000 messages at the least."""
 
 STREAMS = events()
 SIDES: dict[str, tuple[Callable[[Any], None], SearchStrategy[Any]]] = {
@@ -30,8 +40,9 @@ SIDES: dict[str, tuple[Callable[[Any], None], SearchStrategy[Any]]] = {
     "a client over HTTP": (stages.client_over_http, http_requests()),
     "an upstream on stdio": (
         stages.upstream_over_stdio,
-        st.tuples(st.sampled_from(stages.MANNERS), st.one_of(from_upstream, results)),
+        st.tuples(st.sampled_from(stages.METHODS), st.sampled_from(stages.MANNERS), st.one_of(from_upstream, results)),
     ),
+    "an upstream that greets": (stages.upstream_that_greets, st.tuples(greetings, greetings, tool_lists)),
     "an upstream over HTTP": (
         stages.upstream_over_http,
         st.tuples(STATUSES, KINDS, st.one_of(from_upstream, STREAMS)),
