@@ -642,6 +642,41 @@ async def test_endless_header_lines_break_the_connection() -> None:
         writer.close()
 
 
+SLOW_LINES = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\ncontent-type: application/json\r\n"
+NO_HTTP: dict[str, tuple[bytes, bytes]] = {
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00" + bytes(100), b"400"),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
+    "an unknown version": (b"GET / HTTP/9.9\r\n\r\n", b"400"),
+    "NUL bytes": (b"\0" * 1000, b"400"),
+    "a line without end": (b"A" * 5000, b"400"),
+    "two lengths": (SLOW_LINES + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}", b"400"),
+    "a negative length": (SLOW_LINES + b"content-length: -2\r\n\r\n{}", b"400"),
+    "a length beyond counting": (SLOW_LINES + b"content-length: 99999999999999999999\r\n\r\n{}", b"400"),
+    "chunks that are none": (SLOW_LINES + b"transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n", b"400"),
+    "two hosts": (SLOW_LINES + b"host: evil.example\r\ncontent-length: 2\r\n\r\n{}", b"400"),
+    "no host": (SLOW_LINES.replace(b"host: localhost\r\n", b"") + b"content-length: 2\r\n\r\n{}", b"421"),
+    "another server's address": (SLOW_LINES.replace(b"/mcp", b"http://evil.example/x") + b"\r\n", b"404"),
+    "half a request": (SLOW_LINES + b"content-length: 20\r\n\r\n{}", b""),
+}
+
+
+@requirement("hostile:messages")
+@pytest.mark.parametrize(("data", "status"), NO_HTTP.values(), ids=NO_HTTP)
+async def test_what_is_no_http_ends_its_own_connection_and_no_other(data: bytes, status: bytes) -> None:
+    async with edge() as caller:
+        reader, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port)
+        writer.write(data)
+        writer.write_eof()
+        async with asyncio.timeout(PATIENCE_S):
+            answer = await reader.read()
+            assert answer[9:12] == status, answer
+            writer.close()
+            async with caller.modern("tools/list") as response:
+                assert response.status_code == 200
+            while len(caller.edge._server.server_state.connections) > 1:  # type: ignore[union-attr]
+                await asyncio.sleep(0.01)
+
+
 async def test_stopping_ends_streams_and_sessions() -> None:
     async with edge() as caller:
         await caller.initialize()
