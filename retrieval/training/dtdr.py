@@ -30,8 +30,9 @@ MOST_REMEMBERED = 4_000
 """Past tasks that are kept to look up; the latest ones."""
 LENS = 128
 """Numbers that a past task is compared by: a quarter of what was said of it, which is the time to look it up."""
-MOST_SCORES = 4_000_000
-"""Steps times tools that the listwise layer is fitted on: 200 MB."""
+MOST_SCORES = 1_000_000
+"""Steps times tools that the listwise layer is fitted on, with and without task, with and without hidden tools: 50 MB
+each."""
 MOST_WEIGHTS = 1_000_000
 """Of the layer over all classes, networks together: what a millisecond multiplies, with room for the rest."""
 FEWEST_HIDDEN = 32
