@@ -36,6 +36,8 @@ def always(foretool: Sequence[str]) -> Iterator[Step]:
     yield Step("startup", ("bench.startup", *foretool, "--repeat", "9"))
     yield Step("http", ("bench.http",))
     yield Step("soak", ("bench.soak",))
+    yield Step("shared", ("bench.shared", *foretool))
+    yield Step("hostile", ("bench.hostile",))
 
 
 def beside_peers(folder: str, foretool: Sequence[str]) -> Iterator[Step]:
