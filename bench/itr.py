@@ -303,13 +303,14 @@ def _shown(
     return [ToolId(tool) for tool in selected.tools]
 
 
-def over_data(arguments: argparse.Namespace) -> Iterator[Row]:
-    """One set."""
+def over_data(argv: Sequence[str]) -> Iterator[Row]:
+    """One set; `argv` as for `bench.retrieval`."""
     from functools import partial
 
     from bench import retrieval
     from foretool.storage.store import Store
 
+    arguments = retrieval.parser().parse_args(argv)
     tools, tasks, texts = retrieval.read(arguments)
     with Store.open(arguments.vectors or ":memory:") as store:
         open_encoders = partial(retrieval.opened, arguments, store)
@@ -332,19 +333,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.itr", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", dest="folder", type=Path, metavar="FOLDER", help="a data set")
-    parser.add_argument("--queries", type=Path, help="default: dev.jsonl of the folder")
-    parser.add_argument("--limit", type=int, help="only the first so many queries")
-    parser.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
-    parser.add_argument("--pool", type=Path, help="folder of server catalogs to hide the tools among")
-    parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
-    parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a set; what follows is as for bench.retrieval")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.set_defaults(server_texts=False, no_servers=False, encoder_url="")
-    arguments = parser.parse_args(argv)
-    rows = (
-        over_data(arguments) if arguments.folder else (row for each in (table_1, table_2, equations) for row in each())
-    )
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.data:
+        rows = over_data([str(arguments.data), *rest])
+    elif rest:
+        parser.error(f"{' '.join(rest)}: only with --data")
+    else:
+        rows = (row for each in (table_1, table_2, equations) for row in each())
     for row in rows:
         print(json.dumps(row) if arguments.json else shown(row), flush=True)
 

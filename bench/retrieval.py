@@ -368,31 +368,36 @@ def shown(result: Mapping[str, Any]) -> str:
     return head + "  ".join(part for part in rest if "_interval" not in part)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Read the arguments and print as results come."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """What the command line takes; `bench.itr` takes the same of a set."""
+    known = argparse.ArgumentParser(
         prog="python -m bench.retrieval",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, help="a data set: a folder, or one JSON file of servers and queries")
-    parser.add_argument("--queries", type=Path, help="default: dev.jsonl of the folder")
-    parser.add_argument(
+    known.add_argument("folder", type=Path, help="a data set: a folder, or one JSON file of servers and queries")
+    known.add_argument("--queries", type=Path, help="default: dev.jsonl of the folder")
+    known.add_argument(
         "--methods", default="bm25,lexical,served", help="names of `bench.methods`, with commas; default %(default)s"
     )
-    parser.add_argument("--limit", type=int, help="only the first so many queries")
-    parser.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
-    parser.add_argument("--needing", metavar="REGEX", help="only needs of tools whose description matches")
-    parser.add_argument("--pool", type=Path, help="folder of server catalogs to hide the tools among")
-    parser.add_argument("--server-texts", action="store_true", help="index what servers say of themselves as well")
-    parser.add_argument("--no-servers", action="store_true", help="one JSON file: its server names mean nothing")
-    parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
-    parser.add_argument("--encoder-url", default="", help=f"as the setting `encoder_url`; its key is in {KEY}")
-    parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
-    parser.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--head-to-head", action="store_true", help="as `bench.peers search` prints other proxies")
-    arguments = parser.parse_args(argv)
+    known.add_argument("--limit", type=int, help="only the first so many queries")
+    known.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
+    known.add_argument("--needing", metavar="REGEX", help="only needs of tools whose description matches")
+    known.add_argument("--pool", type=Path, help="folder of server catalogs to hide the tools among")
+    known.add_argument("--server-texts", action="store_true", help="index what servers say of themselves as well")
+    known.add_argument("--no-servers", action="store_true", help="one JSON file: its server names mean nothing")
+    known.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
+    known.add_argument("--encoder-url", default="", help=f"as the setting `encoder_url`; its key is in {KEY}")
+    known.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
+    known.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
+    known.add_argument("--json", action="store_true", help="one JSON object a line")
+    known.add_argument("--head-to-head", action="store_true", help="as `bench.peers search` prints other proxies")
+    return known
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and print as results come."""
+    arguments = parser().parse_args(argv)
     for result in results(arguments):
         if not arguments.head_to_head:
             print(json.dumps(result) if arguments.json else shown(result), flush=True)

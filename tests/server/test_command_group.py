@@ -48,7 +48,7 @@ def test_every_command_and_every_option_has_a_help_text(name: str) -> None:
     assert [each.name for each in command.params if isinstance(each, click.Option) and not each.help] == []
 
 
-@pytest.mark.parametrize("name", [each for each in COMMANDS if each != "serve"])
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("serve", "hint")])
 def test_every_command_for_people_can_print_json(name: str) -> None:
     command = root.get_command(click.Context(root), name)
     assert command is not None and "as_json" in {each.name for each in command.params}
@@ -72,7 +72,7 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     assert error.startswith(said) and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("search", "connect")])
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("search", "connect", "hint")])
 def test_a_missing_config_is_one_line_and_status_2(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
