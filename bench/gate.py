@@ -43,6 +43,8 @@ DEPTH = 50
 EPSILONS = (0.1, 0.2)
 STRAY = 0.01
 """Share of the queries that need a tool that may be told that none fits."""
+ROOM = 0.05
+"""How much less closely the queries of another set match: mcptoolbenchpp's one in a hundred lies so far below."""
 RIDGE = 1e-2
 
 T = TypeVar("T")
@@ -218,7 +220,9 @@ def leasts(data: Path, embedders: Sequence[Embedder]) -> dict[str, float]:
         needing = [row["query"] for row in read_lines(folder / "train.jsonl") if row["needs_tool"]]
         signs = [asked(pipeline, text)[0].signs for text in needing]
         values = [fmean(each.cosines) for each in signs if each]
-        found["+".join(each.encoder.name for each in embedders[:most])] = round(float(np.quantile(values, STRAY)), 2)
+        found["+".join(each.encoder.name for each in embedders[:most])] = round(
+            float(np.quantile(values, STRAY)) - ROOM, 2
+        )
     return found
 
 

@@ -41,8 +41,8 @@ class Gate(Struct, frozen=True):
     fitted_on: str
     models: dict[str, Logistic]
     least: dict[str, float] = {}
-    """By encoders, the mean cosine of the best tool below which no tool fits; what one in a hundred of the queries
-    that need a tool is below, on the train split of metatool_awareness (MIT)."""
+    """By encoders, the mean cosine of the best tool below which no tool fits: a little less than what all but one in a
+    hundred of the queries that need a tool have, on the train split of metatool_awareness (MIT)."""
 
 
 def features(evidence: Evidence) -> dict[str, float]:

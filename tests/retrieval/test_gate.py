@@ -64,7 +64,7 @@ def test_a_line_that_names_a_tool_is_no_chance() -> None:
 def test_no_tool_fits_what_is_far_from_all_of_them() -> None:
     far = Signs("minilm+bge-small", top=6.0, margin=2.0, entropy=1.0, overlap=0.6, cosines=(0.1, 0.5))
     assert level(ranking(far), Query(("hello, how are you",))) == "none"
-    near = replace(far, cosines=(0.3, 0.6))
+    near = replace(far, cosines=(0.25, 0.6))
     assert level(ranking(near), Query(("a task",))) != "none"
     # Nobody looked at these cosines, so the probability decides: that of a sharp list is high enough.
     assert gate.fits(Evidence(coverage=0.9, signs=replace(SHARP, encoders="of a folder", cosines=(0.1,))))
