@@ -62,7 +62,7 @@ def test_what_refers_to_a_refused_record_later_on_gets_its_id_too() -> None:
     store, connection = failing_store()
     recorder = Recorder(store)
     connection.refuse = sqlite3.SQLITE_BUSY
-    lost = recorder.exposure(changed(EXPOSURE, policy="\ud800"))
+    lost = recorder.exposure(changed(EXPOSURE, tokens=2**70))
     discovery = recorder.discovery(Discovery(SESSION.key, 1.7, "write", (), None, "high", (), 10, 1.0))
     recorder.name_discovery(discovery, "H")
     connection.refuse = 0
@@ -79,7 +79,7 @@ def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:
     recorder = Recorder(store)
     recorder.begin_session(SESSION)
     recorder.call(CALL)
-    recorder.call(changed(CALL, arguments="\ud800"))
+    recorder.call(changed(CALL, took_ms=2**70))
     recorder.call(CALL, [MISS])
     recorder.commit()
     assert len(store.recent_calls(-1)) == 2
