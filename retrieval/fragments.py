@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from heapq import nlargest
 from math import ceil
 from typing import Final, Literal
 
@@ -243,7 +244,9 @@ class Shelf:
         best: dict[int, tuple[float, float]] = {}
         for line in lines:
             wanted = weighted(line)
-            for slot, score in self._lexical.hits(self._lexical.telling(wanted)).items():
+            hits = self._lexical.hits(self._lexical.telling(wanted))
+            for slot in nlargest(2 * limit, hits, key=hits.__getitem__):
+                score = hits[slot]
                 best[slot] = max((self._coverage(wanted, slot), score), best.get(slot, (0.0, 0.0)))
         order = sorted(best, key=lambda slot: (-best[slot][0], -best[slot][1], slot))[:limit]
         return [Hit(self.fragments[slot], best[slot][0]) for slot in order]

@@ -65,6 +65,15 @@ class _File(Struct, frozen=True):
     fragments: tuple[Fragment, ...]
 
 
+class _Held(Struct, frozen=True):
+    """What a profile has, as long as its version stands."""
+
+    version: tuple[int, int, int]
+    fragments: tuple[Fragment, ...]
+    shelf: Shelf
+    """Without the overlay."""
+
+
 class Instructions:
     """See the module."""
 
@@ -83,13 +92,29 @@ class Instructions:
         """Tokens by digest, where they were counted."""
         self._texts: dict[str, tuple[str, tuple[Fragment, ...]]] = {}
         """By upstream, what it said and the chunks of it."""
-        self._shelves: dict[str, tuple[object, Shelf]] = {}
+        self._by_profile: dict[str, _Held] = {}
 
     # -- what there is
 
-    def of(self, profile: Profile) -> list[Fragment]:
+    def of(self, profile: Profile) -> tuple[Fragment, ...]:
         """Every fragment that a profile's clients may be shown, each text once."""
+        return self._held(profile).fragments
+
+    def _held(self, profile: Profile) -> _Held:
         self._look()
+        known = self._by_profile.get(profile.name)
+        if known is None or known.version != self._version():
+            found = tuple(self._gathered(profile))
+            shelf = Shelf([each for each in found if not is_overlay(each)])
+            # Chunks that were cut on the way have moved it.
+            known = self._by_profile[profile.name] = _Held(self._version(), found, shelf)
+        return known
+
+    def _version(self) -> tuple[int, int, int]:
+        """Of everything that fragments are made of."""
+        return (self._proxy.catalog.version, self.version, len(self._counts))
+
+    def _gathered(self, profile: Profile) -> list[Fragment]:
         allowed = [name for name in self._proxy.upstreams if self._proxy.exposures.allowed(profile, name)]
         found = [fragment for file in self._files.values() for fragment in file.fragments]
         for name in allowed:
@@ -105,7 +130,7 @@ class Instructions:
         """Fragments that apply to a query, most relevant first, the overlay left out. `best`: the tools found for it;
         what the server of the first one says of itself applies whatever its words."""
         self.ask()
-        shelf = self._shelf(profile)
+        shelf = self._held(profile).shelf
         hits = {hit.fragment.id: hit for hit in shelf.find(lines) if _applies(hit)}
         server = self._proxy.catalog.get(best[0]) if best else None
         if server is not None:
@@ -125,14 +150,6 @@ class Instructions:
                 shown.append(part)
                 budget -= part.tokens
         return shown
-
-    def _shelf(self, profile: Profile) -> Shelf:
-        held = [each for each in self.of(profile) if not is_overlay(each)]
-        key = tuple((each.id, each.digest) for each in held)
-        known = self._shelves.get(profile.name)
-        if known is None or known[0] != key:
-            known = self._shelves[profile.name] = (key, Shelf(held))
-        return known[1]
 
     def _words_of(self, upstream: str) -> tuple[Fragment, ...]:
         said = self._proxy.catalog.instructions(upstream)[:MOST_BYTES]

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from command_fakes import definition, fill, write_config
+from fakes import FakeUpstream, proxy_over, tool
 from requirements import requirement
 
 from foretool.retrieval.tokens import count
 from foretool.server import config as configs
 from foretool.server import hint
 from foretool.server.cli import plain_hint
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import Prompt, Tool, ToolId
 from foretool.storage.store import Store
 
 EVENT = {
@@ -190,3 +191,13 @@ def test_the_hooks_command_line_needs_no_click() -> None:
         [sys.executable, "-c", code], input="", capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.anyio
+@requirement("hint:working-set")
+async def test_a_client_that_nothing_is_known_of_is_shown_the_tools_of_the_last_prompt() -> None:
+    tools = [tool("forecast", "Forecast of the weather for a city"), tool("moon", "Phase of the moon")]
+    with Store.open(":memory:") as store:
+        store.add_prompt(Prompt(1.0, "weather forecast for my city"))
+        async with proxy_over(FakeUpstream("sky", tools), store=store) as stage:
+            assert await stage.client.list_tools() == ["call_tool", "discover_tools", "sky__forecast"]

@@ -69,14 +69,14 @@ async def test_a_changed_file_counts_from_the_next_search_on(tmp_path: Path) -> 
         profile = stage.client._front.profile  # type: ignore[union-attr]
         (before,) = corpus(stage).of(profile)
         version = corpus(stage).version
-        assert corpus(stage).of(profile) == [before]
+        assert corpus(stage).of(profile) == (before,)
         assert corpus(stage).version == version
         path.write_text("Commits are in the past tense.")
         os.utime(path, ns=(1, 1))
         (after,) = corpus(stage).of(profile)
         assert (after.text, corpus(stage).version) == ("Commits are in the past tense.", version + 1)
         path.unlink()
-        assert corpus(stage).of(profile) == []
+        assert corpus(stage).of(profile) == ()
 
 
 @requirement("instructions:sources")
@@ -105,7 +105,7 @@ async def test_a_profile_without_a_server_is_shown_nothing_of_it(tmp_path: Path)
         await stage.client.list_tools()
         profiles = stage.app.config.profiles
         everyone, sums = (corpus(stage).of(profiles[name]) for name in ("", "sums"))
-    assert ([each.source for each in everyone], sums) == (["server git"], [])
+    assert ([each.source for each in everyone], sums) == (["server git"], ())
 
 
 @requirement("instructions:prompts")
@@ -178,7 +178,7 @@ async def test_tokens_are_estimates_until_they_are_counted(tmp_path: Path) -> No
         (fragment,) = corpus(stage).of(profile)
         assert corpus(stage).uncounted() == {fragment.digest: fragment.text}
         corpus(stage).count({fragment.digest: 12})
-        assert corpus(stage).of(profile) == [replace(fragment, tokens=12)]
+        assert corpus(stage).of(profile) == (replace(fragment, tokens=12),)
         assert corpus(stage).uncounted() == {}
 
 
