@@ -314,8 +314,8 @@ class Catalog:
         before = {names.plain_name(prefix, tool.name): tool for tool in old}
         new = self._by_upstream[upstream]
         named = {names.plain_name(prefix, tool.name): tool for tool in new}
-        if len(before) < len(old) or len(named) < len(new):
-            return False
+        if len(before) < len(old) or len(named) < len(new) or before.keys() - named.keys():
+            return False  # a name that becomes free may be what another tool was denied
         if any(tool.id != name or self._plain[name] > 1 for name, tool in before.items()):
             return False
         for name, tool in named.items():

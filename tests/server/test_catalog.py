@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fakes import FakeUpstream, config_of, tool
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from requirements import requirement
 
@@ -121,6 +121,7 @@ LISTS = st.lists(
 
 
 @requirement("names:deterministic", "names:collisions")
+@example([("b", ["x", "y"]), ("a", ["x", "y", "x__y"]), ("a__x", ["x", "y"]), ("a", [])], ["a", "", ""], 0)
 @given(LISTS, st.lists(st.sampled_from(["", "p", "a"]), min_size=3, max_size=3), st.integers(0, 8))
 def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
     lists: list[tuple[str, list[str]]], prefixes: list[str], told_after: int
