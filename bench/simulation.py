@@ -46,7 +46,7 @@ PROMPTED = "growing+prompts"
 """The policy `growing`, with a client whose prompt hook is `foretool hint`."""
 PROMPT_S = 2.0
 """What a model takes to read a prompt, at least; the list may grow meanwhile."""
-PICK_UP_S = 4.0
+PICK_UP_S = 8.0
 """For a running proxy to take up what was learned; it looks once a second."""
 OFTEN_NEXT = "Often next: "
 
@@ -162,7 +162,11 @@ async def do(
     if hook:
         agent.news.clear()
         event = json.dumps({"prompt": task.query, "session_id": "simulation", "cwd": str(Path.cwd())})
-        await asyncio.to_thread(subprocess.run, hook, input=event.encode(), stdout=subprocess.DEVNULL, check=True)
+        # Its deadline is for people who wait; a busy machine must not make it skip prompts here.
+        env = {**os.environ, "FORETOOL_HINT_MS": "20000"}
+        await asyncio.to_thread(
+            subprocess.run, hook, input=event.encode(), stdout=subprocess.DEVNULL, check=True, env=env
+        )
         if not set(task.calls) <= agent.listed.keys():
             await agent.read_prompt()
     told.list_tokens += size(*written(first))

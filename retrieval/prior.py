@@ -1,9 +1,8 @@
 """Which tools the next task is likely to need, before a word of it is known: what `foretool learn` leaves for lists.
 
 Worked out by learning and kept as JSON, so that a list is made without loading any model. A list under a budget is
-filled by need per token: two small tools needed now and then may be worth more than a large one needed often. A list
-that grows is filled differently: once a tool of a task had to be discovered, the list gains the others as well, so what
-counts is how many tasks have all their tools in the list from the beginning (`together`).
+filled by need per token: two small tools needed now and then may be worth more than a large one needed often. (For
+lists that grow, the tools of whole tasks were tried instead, since one discovery brings in the others: no better.)
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from msgspec import Struct
 from foretool.retrieval.rankers.usage import decayed
 from foretool.storage.records import ToolId, Usage
 
-MOST_SETS = 500
-"""Kinds of task that are looked at."""
 THRIFT = 0.5
 """Unless learned otherwise. Share of later calls that 1,600 tokens of most used tools cover after 175 tasks of
 ultratool / bfcl_multi_turn / mcpbench: .386 .540 .170 with 0, .431 .577 .221 with 0.5, .431 .580 .226 with 1."""
@@ -32,8 +29,6 @@ class Prior(Struct, frozen=True):
     """Share of the calls of a coming task, adding up to 1 at most."""
     thrift: float = THRIFT
     """How much a tool's size counts: 0 not at all, 1 need per token."""
-    together: tuple[ToolId, ...] = ()
-    """The order for lists that grow: the tools of whole tasks one after the other, the most tasks per token first."""
 
 
 def dumps(prior: Prior) -> bytes:
@@ -47,16 +42,9 @@ def loads(data: bytes) -> Prior:
 
 
 def order(
-    prior: Prior,
-    usages: Iterable[Usage],
-    tokens: Callable[[ToolId], int],
-    now: float,
-    half_life_s: float,
-    *,
-    grows: bool = False,
+    prior: Prior, usages: Iterable[Usage], tokens: Callable[[ToolId], int], now: float, half_life_s: float
 ) -> list[ToolId]:
-    """Tools in the order in which they compete for a budget, of equals the first by name; `grows`: for a list that
-    grows."""
+    """Tools in the order in which they compete for a budget, of equals the first by name."""
     used = {each.tool: decayed(each, now, half_life_s) for each in usages}
     total = sum(used.values()) or 1.0
     worth = {
@@ -64,8 +52,7 @@ def order(
         for tool in {*prior.need, *used}
     }
     value = {tool: share / max(tokens(tool), 1) ** prior.thrift for tool, share in worth.items() if share > 0.0}
-    by_value = sorted(value, key=lambda tool: (-value[tool], tool))
-    return list(dict.fromkeys([*prior.together, *by_value])) if grows else by_value
+    return sorted(value, key=lambda tool: (-value[tool], tool))
 
 
 def fill(ranked: Iterable[ToolId], tokens: Callable[[ToolId], int], budget: int) -> list[ToolId]:
@@ -95,39 +82,6 @@ def coverage(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -
     return [sum(tool in shown for tool in calls) / len(calls) for calls in episodes if calls]
 
 
-def together(
-    episodes: Iterable[tuple[ToolId, ...]], tokens: Callable[[ToolId], int], half_life: float, budget: int
-) -> tuple[ToolId, ...]:
-    """Greedy: again and again the set of tools that completes the most tasks per token it adds, until `budget`."""
-    worth: dict[frozenset[ToolId], float] = {}
-    for age, calls in enumerate(reversed(list(episodes))):
-        if calls:
-            worth[frozenset(calls)] = worth.get(frozenset(calls), 0.0) + 0.5 ** (age / half_life)
-    # Many tasks of one kind are one set; of those seen once only the latest can matter.
-    open_sets = dict(sorted(worth.items(), key=lambda item: -item[1])[:MOST_SETS])
-    chosen: dict[ToolId, None] = {}
-    while open_sets and budget > 0:
-        missing = {each: each.difference(chosen) for each in open_sets}
-        costs = {lack: sum(map(tokens, lack)) for lack in set(missing.values())}
-        gains = dict.fromkeys(costs, 0.0)
-        for each, weight in open_sets.items():
-            gains[missing[each]] += weight
-        fitting = [lack for lack, cost in costs.items() if cost <= budget]
-        if not fitting:
-            break
-        best = max(fitting, key=lambda lack: (gains[lack] / max(costs[lack], 1), sorted(lack)))
-        budget -= costs[best]
-        chosen.update(dict.fromkeys(sorted(best)))
-        open_sets = {each: weight for each, weight in open_sets.items() if not each <= chosen.keys()}
-    return tuple(chosen)
-
-
-def wholeness(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -> list[float]:
-    """1 for each episode all of whose calls are of listed tools, else 0; episodes without calls are left out."""
-    shown = set(listed)
-    return [float(shown.issuperset(calls)) for calls in episodes if calls]
-
-
-def learned_from(needs: Mapping[ToolId, float], thrift: float, together: tuple[ToolId, ...] = ()) -> Prior:
+def learned_from(needs: Mapping[ToolId, float], thrift: float) -> Prior:
     """A prior of the tools that are needed at all, the share of each to six digits."""
-    return Prior({tool: round(share, 6) for tool, share in sorted(needs.items()) if share > 0.0}, thrift, together)
+    return Prior({tool: round(share, 6) for tool, share in sorted(needs.items()) if share > 0.0}, thrift)

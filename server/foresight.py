@@ -28,9 +28,9 @@ GROW_LEAST: Final = 0.15
 """The probability from which on a list grows for a tool."""
 GROW_MOST: Final = 4
 """Tools a batch."""
-FOUND_MOST: Final = 5
-"""Matches of a discovery that a list grows by once something was learned: the ranking is sharper then, and room is left
-for what a prediction brings."""
+FOUND_MOST: Final = 6
+"""Matches that a list grows by for a prompt, and for a discovery once something was learned: the ranking is sharper
+then, and more would cost tokens and show hardly anything that is needed."""
 HINT_TOKENS: Final = 70
 META_NEXT: Final = "foretool/next"
 

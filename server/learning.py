@@ -26,7 +26,6 @@ from foretool.retrieval import prior as priors
 from foretool.retrieval.tokens import estimate
 from foretool.server import discovery, embedding, models
 from foretool.server.config import Config
-from foretool.server.exposure import GROWTH_SHARE
 from foretool.server.settings import Settings
 from foretool.storage import episodes as log
 from foretool.storage.artifacts import Artifact, Artifacts
@@ -383,40 +382,34 @@ class Learner:
         started = time.perf_counter()
         self.say(kind, "replaying lists", 0.0)
         served = _read_prior(self.artifacts)
-        frozen, growing = Covered(), Covered()
+        covered = Covered()
         for first, last in parts:
             earlier = [each.calls for each in self.episodes[:first]]
             later = [each.calls for each in self.episodes[first:last]]
-            new = self._fitted(earlier)
-            frozen.add([self._listed(prior, earlier, grows=False) for prior in (served, new)], later, priors.coverage)
-            growing.add([self._listed(prior, earlier, grows=True) for prior in (served, new)], later, priors.wholeness)
-        is_better = frozen.is_better(growing) or growing.is_better(frozen)
+            covered.add([self._listed(prior, earlier) for prior in (served, self._fitted(earlier))], later)
         report = {
-            **self._stamp(), "replayed": len(frozen.before), "budget": self._budget(grows=False),
-            **frozen.told("in_list", self.catalog), "growing": growing.told("whole_tasks", self.catalog),
+            **self._stamp(), "replayed": len(covered.before), "budget": self._budget, **covered.told(self.catalog),
             "took_s": round(time.perf_counter() - started, 1),
         }  # fmt: skip
-        figures = (
-            f"frozen: {frozen.figures} of the called tools in the list; growing: {growing.figures} of the tasks with"
-            f" all their tools in it from the start; {len(frozen.before)} later tasks"
-        )
-        if not is_better:
+        figures = f"{covered.figures} of the called tools in the list, over {len(covered.before)} later tasks"
+        if covered.difference[0] <= 0.0:
             made = self.artifacts.add(kind, b"", report, promote=False, at=self.now)
             return Lesson(kind, "kept", f"not better outside the error: {figures}", report, made.number)
         fitted = self._fitted([each.calls for each in self.episodes])
         made = self.artifacts.add(kind, priors.dumps(fitted), report, promote=True, at=self.now)
         return Lesson(kind, "promoted", figures, report, made.number)
 
-    def _budget(self, *, grows: bool) -> int:
+    @property
+    def _budget(self) -> int:
         own = discovery.definitions(self.catalog.upstreams())
         spent = sum(estimate(bytes(definition).decode()) for _, definition in own)
-        whole = self._config.profiles[""].list_tokens
-        return max(int(whole * (1.0 - GROWTH_SHARE if grows else 1.0)) - spent, 0)
+        return max(self._config.profiles[""].list_tokens - spent, 0)
 
-    def _listed(self, prior: priors.Prior, earlier: Sequence[tuple[ToolId, ...]], *, grows: bool) -> list[ToolId]:
+    def _listed(self, prior: priors.Prior, earlier: Sequence[tuple[ToolId, ...]]) -> list[ToolId]:
         usages = used_in(earlier).values()
-        order = priors.order(prior, usages, self.catalog.tokens, 0.0, 1.0, grows=grows)
-        return priors.fill(order, self.catalog.tokens, self._budget(grows=grows))
+        return priors.fill(
+            priors.order(prior, usages, self.catalog.tokens, 0.0, 1.0), self.catalog.tokens, self._budget
+        )
 
     def _fitted(self, earlier: Sequence[tuple[ToolId, ...]]) -> priors.Prior:
         """Needs of all, and the thrift that would have done best for the later third of them."""
@@ -424,32 +417,26 @@ class Learner:
         known = priors.needs(earlier[:split], HALF_LIFE)
 
         def covered(thrift: float) -> float:
-            listed = self._listed(priors.learned_from(known, thrift), earlier[:split], grows=False)
+            listed = self._listed(priors.learned_from(known, thrift), earlier[:split])
             return fmean(priors.coverage(listed, earlier[split:]) or [0.0])
 
         best = max(THRIFTS, key=covered)
-        together = priors.together(earlier, self.catalog.tokens, HALF_LIFE, self._budget(grows=True))
-        return priors.learned_from(priors.needs(earlier, HALF_LIFE), best, together)
+        return priors.learned_from(priors.needs(earlier, HALF_LIFE), best)
 
 
 class Covered:
-    """What two ways to fill a list, the old and the new, would have shown of later tasks."""
+    """How much of later tasks the old and the new way to fill a list would have had in it."""
 
     def __init__(self) -> None:
         self.before: list[float] = []
         self.after: list[float] = []
         self._lists: Sequence[Sequence[ToolId]] = ((), ())
 
-    def add(
-        self,
-        lists: Sequence[Sequence[ToolId]],
-        later: Sequence[tuple[ToolId, ...]],
-        measure: Callable[[Sequence[ToolId], Sequence[tuple[ToolId, ...]]], list[float]],
-    ) -> None:
+    def add(self, lists: Sequence[Sequence[ToolId]], later: Sequence[tuple[ToolId, ...]]) -> None:
         """The old and the new list of one part."""
         self._lists = lists
-        self.before += measure(lists[0], later)
-        self.after += measure(lists[1], later)
+        self.before += priors.coverage(lists[0], later)
+        self.after += priors.coverage(lists[1], later)
 
     @property
     def difference(self) -> tuple[float, float, float]:
@@ -461,21 +448,17 @@ class Covered:
         low, high = paired_interval(self.after, self.before)
         return round(low, 4), round(fmean(self.after) - fmean(self.before), 4), round(high, 4)
 
-    def is_better(self, other: Covered) -> bool:
-        """Better outside the error, where the other is not worse outside of it."""
-        return self.difference[0] > 0.0 and other.difference[2] >= 0.0
-
     @property
     def figures(self) -> str:
         low, _, high = self.difference
         return f"{fmean(self.before or [0.0]):.1%} -> {fmean(self.after or [0.0]):.1%} ({low:+.1%} to {high:+.1%})"
 
-    def told(self, key: str, catalog: Catalog) -> dict[str, Any]:
+    def told(self, catalog: Catalog) -> dict[str, Any]:
         """For a report; tokens are those of the last part's lists."""
         sizes = [sum(map(catalog.tokens, each)) for each in self._lists]
         return {
-            "old": {key: round(fmean(self.before or [0.0]), 4), "tokens": sizes[0]},
-            "new": {key: round(fmean(self.after or [0.0]), 4), "tokens": sizes[1]},
+            "old": {"in_list": round(fmean(self.before or [0.0]), 4), "tokens": sizes[0]},
+            "new": {"in_list": round(fmean(self.after or [0.0]), 4), "tokens": sizes[1]},
             "difference": list(self.difference),
         }
 

@@ -14,8 +14,6 @@ from foretool.retrieval.prior import (
     loads,
     needs,
     order,
-    together,
-    wholeness,
 )
 from foretool.storage.records import ToolId, Usage
 
@@ -54,20 +52,6 @@ def test_what_does_not_fit_is_passed_over() -> None:
 
 def test_coverage_is_a_share_of_each_task() -> None:
     assert coverage([A, B], [(A, C), (B,), (), (C, D)]) == [0.5, 1.0, 0.0]
-
-
-def test_lists_that_grow_hold_the_tools_of_whole_tasks() -> None:
-    # Per token: {B} 2 tasks / 10, {C, D} 3 tasks / 80, {A} 1 task / 100.
-    tasks = [(C, D)] * 3 + [(B,)] * 2 + [(A,)]
-    assert together(tasks, SIZES.__getitem__, 1e9, 1000) == (B, C, D, A)
-    assert together(tasks, SIZES.__getitem__, 1e9, 100) == (B, C, D)
-    assert together(tasks, SIZES.__getitem__, 1e9, 60) == (B,)
-    # B is there already, so a task of A and B costs no more than A.
-    assert together([(A, B)] * 2 + [(B,)] * 9 + [(C, D)], SIZES.__getitem__, 1e9, 1000) == (B, A, C, D)
-    prior = learned_from({A: 1.0}, 0.0, (C, D))
-    assert order(prior, (), SIZES.__getitem__, 0.0, 1.0, grows=True) == [C, D, A]
-    assert order(prior, (), SIZES.__getitem__, 0.0, 1.0) == [A]
-    assert wholeness([C, D], [(C, D), (C, A), (), (D,)]) == [1.0, 0.0, 1.0]
 
 
 def test_a_prior_is_kept_as_json() -> None:

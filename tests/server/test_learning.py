@@ -161,7 +161,7 @@ def test_lists_are_filled_by_what_tasks_need_if_that_would_have_shown_more(setti
 def _budget(setting: Setting) -> int:
     with offline.read(setting.config) as known:
         learner = learning.Learner(setting.config, known.app.catalog, setting.store, lambda *_: None, 1.0)
-        return learner._budget(grows=False)
+        return learner._budget
 
 
 @requirement("learn:trusted")
