@@ -24,6 +24,7 @@ from foretool.storage.records import Era
 if TYPE_CHECKING:
     from foretool.server.config import Profile
     from foretool.server.proxy import Proxy
+    from foretool.server.steps import Plan
     from foretool.server.upstream import Upstream
 
 MOST_URIS: Final = 50_000
@@ -265,12 +266,20 @@ class Aggregate:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{STEP}: task is missing; say what to do, one need per line")
         if not budget.isdecimal() or not 0 < int(budget) <= 1_000_000:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{STEP}: budget: expected a number of tokens, found {budget!r}")
-        profile, steps = exchange.client.profile, self._proxy.steps
-        plan = steps.plan(query_of(self._proxy, task, exchange.session.conversation().history), profile, int(budget))
-        steps.record(exchange.session, plan)
-        content = {"type": "text", "text": f"{described(plan)}\n\n{task}"}
-        about = f"{len(plan.tools)} tools and {len(plan.fragments)} instructions, confidence {plan.level}"
-        exchange.own_result({"description": about, "messages": [{"role": "user", "content": content}]})
+        steps, session = self._proxy.steps, exchange.session
+        self._proxy.tell_names()
+
+        def planned(plan: Plan) -> None:
+            steps.record(session, plan)
+            content = {"type": "text", "text": f"{described(plan)}\n\n{task}"}
+            about = f"{len(plan.tools)} tools and {len(plan.fragments)} instructions, confidence {plan.level}"
+            exchange.own_result({"description": about, "messages": [{"role": "user", "content": content}]})
+
+        def go(plan: Plan) -> None:
+            exchange.client.attempt(exchange, lambda *_: planned(plan))
+
+        query = query_of(self._proxy, task, session.conversation().steps)
+        steps.plan(query, exchange.client.profile, int(budget), go)
 
     def _prompt(self, name: str, profile: Profile) -> tuple[Upstream, str]:
         """Whose prompt a name is, and what it is called there."""

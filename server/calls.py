@@ -124,6 +124,7 @@ class Calls:
         started: float,
     ) -> None:
         # Not at the top: no list waits for what only searches need.
+        from foretool.retrieval.ranking import Ranking
         from foretool.retrieval.selection import assess
 
         proxy, session = self._proxy, _session(exchange)
@@ -138,7 +139,7 @@ class Calls:
             profile.admits,
             proxy.settings.answer_tokens,
             proxy.settings.tool_tokens,
-            self._fragments(exchange, query, ranking),
+            self._fragments(exchange, query, ranking if level != "none" else Ranking()),
         )
         kept = Discovery(
             session=session.record.key, at=proxy.clock(), task=arguments.task if proxy.keeps_text else "",

@@ -220,6 +220,8 @@ class Foretool:
             greeting = {"protocolVersion": protocol.LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
             await self._caller.ask("initialize", greeting)
             await self._caller.listed(self.patience_s)
+            # A list might never be searched, steps always are: the encoders may be loaded.
+            app.catalog.pipeline.has_searched = True
         except BaseException:
             await self._stack.aclose()
             raise
@@ -238,10 +240,17 @@ class Foretool:
         """What the next step needs: `query` in words, one need a line; `history`: the tools called so far, oldest
         first, by default those called through this object; `budget`: tokens of prompt and tools."""
         app, caller = self._running()
-        session = caller.session
-        called = session.conversation().history if history is None else history
-        plan = app.proxy.steps.plan(query_of(app.proxy, query, called), caller.profile, budget)
-        return self._given(plan)
+        chat = caller.session.conversation()
+        chat.asks(tuple(line.strip() for line in query.splitlines() if line.strip()), app.proxy.clock())
+        wanted = query_of(app.proxy, query, chat.steps if history is None else history)
+        planned: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
+
+        def ready(plan: Plan) -> None:
+            if not planned.done():  # nobody waits for it any more
+                planned.set_result(plan)
+
+        app.proxy.steps.plan(wanted, caller.profile, budget, ready)
+        return self._given(await planned)
 
     async def widen(self, step: Step, sufficiency: float) -> Step:
         """See `Step.widen`."""
@@ -280,6 +289,7 @@ class Foretool:
 
     def _given(self, plan: Plan) -> Step:
         app, caller = self._running()
+        app.proxy.tell_names()
         app.proxy.steps.record(caller.session, plan)
         app.proxy.steps.show(caller.session, plan, caller.profile)
         app.proxy.outbox.flush()

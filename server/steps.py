@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from foretool.retrieval.domains import Domains
 from foretool.retrieval.fragments import Fragment
 from foretool.retrieval.itr import Candidate, Fallback, Kind, Parameters, Selected, Signatures
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.retrieval.selection import level, sufficiency
+from foretool.retrieval.selection import assess
 from foretool.retrieval.tokens import estimate
 from foretool.server import discovery, jsonrpc
 from foretool.server.config import matches
@@ -111,19 +111,24 @@ class Steps:
 
     # -- putting together
 
-    def plan(self, query: Query, profile: Profile, budget: int = BUDGET) -> Plan:
-        """Lines 1 to 5 of Algorithm 1."""
+    def plan(self, query: Query, profile: Profile, budget: int, go: Callable[[Plan], None]) -> None:
+        """Lines 1 to 5 of Algorithm 1; `go` is called now, or once slow encoders and a reranker have answered."""
         started = time.perf_counter()
         domain = self._domain(query)
         key = (*map(itr.signature, query.lines), query.history, query.servers_in_use, profile.name, budget, domain)
-        version = self._version()
-        known = self._cache.get(key, version)
+        known = self._cache.get(key, self._version())
         if known is not None:
-            return replace(known, cached=True, took_ms=(time.perf_counter() - started) * 1000)
-        plan = self._made(query, profile, budget, domain)
-        # What was found out on the way (files read anew) may have moved it.
-        self._cache.put(key, self._version(), plan)
-        return replace(plan, took_ms=(time.perf_counter() - started) * 1000)
+            go(replace(known, cached=True, took_ms=(time.perf_counter() - started) * 1000))
+            return
+
+        def ranked(ranking: Ranking) -> None:
+            plan = self._made(query, ranking, profile, budget, domain)
+            # What was found out on the way (files read anew) may have moved it.
+            self._cache.put(key, self._version(), plan)
+            go(replace(plan, took_ms=(time.perf_counter() - started) * 1000))
+
+        proxy, searching = self._proxy, self._proxy.searching
+        searching.before(query, lambda: searching.after(query, proxy.rank(query, profile, RANKED), ranked))
 
     def widened(self, plan: Plan, sufficiency: float, profile: Profile) -> Plan:
         """Line 8: more tools under twice the budget, or the catalog in brief where there are no more."""
@@ -137,13 +142,13 @@ class Steps:
         """Of everything a plan is made of."""
         proxy, pipeline = self._proxy, self._proxy.catalog.pipeline
         age = int(proxy.clock() / KEPT_S)
-        return (proxy.catalog.version, id(pipeline.meaning), proxy.instructions.version, proxy.settings, age)
+        ranked_by = (id(pipeline.meaning), id(pipeline.experience), id(proxy.searching.reranker))
+        return (proxy.catalog.version, *ranked_by, proxy.instructions.version, proxy.settings, age)
 
-    def _made(self, query: Query, profile: Profile, budget: int, domain: str) -> Plan:
+    def _made(self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str) -> Plan:
         proxy = self._proxy
-        ranking = proxy.rank(query, profile, RANKED)
-        found = level(ranking, query)
-        probability = _probability(ranking)
+        found, said = assess(ranking, query, proxy.calibrate)
+        probability = said or 0.0
         pinned = self._pinned(profile, domain)
         ranked = self._candidates(ranking, probability)
         # What is ranked all the same waits for a step that is widened.
@@ -233,7 +238,7 @@ class Steps:
         kept = Discovery(
             session=session.record.key, at=at, task=task, names=(), sufficiency=plan.sufficiency, level=plan.level,
             matches=tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in enumerate(found, 1)),
-            tokens=plan.tokens, took_ms=plan.took_ms,
+            tokens=plan.tokens, took_ms=plan.took_ms, probability=plan.probability or None,
         )  # fmt: skip
         for miss in session.discovered(kept, proxy.recorder.discovery(kept), len(proxy.catalog)):
             proxy.recorder.miss(miss)
@@ -272,8 +277,3 @@ def query_of(proxy: Proxy, task: str, history: Sequence[str] = ()) -> Query:
     called = [tool for name in history if (tool := proxy.catalog.find(name)) is not None]
     servers = tuple(dict.fromkeys(tool.upstream for tool in reversed(called)))
     return Query(lines, (), tuple(tool.id for tool in called), servers)
-
-
-def _probability(ranking: Ranking) -> float:
-    read = [sufficiency(each) for each in ranking.evidence]
-    return sum(read) / len(read) if read else 0.0

@@ -30,7 +30,9 @@ PAY = FakeUpstream("pay", [tool("refund", "Gives money back"), tool("audit", "Ke
 
 
 def plan(stage: Stage, task: str, budget: int = 2000, history: tuple[str, ...] = ()) -> Plan:
-    return steps(stage).plan(query_of(stage.app.proxy, task, history), stage.app.config.profiles[""], budget)
+    found: list[Plan] = []
+    steps(stage).plan(query_of(stage.app.proxy, task, history), everyone(stage), budget, found.append)
+    return found[0]
 
 
 def steps(stage: Stage) -> Steps:
