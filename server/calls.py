@@ -26,7 +26,6 @@ from foretool.server.session import Conversation, Forward, Session
 from foretool.storage.records import Call, Discovery, Miss, Outcome, Tool, ToolId
 
 if TYPE_CHECKING:
-    from foretool.retrieval.fragments import Fragment
     from foretool.retrieval.ranking import Query, Ranking
     from foretool.server.proxy import Proxy
     from foretool.server.upstream import Upstream
@@ -124,7 +123,6 @@ class Calls:
         started: float,
     ) -> None:
         # Not at the top: no list waits for what only searches need.
-        from foretool.retrieval.ranking import Ranking
         from foretool.retrieval.selection import assess
 
         proxy, session = self._proxy, _session(exchange)
@@ -139,7 +137,7 @@ class Calls:
             profile.admits,
             proxy.settings.answer_tokens,
             proxy.settings.tool_tokens,
-            self._fragments(exchange, query, ranking if level != "none" else Ranking()),
+            proxy.instructions.beside(query, ranking, level, profile) if query.lines else (),
         )
         kept = Discovery(
             session=session.record.key, at=proxy.clock(), task=arguments.task if proxy.keeps_text else "",
@@ -161,15 +159,6 @@ class Calls:
             exchange.client.hold(lambda: exchange.own_result(result))
         else:
             exchange.own_result(result)
-
-    def _fragments(self, exchange: Exchange, query: Query, ranking: Ranking) -> list[Fragment]:
-        """Instructions that apply; none to an answer that only gives schemas."""
-        if not query.lines:
-            return []
-        instructions, profile = self._proxy.instructions, exchange.client.profile
-        hits = instructions.find(query.lines, profile, [each.tool for each in ranking.ranked[:1]])
-        budget = self._proxy.settings.answer_tokens // discovery.FRAGMENT_SHARE
-        return instructions.fitting(hits, budget, self._proxy.given(profile)) if hits else []
 
     # -- call_tool
 

@@ -38,8 +38,6 @@ IN_USE: Final = "server in use"
 """The reason that the pipeline gives."""
 SUMMARY_TOKENS: Final = 200
 """Of the servers beside matches that may not suffice."""
-FRAGMENT_SHARE: Final = 4
-"""Instructions get at most one so many-th part of an answer."""
 WORST_SUFFICIENCY: Final = 0.5
 """Below this self-rating the search widens (ITR section 3.7, threshold tau)."""
 

@@ -37,10 +37,11 @@ from foretool.server.jsonrpc import Raw
 from foretool.server.upstream import State
 
 if TYPE_CHECKING:
+    from foretool.retrieval.ranking import Query, Ranking
     from foretool.server.config import Profile
     from foretool.server.proxy import Proxy
     from foretool.server.upstream import Upstream
-    from foretool.storage.records import ToolId
+    from foretool.storage.records import Level, ToolId
 
 LOOK_S: Final = 1.0
 """Files are looked at at most this often."""
@@ -49,6 +50,8 @@ MOST_BYTES: Final = 1024 * 1024
 """Of one file, or of one text of an upstream; a longer file is left out, a longer text is cut."""
 MOST_PROMPTS: Final = 50
 """Of one upstream."""
+SHARE: Final = 4
+"""Instructions get at most one so many-th part of an answer."""
 APPLIES: Final = 0.35
 """Least share of a query that a fragment of the user's must have."""
 FOREIGN_APPLIES: Final = 0.5
@@ -138,6 +141,13 @@ class Instructions:
             if own is not None and (own.id not in hits or hits[own.id].relevance < ITS_SERVER):
                 hits[own.id] = Hit(own, ITS_SERVER)
         return sorted(hits.values(), key=lambda hit: -hit.relevance)
+
+    def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile) -> list[Fragment]:
+        """What an answer of `discover_tools` says beside its tools, in its share of the budget."""
+        best = [each.tool for each in ranking.ranked[:1]] if level != "none" else []
+        hits = self.find(query.lines, profile, best)
+        budget = self._proxy.settings.answer_tokens // SHARE
+        return self.fitting(hits, budget, self._proxy.given(profile)) if hits else []
 
     def fitting(self, hits: Sequence[Hit], budget: int, given: frozenset[str] = frozenset()) -> list[Fragment]:
         """The first of them in `budget` tokens, one that is too long cut; `given`: servers whose words the client was

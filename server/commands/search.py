@@ -94,15 +94,17 @@ def find(known: Offline, task: str, profile: str = "", limit: int | None = None)
     query = discovery.query(arguments, (), ())
     proxy, depth = known.app.proxy, max(RANKED, arguments.wanted)
     ranking = proxy.searching.now(query, lambda: proxy.rank(query, profile_of, depth))
+    level = selection.level(ranking, query)
     answer = discovery.answer(
         arguments,
         ranking,
-        selection.level(ranking, query),
+        level,
         known.app.catalog,
         visible.__contains__,
         profile_of.admits,
         settings.answer_tokens,
         settings.tool_tokens,
+        proxy.instructions.beside(query, ranking, level, profile_of),
     )
     took_ms = (time.perf_counter() - started) * 1000
     scored = {each.tool: each for each in answer.matches}

@@ -57,3 +57,11 @@ def test_nothing_that_fits_is_said_with_the_servers_there_are(path: Path, capsys
 def test_an_empty_catalogue_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "weather", "--config", str(write_config(tmp_path))]) == 1
     assert capsys.readouterr().err.startswith("foretool: no tools are known yet; ")
+
+
+def test_instructions_that_apply_are_in_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rules.md").write_text("Ask for the city before any forecast of the weather.")
+    path = write_config(tmp_path, instructions=["*.md"])
+    fill(path).close()
+    assert run(["search", "--text", "--config", str(path), "weather forecast"]) == 0
+    assert "instructions (file rules.md): Ask for the city" in capsys.readouterr().out
