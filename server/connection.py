@@ -69,6 +69,10 @@ class Request(Struct, eq=False):
     deadline: float = 0.0
     """Monotonic seconds, set when it is sent."""
 
+    def let_go(self) -> None:
+        """It is over: what its callbacks hold on to points back at it, and would be garbage to collect."""
+        self.reply, self.notice, self.poll = _ignored, None, None
+
 
 class Events(Protocol):
     """What a connection tells its upstream."""
@@ -328,8 +332,8 @@ class Connection:
         request = self._pending.pop(message.id, None) if isinstance(message.id, int) else None
         if request is None:
             return  # cancelled before, or never asked
-        reply, request.reply, request.notice, request.poll = request.reply, _ignored, None, None
-        # What the callbacks hold on to points back at the request: let go, so that no garbage is left to collect.
+        reply = request.reply
+        request.let_go()
         reply(message)
 
     def _on_notification(self, message: Message, request: int | None) -> None:

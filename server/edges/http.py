@@ -121,6 +121,8 @@ class Wire:
     def close(self) -> None:
         if self._watcher is not None:
             self._watcher.cancel()
+            # Its last frame points back at us: without this, every call would leave garbage to collect.
+            self._watcher = None
 
     async def reply(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
         lines = [(b"content-length", str(len(body)).encode())]
@@ -417,6 +419,7 @@ class HttpEdge:
             if not stream.is_finished:
                 front.cancel(stream, "the client closed the stream of the request")
                 stream.end()
+            stream.detach(reader)
 
     # -- the legacy era
 
