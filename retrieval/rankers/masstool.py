@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import exp
+from math import exp, log
 from typing import Any, Final, Self
 from zlib import crc32
 
@@ -35,8 +35,12 @@ Ints = NDArray[np.int64]
 
 NAME: Final = "masstool"
 VERSION: Final = 1
-PEAK: Final = 8.0
-"""What the likeliest tool of a task that is known for sure gets, in standard deviations of a list."""
+PEAK: Final = 60.0
+"""What the one tool of a task that is known for sure gets, in standard deviations of a list. Words and meaning together
+reach about 10; the order among the tools that such tasks took is left to head and vote."""
+LEAST_TRUST: Final = 0.1
+"""This much and less is nothing."""
+LEAST_PRIOR: Final = 0.03
 FAINT: Final = 1e-3
 """Shares are compared by their logarithm; one this small is half of nothing."""
 NEIGHBOURS: Final = 20
@@ -155,10 +159,11 @@ class Trust(Struct, frozen=True):
     reads_vectors: bool
     """Whether likeness is that of sentence vectors, else of words."""
 
-    def __call__(self, signs: Signs) -> float:
-        """0 to 1."""
+    def __call__(self, signs: Signs, prior: float = 0.5) -> float:
+        """0 to 1; `prior`: the chance, before it is read, that a task is of a kind on record."""
         logit = (
             self.bias
+            + log(prior / (1.0 - prior))
             + self.meaning * signs.meaning
             + self.words * signs.words
             + self.sureness * signs.sureness
@@ -166,7 +171,8 @@ class Trust(Struct, frozen=True):
         )
         likeness = signs.meaning if self.reads_vectors else signs.words
         distance = (self.near - likeness) / max(self.near - self.far, 1e-3)
-        return (1.0 - min(max(distance, 0.0), 1.0)) / (1.0 + exp(-min(max(logit, -30.0), 30.0)))
+        found = (1.0 - min(max(distance, 0.0), 1.0)) / (1.0 + exp(-min(max(logit, -30.0), 30.0)))
+        return max(found - LEAST_TRUST, 0.0) / (1.0 - LEAST_TRUST)
 
 
 class Header(Struct, frozen=True):
@@ -185,6 +191,8 @@ class Header(Struct, frozen=True):
     probability."""
     tasks: int
     """Trained on."""
+    familiar: float
+    """Share of them that took no tool that nothing else took."""
     detects: bool
     """Whether there were tasks that needed no tool."""
 
@@ -222,6 +230,8 @@ class MassTool:
         self.slots: Ints = np.full(len(header.tools), -1, np.int64)
         """(known tools,), -1 for those that are not in the corpus."""
         self.size = 0
+        self.prior = LEAST_PRIOR
+        """The chance, before it is read, that a task is of a kind on record."""
 
     @classmethod
     def loads(cls, model: bytes) -> Self:
@@ -237,6 +247,9 @@ class MassTool:
         slot_of = {tool: slot for slot, tool in enumerate(tools) if tool is not None}
         self.slots = np.asarray([slot_of.get(ToolId(tool), -1) for tool in self.header.tools], np.int64)
         self.size = len(tools)
+        # Where most of what the tasks took is gone, or was never here, they say little of the next one.
+        here = self.bank_tools.wholly(self.slots >= 0)
+        self.prior = min(max(self.header.familiar * here, LEAST_PRIOR), 1.0 - LEAST_PRIOR)
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         """(slots,): 0 to `PEAK`; all 0 without words, and far from every known task."""
@@ -279,7 +292,7 @@ class MassTool:
 
     def believed(self, past: Past) -> float:
         """As `trust`, for a task that was looked up."""
-        return (self.header.read if past.has_vector else self.header.unread)(past.signs)
+        return (self.header.read if past.has_vector else self.header.unread)(past.signs, self.prior)
 
     def past(self, task: Task) -> Past:
         """What head and search say of a task."""
@@ -338,6 +351,14 @@ class Lists:
         self.tools = tools.astype(np.int64)
         self._sizes: Ints = starts[1:].astype(np.int64) - starts[:-1].astype(np.int64)
         self._weights = np.repeat(np.maximum(self._sizes, 1).astype(np.float32) ** -np.float32(even), self._sizes)
+
+    def wholly(self, tools: NDArray[np.bool_]) -> float:
+        """The share of the rows all of whose tools are among these (known tools,)."""
+        if not len(self._sizes):
+            return 0.0
+        row_of = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        lacking = np.bincount(row_of, ~tools[self.tools], len(self._sizes))
+        return float(np.mean(lacking == 0))
 
     def spread(self, rows: Floats, tools: int) -> Floats:
         """(tools,): the sum of what each tool's rows have, divided by the size of each row to the power `even`."""

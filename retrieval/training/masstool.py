@@ -61,7 +61,7 @@ FEW: Final = 600
 FOLDS: Final = 4
 LEAST_WITHOUT: Final = 20
 """Tasks that needed no tool, before detection is learnt."""
-NEAR: Final = 0.25
+NEAR: Final = 0.02
 """Share of the tasks, of the kinds that are known, that distance may take something from."""
 APART: Final = 0.9
 """Share of the pairs of tasks that are strangers to each other, at least."""
@@ -129,6 +129,12 @@ def classes(golds: Sequence[tuple[int, ...]]) -> Classes:
     number = {each: at for at, each in enumerate(sets)}
     targets = (((number[each],) if each in often else tuple(number[(tool,)] for tool in each)) for each in golds)
     return Classes(sets, tuple(targets))
+
+
+def familiar(golds: Sequence[tuple[int, ...]]) -> float:
+    """The share of the tasks all of whose tools another task took, too."""
+    tasks = Counter(tool for each in golds for tool in each)
+    return sum(all(tasks[tool] > 1 for tool in each) for each in golds) / max(len(golds), 1)
 
 
 def vocabulary(counts: Sequence[Counter[int]]) -> tuple[NDArray[np.uint32], Floats]:
@@ -500,6 +506,7 @@ class _Training:
             mix=mix,
             even=EVEN,
             tasks=count,
+            familiar=familiar(golds),
             detects=detects,
         )
         self.progress("packing", 1.0)

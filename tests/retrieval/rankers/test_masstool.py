@@ -15,6 +15,8 @@ from requirements import requirement
 from foretool.retrieval.learned import ModelError, pack
 from foretool.retrieval.rankers.masstool import (
     FAINT,
+    LEAST_PRIOR,
+    LEAST_TRUST,
     NEIGHBOURS,
     PEAK,
     SHARPNESS,
@@ -39,7 +41,15 @@ PLACES = {word: place for place, (_, word) in enumerate(GRAMS)}
 ALWAYS = Trust(bias=30.0, meaning=0.0, words=0.0, sureness=0.0, agreement=0.0, near=0.0, far=-1.0, reads_vectors=False)
 NEAR = replace(ALWAYS, bias=-4.0, words=8.0, near=0.6, far=0.2)
 ALONE = Header(
-    tools=("post__read", "post__send"), read=ALWAYS, unread=ALWAYS, nets=1, mix=1.0, even=1.0, tasks=2, detects=False
+    tools=("post__read", "post__send"),
+    read=ALWAYS,
+    unread=ALWAYS,
+    nets=1,
+    mix=1.0,
+    even=1.0,
+    tasks=2,
+    familiar=1.0,
+    detects=False,
 )
 
 
@@ -136,13 +146,28 @@ def test_a_head_reads_words_and_vector() -> None:
 
 @requirement("masstool:trust")
 def test_trust_is_nothing_far_from_known_tasks_and_grows_towards_them() -> None:
+    def after(chance: float) -> float:
+        """Less what counts as nothing."""
+        return pytest.approx((chance - LEAST_TRUST) / (1 - LEAST_TRUST))  # type: ignore[no-any-return]
+
     found = [NEAR(Signs(meaning=0.0, words=words, sureness=1.0, agreement=1.0)) for words in (0.1, 0.2, 0.4, 0.5, 0.9)]
-    assert found[:2] == [0.0, 0.0]
-    assert found[2] == pytest.approx(0.5 / (1 + exp(0.8)))
-    assert found[3] == pytest.approx(0.75 / 2)
-    assert found[4] == pytest.approx(1 / (1 + exp(-3.2)))
+    assert found == [0.0, 0.0, after(0.5 / (1 + exp(0.8))), after(0.75 / 2), after(1 / (1 + exp(-3.2)))]
     seeing = replace(NEAR, reads_vectors=True)
     assert seeing(Signs(meaning=0.2, words=1.0, sureness=1.0, agreement=1.0)) == 0.0
+    likely = NEAR(Signs(meaning=0.0, words=0.9, sureness=1.0, agreement=1.0), prior=0.9)
+    assert likely == after(1 / (1 + exp(-3.2) / 9)), "odds of the prior times odds of the signs"
+
+
+@requirement("masstool:trust")
+def test_a_log_whose_tools_are_elsewhere_is_hardly_believed() -> None:
+    found = model()
+    assert found.prior == 1 - LEAST_PRIOR
+    found.align([ToolId("post__read"), ToolId("other")], None)
+    assert found.prior == 0.5, "one of the two tasks on record had its tools here"
+    found.align([ToolId("other")], None)
+    assert found.prior == LEAST_PRIOR
+    unlike = model(replace(ALONE, familiar=0.3))
+    assert unlike.prior == pytest.approx(0.3), "tasks of this log often took what none before them took"
 
 
 @requirement("masstool:score")
