@@ -96,6 +96,7 @@ class Remembered:
 
     def __init__(self, encoder: Encoder, key: str, kept: Vectors) -> None:
         self._encoder, self._key, self._kept = encoder, key, kept
+        self._known = kept.load(key, kept.known(key))
         self.name = encoder.name
 
     def documents(self, texts: Sequence[str]) -> Floats:
@@ -103,14 +104,13 @@ class Remembered:
 
     def queries(self, texts: Sequence[str]) -> Floats:
         digests = [digest(text) for text in texts]
-        found = self._kept.load(self._key, set(digests))
-        missing = {each: text for each, text in zip(digests, texts, strict=True) if each not in found}
+        missing = {each: text for each, text in zip(digests, texts, strict=True) if each not in self._known}
         if missing:
             rows = self._encoder.queries(list(missing.values()))
             new = {each: row.tobytes() for each, row in zip(missing, rows, strict=True)}
             self._kept.save(self._key, new)
-            found |= new
-        return np.stack([np.frombuffer(found[each], np.float32) for each in digests])
+            self._known |= new
+        return np.stack([np.frombuffer(self._known[each], np.float32) for each in digests])
 
 
 class World(NamedTuple):
