@@ -170,7 +170,7 @@ async def do(
         if not set(task.calls) <= agent.listed.keys():
             await agent.read_prompt()
     told.list_tokens += size(*written(first))
-    started_with = set(agent.listed)
+    started_with = {tool["name"] for tool in first}
     known: set[str] = set()
     for name in task.calls:
         told.calls += 1
