@@ -175,7 +175,7 @@ def entry(command: Sequence[str], path: Path, transport: str) -> Iterator[Json]:
         process.communicate()
 
 
-def converse(claude: str, server: Json, home: Path, url: str) -> Json:
+def converse(claude: str, server: Json, home: Path, url: str, prompt: str = "Do it.") -> Json:
     """One prompt, with everything the program asks for answered here; what it printed at the end."""
     mcp = home / "servers.json"
     mcp.write_text(json.dumps({"mcpServers": {"foretool": server}}), "utf-8")
@@ -189,7 +189,7 @@ def converse(claude: str, server: Json, home: Path, url: str) -> Json:
         "DISABLE_AUTOUPDATER": "1",
     }
     options = ["--mcp-config", str(mcp), "--strict-mcp-config", "--allowedTools", PREFIX.rstrip("_")]
-    command = [claude, "-p", "Do it.", *options, "--output-format", "json"]
+    command = [claude, "-p", prompt, *options, "--output-format", "json"]
     done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=RUN_S, check=False)
     try:
         said: Json = json.loads(done.stdout)

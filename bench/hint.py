@@ -3,6 +3,9 @@
 FOLDER holds the `tools/list` of servers, one JSON file each (`server`, `tools`); they are repeated until there are
 enough tools. Each run starts the command as a client does, over a store that knows the tools: wall time and processor
 time of the process, start of Python included. Its own deadline is lifted, so that what is late is seen.
+
+With `--claude PROGRAM` (as in `bench.claude_code`) the hook is put into the settings of a real Claude Code, offline,
+and two prompts are given: printed is what of the hook's words reached the model, and what foretool has on record.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bench import claude_code, processes
 from foretool.retrieval import evaluation
 from foretool.server import config as configs
+from foretool.server import hint
+from foretool.server.commands import hint as installing
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
 from foretool.storage.store import Store
 
@@ -90,16 +96,47 @@ def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[dict[str
             yield {"tools": count, **measured(path, runs)}
 
 
+class Listener(claude_code.Model):
+    """A model that says one word and calls nothing."""
+
+    def _step(self, step: int, told: str) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": "done"}]
+
+
+def hooked(claude: str) -> dict[str, Any]:
+    """Two prompts to Claude Code with the hook: at the first the tools may not be known yet."""
+    prompt, model = "compress a folder into an archive", Listener()
+    with tempfile.TemporaryDirectory(prefix="bench-hint-") as place, claude_code.served(model) as url:
+        folder = Path(place)
+        home = folder / "home"
+        path = claude_code.config(folder, "frozen")
+        typed = f"env FORETOOL_HINT_MS=5000 {installing.hook_command(path)}"
+        installing.install(home / ".claude" / "settings.json", typed)
+        with claude_code.entry(processes.installed(None), path, "stdio") as server:
+            for _ in range(2):
+                claude_code.converse(claude, server, home, url, prompt)
+        with Store.open(folder / "foretool.sqlite3") as store:
+            kept = [each.text for each in store.prompts()[::-1]]
+        reached = [hint.HEAD in json.dumps(request["messages"]) for request in model.requests]
+        env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+        return {"test": "hint", "client": claude_code.version(claude, env), "reached": reached, "prompts": kept}
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and print as results come."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.hint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--catalogs", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--catalogs", type=Path, metavar="FOLDER")
+    parser.add_argument("--claude", metavar="PROGRAM")
     parser.add_argument("--tools", default="300,1000,5000", help="default %(default)s")
     parser.add_argument("--runs", type=int, default=30, help="default %(default)s")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
+    if arguments.claude:
+        print(json.dumps(hooked(str(Path(arguments.claude).absolute()))))
+    if not arguments.catalogs:
+        return
     for result in results(arguments.catalogs, [int(each) for each in arguments.tools.split(",")], arguments.runs):
         told = "  ".join(f"{key} {value}" for key, value in result.items())
         print(json.dumps(result) if arguments.json else told, flush=True)
