@@ -231,8 +231,9 @@ async def embedded(
         header = b""
     finally:
         feeding.cancel()
-        with contextlib.suppress(ProcessLookupError):
-            worker.kill()
+        if not worker.stdout.at_eof():  # else it is ending by itself, and killing would take its status from who waits
+            with contextlib.suppress(ProcessLookupError):
+                worker.kill()
         said = (await complaints).decode(errors="replace").strip()
         await worker.wait()
     if not header:

@@ -20,7 +20,7 @@ class Ahead:
     def __init__(self, encoder: Encoder) -> None:
         """Asks once, to learn the dimension and whether it answers at all. Raises `EncoderError`."""
         self._encoder = encoder
-        self._zeros = encoder.queries(["warm"])[0] * 0
+        self._zeros = encoder.documents(["warm"])[0] * 0  # patiently: a provider may have to load the model first
         self._kept: dict[str, Vectors] = {}
 
     @property
