@@ -57,7 +57,7 @@ Row = dict[str, Any]
 
 
 class Prediction(NamedTuple):
-    """One step of one task, and the class of every tool in its ranking."""
+    """One step of one task, and how well it was ranked."""
 
     task: int
     reciprocal_rank: float
@@ -92,7 +92,7 @@ class World(NamedTuple):
         )
 
     def material(self, past: Sequence[Demonstration]) -> Material:
-        return Material(tuple(self.tools), self.episodes(past), {}, self.documents, self.embed, SEED)
+        return Material(tuple(self.tools), self.episodes(past), documents=self.documents, queries=self.embed, seed=SEED)
 
 
 class Embed:
@@ -203,8 +203,8 @@ def over(world: World) -> Iterator[Row]:
         yield {**head, "method": f"paper: {method}", "n": "-", "mrr": mrr, "f1": f1}
     demonstrations = {"demonstrations": len(world.train)}
     if world.embed is not None:
-        for name, predict in (("DTDR-C", published_c(world)), ("DTDR-L", published_l(world))):
-            yield {**head, "method": f"as published: {name}", **figures(judged(world.asked, world.end, predict)),
+        for name, fitted in (("DTDR-C", published_c), ("DTDR-L", published_l)):
+            yield {**head, "method": f"as published: {name}", **figures(judged(world.asked, world.end, fitted(world))),
                    **demonstrations, "seeds": [SEED]}  # fmt: skip
     if any(each.earlier for each in world.train):
         model = across_turns(world)
@@ -213,8 +213,8 @@ def over(world: World) -> Iterator[Row]:
         world = world._replace(train=without_earlier(world.train), asked=without_earlier(world.asked))
     started = time.monotonic()
     model = METHOD.train(world.material(world.train), lambda what, share: None)
-    fitted = {"fit_s": round(time.monotonic() - started), "model_mib": round(len(model) / 2**20, 1)}
-    yield {**head, "method": "as served", **scored(world, model), **demonstrations, "seeds": [SEED], **fitted}
+    cost = {"fit_s": round(time.monotonic() - started), "model_mib": round(len(model) / 2**20, 1)}
+    yield {**head, "method": "as served", **scored(world, model), **demonstrations, "seeds": [SEED], **cost}
     yield {**head, "method": "as served, nobody said the task", **scored(world, model, said=False), **demonstrations,
            "seeds": [SEED]}  # fmt: skip
     if len(world.train) > 2 * FEW:
@@ -315,19 +315,9 @@ def unseen(world: World, head: Row) -> Iterator[Row]:
     if world.embed is not None:
         methods["query-tool similarity"] = similarity(world)
     for method, predict in methods.items():
-
-        def only(each: Demonstration, step: Step, predict: Predict = predict) -> Floats:
-            return predict(each, step)
-
-        found = [
-            prediction
-            for prediction, step in zip(
-                judged(world.asked, world.end, only),
-                (step for each in world.asked for step in each.steps(world.end)),
-                strict=True,
-            )
-            if later.issuperset(step.acceptable)
-        ]
+        steps = [step for each in world.asked for step in each.steps(world.end)]
+        every = zip(judged(world.asked, world.end, predict), steps, strict=True)
+        found = [prediction for prediction, step in every if later.issuperset(step.acceptable)]
         if found:
             yield {**head, "method": f"{method}, steps to tools that came after training", **figures(found),
                    "demonstrations": len(past), "tools_after": len(later), "seeds": [SEED]}  # fmt: skip

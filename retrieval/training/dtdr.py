@@ -47,9 +47,9 @@ class Recipe(Struct, frozen=True):
     """Everything that can be chosen; chosen on splits of the train files."""
 
     networks: int = 3
-    plan: Plan = Plan(hidden=256, decay=0.1)
+    plan: Plan = Plan(hidden=256, batch=64, decay=0.1)
     """Without its epochs: there are as many as `steps` take."""
-    steps: int = 1_500
+    steps: int = 2_600
     """Batches that a network is fitted on, within `epochs`; half as many where it only judges a fold."""
     epochs: tuple[int, int] = (8, 200)
     """Fewest and most."""
