@@ -81,26 +81,43 @@ def fragments(
 
 def chunks(text: str, count: Count = estimate, least: int = LEAST, most: int = MOST) -> list[tuple[str, str]]:
     """Heading and text of each chunk: at most `most` tokens, and at least `least` where there is more to join it to."""
-    pieces: list[tuple[str, str]] = []
-    for heading, section in _sections(text):
-        pieces += ((heading, piece) for piece in _cut(section, count, most))
-    forward = _joined(pieces, lambda last, _: count(last) < least, count, most)
+    sections = ((heading, piece) for heading, section in _sections(text) for piece in _cut(section, count, most))
+    pieces = (_Piece(heading, [piece], count(piece) + 1) for heading, piece in sections)
+    forward = _joined(pieces, lambda last, _: last.tokens < least, most)
     # What is still short stands before something too long to take in: it goes to what stands before it.
-    return _joined(forward, lambda _, piece: count(piece) < least, count, most)
+    joined = _joined(forward, lambda _, piece: piece.tokens < least, most)
+    return [(piece.heading, piece.text) for piece in joined]
 
 
-def _joined(
-    pieces: Iterable[tuple[str, str]], wanted: Callable[[str, str], bool], count: Count, most: int
-) -> list[tuple[str, str]]:
+class _Piece(Struct):
+    """A chunk in the making."""
+
+    heading: str
+    parts: list[str]
+    tokens: int
+    """The sum of its parts, one more for each: what joins them, and what was lost by rounding. A text of thousands of
+    headings must not be counted anew for each of them."""
+
+    between: str = "\n\n"
+    """What stands before it, where it is not the first."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+    def add(self, other: _Piece) -> None:
+        self.parts += [other.between, *other.parts]
+        self.tokens += other.tokens
+
+
+def _joined(pieces: Iterable[_Piece], wanted: Callable[[_Piece, _Piece], bool], most: int) -> list[_Piece]:
     """Neighbours as one where that is `wanted` of the two and no more than `most` tokens."""
-    joined: list[tuple[str, str]] = []
-    for heading, piece in pieces:
-        if joined and wanted(joined[-1][1], piece):
-            first, last = joined[-1]
-            if count(both := f"{last}\n\n{piece}") <= most:
-                joined[-1] = (first, both)
-                continue
-        joined.append((heading, piece))
+    joined: list[_Piece] = []
+    for piece in pieces:
+        if joined and wanted(joined[-1], piece) and joined[-1].tokens + piece.tokens <= most:
+            joined[-1].add(piece)
+        else:
+            joined.append(piece)
     return joined
 
 
@@ -139,8 +156,8 @@ def fitting(fragment: Fragment, tokens: int, count: Count = estimate) -> Fragmen
     if fragment.tokens <= tokens:
         return fragment
     kept = ""
-    for unit in _units(fragment.text):
-        longer = f"{kept} {unit}".strip() if kept and "\n" not in unit else f"{kept}\n{unit}".strip()
+    for between, unit in _units(fragment.text):
+        longer = f"{kept}{between}{unit}" if kept else unit
         if count(longer + " […]") > tokens:
             break
         kept = longer
@@ -161,7 +178,7 @@ def front_matter(text: str) -> tuple[dict[str, str], str]:
 
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
 _FENCE = re.compile(r"\s*(```|~~~)")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!\d\.)\s+")  # not after the number of a list
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
@@ -187,26 +204,38 @@ def _cut(section: str, count: Count, most: int) -> Iterator[str]:
         return
     # Equal parts rather than full ones and a rest.
     aim = ceil(size / ceil(size / most))
-    kept = ""
-    for block in _blocks(section, count, most):
-        longer = f"{kept}\n\n{block}" if kept else block
-        if kept and (count(longer) > most or count(longer) - aim > aim - count(kept)):
-            yield kept
-            kept = block
+    kept: _Piece | None = None
+    for between, block in _blocks(section, count, most):
+        piece = _Piece("", [block], count(block) + 1, between)
+        if kept is None:
+            kept = piece
+        elif kept.tokens + piece.tokens - aim > aim - kept.tokens or kept.tokens + piece.tokens > most:
+            yield kept.text
+            kept = piece
         else:
-            kept = longer
-    if kept:
-        yield kept
+            kept.add(piece)
+    if kept is not None:
+        yield kept.text
 
 
-def _blocks(section: str, count: Count, most: int) -> Iterator[str]:
-    """Paragraphs; those that are too long by sentence or line, those still too long by word."""
-    for block in filter(str.strip, re.split(r"\n\s*\n", section)):
-        if count(block) <= most:
-            yield block
-            continue
-        for unit in filter(str.strip, _SENTENCE.split(block)):
-            yield from [unit] if count(unit) <= most else _words(unit, count, most)
+def _blocks(section: str, count: Count, most: int) -> Iterator[tuple[str, str]]:
+    """Paragraphs, each with what stands before it; those that are too long by line, then by sentence, then by word."""
+    for paragraph in filter(str.strip, re.split(r"\n\s*\n", section)):
+        yield from _smaller("\n\n", paragraph, count, most, (("\n", str.splitlines), (" ", _SENTENCE.split)))
+
+
+def _smaller(
+    between: str, text: str, count: Count, most: int, ways: Sequence[tuple[str, Callable[[str], list[str]]]]
+) -> Iterator[tuple[str, str]]:
+    """A text whole, or cut the first way in which its parts are no longer too long."""
+    if count(text) <= most:
+        yield between, text
+    elif not ways:
+        yield from ((" ", piece) for piece in _words(text, count, most))
+    else:
+        (inner, cut), *others = ways
+        for number, part in enumerate(filter(str.strip, cut(text))):
+            yield from _smaller(inner if number else between, part, count, most, others)
 
 
 def _words(unit: str, count: Count, most: int) -> Iterator[str]:
@@ -223,8 +252,11 @@ def _words(unit: str, count: Count, most: int) -> Iterator[str]:
         start = end
 
 
-def _units(text: str) -> list[str]:
-    return [unit for unit in _SENTENCE.split(text) if unit.strip()]
+def _units(text: str) -> Iterator[tuple[str, str]]:
+    """Sentences, each with what stands before it."""
+    for line in filter(str.strip, text.splitlines()):
+        for number, sentence in enumerate(filter(str.strip, _SENTENCE.split(line))):
+            yield " " if number else "\n", sentence
 
 
 # Finding

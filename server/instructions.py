@@ -47,7 +47,9 @@ LOOK_S: Final = 1.0
 """Files are looked at at most this often."""
 MOST_FILES: Final = 200
 MOST_BYTES: Final = 1024 * 1024
-"""Of one file, or of one text of an upstream; a longer file is left out, a longer text is cut."""
+"""Of one file; a longer one is left out."""
+MOST_SAID: Final = 32 * 1024
+"""Characters of one text of a server; the rest of a longer one is not read."""
 MOST_PROMPTS: Final = 50
 """Of one upstream."""
 SHARE: Final = 4
@@ -162,7 +164,7 @@ class Instructions:
         return shown
 
     def _words_of(self, upstream: str) -> tuple[Fragment, ...]:
-        said = self._proxy.catalog.instructions(upstream)[:MOST_BYTES]
+        said = self._proxy.catalog.instructions(upstream)[:MOST_SAID]
         known = self._texts.get(upstream)
         if known is None or known[0] != said:
             found = tuple(fragments(said, f"server {upstream}", "guidance", upstream))
@@ -283,7 +285,9 @@ class Instructions:
             if not isinstance(name, str):
                 continue
             exposed = names.plain_name(self._proxy.prefix(upstream.name), name)
-            found[name] = tuple(fragments(_described(exposed, prompt), f"prompt {exposed}", "guidance", upstream.name))
+            found[name] = tuple(
+                fragments(_described(exposed, prompt)[:MOST_SAID], f"prompt {exposed}", "guidance", upstream.name)
+            )
             if not any(_arguments(prompt, required=True)):
                 upstream.ask("prompts/get", {"name": name}, partial(self._got, upstream, name, exposed))
         self._prompts[upstream.name] = found
@@ -292,7 +296,7 @@ class Instructions:
     def _got(self, upstream: Upstream, name: str, exposed: str, reply: Reply) -> None:
         contents = (message.get("content") for message in _objects(reply, "messages"))
         texts = [each["text"] for each in contents if isinstance(each, dict) and isinstance(each.get("text"), str)]
-        text = "\n\n".join(texts)[:MOST_BYTES]
+        text = "\n\n".join(texts)[:MOST_SAID]
         if text.strip() and name in self._prompts.get(upstream.name, {}):
             said = fragments(text, f"prompt {exposed}", "guidance", upstream.name)
             self._prompts[upstream.name][name] = tuple(said)

@@ -73,6 +73,12 @@ def test_no_chunk_of_real_pages_is_over_600_tokens_as_a_tokenizer_counts_them() 
     assert max(tokens.count([each.text for each in found])) <= 600
 
 
+def test_a_text_that_is_cut_reads_as_it_was_written() -> None:
+    lines = [f"{number}. Do thing {number}. Then rest." for number in range(200)]
+    found = chunks("\n".join(lines), words)
+    assert [line for _, chunk in found for line in chunk.splitlines() if line] == lines
+
+
 def test_a_heading_inside_a_code_block_is_none() -> None:
     text = "# Real\n```sh\n# a comment\n```\n" + paragraph(300) + "\n# Next\n" + paragraph(300)
     assert [heading for heading, _ in chunks(text, words)] == ["Real", "Next"]

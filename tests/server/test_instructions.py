@@ -56,7 +56,7 @@ async def test_instructions_stay_within_a_quarter_of_the_answer(tmp_path: Path) 
         answer = await stage.client.discover("record a commit")
         (discovery,) = stage.store.recent_discoveries(1)
     (shown,) = answer["instructions"]
-    assert shown["text"].endswith("[…]") and 900 < len(shown["text"]) < 1600
+    assert shown["text"].endswith("A commit records one thing. […]") and 900 < len(shown["text"]) < 1600
     assert discovery.tokens <= 1500
     assert "inputSchema" in answer["matches"][0]
 
