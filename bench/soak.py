@@ -37,7 +37,7 @@ WARM_UP = 0.1
 SAMPLES = 40
 ASIDE_EVERY = 500
 """After so many calls a connection lists, and searches."""
-SLOW_MS = 50
+SLOW_MS = 200
 """How long a call takes that is cancelled or dropped meanwhile."""
 SESSION_IDLE_S = 10.0
 """Of the proxy, so that sessions which were left do expire during the run."""

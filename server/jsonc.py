@@ -85,7 +85,12 @@ def _blank_comment(match: re.Match[str]) -> str:
 
 
 def _blank_comma(match: re.Match[str]) -> str:
-    return " " if match[0] == "," else match[0]
+    text, before = match.string, match.start() - 1
+    while before >= 0 and text[before] in " \t\r\n":
+        before -= 1
+    # One with no value in front of it is a mistake, and the scanner says which.
+    is_trailing = match[0] == "," and before >= 0 and text[before] not in "{[,:"
+    return " " if is_trailing else match[0]
 
 
 _BLANKS = r"(?s)(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*"

@@ -52,6 +52,10 @@ def test_places_of_nested_values_escaped_keys_and_list_items() -> None:
         ('{"a" 1}', 1, 6, 'expected ":" after the key'),
         ('{"a": 1\n "b": 2}', 2, 2, "put a comma between the two"),
         ('{"a": 1,,}', 1, 9, "remove one comma"),
+        # Found by fuzzing: a comma that follows nothing was read over, and then had no place.
+        ("{,}", 1, 2, "remove one comma"),
+        ("[ , ]", 1, 3, "remove one comma"),
+        ('{"a": ,}', 1, 7, "remove one comma"),
         ('{"a": [1, 2}', 1, 12, 'expected "," or "]", found \'}\''),
         ('{"a": "x\n"}', 1, 7, "a string that is not closed on its line"),
         ('{"a": "C:\\Users"}', 1, 10, "write \\\\ for a backslash"),
@@ -95,4 +99,4 @@ def test_decoder_and_scanner_agree_on_what_is_json(text: str) -> None:
         jsonc.loads(text)
     except jsonc.JsonError:
         return
-    jsonc.places(jsonc.plain(text))
+    jsonc.places(text)
