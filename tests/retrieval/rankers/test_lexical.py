@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretool.retrieval.document import Document
+from foretool.retrieval.rankers import lexical as rankers_lexical
 from foretool.retrieval.rankers.lexical import FIELDS, KINDRED_WEIGHT, Field, Lexical, weighted
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
@@ -136,3 +137,14 @@ def test_any_text_can_be_indexed_and_asked_for(text: str, question: str) -> None
 
 def test_an_empty_index_answers() -> None:
     assert Lexical().score(Query(("anything",))) == []
+
+
+def test_only_so_much_of_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rankers_lexical, "MAX_HELD", 5)
+    lexical = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
+    asked = [lexical.impacts(term) for term in ("alpha", "beta", "gamma", "beta", "alpha")]
+    assert [len(found.slots) for found in asked if found] == [3, 2, 1, 2, 3]
+    # alpha 3 + beta 2 fit; gamma pushes alpha out; alpha comes back and pushes beta out.
+    assert (list(lexical._impacts), lexical._held) == (["gamma", "alpha"], 4)
+    fresh = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
+    assert lexical.score(Query(("alpha gamma",))) == fresh.score(Query(("alpha gamma",)))
