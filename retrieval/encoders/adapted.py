@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
 from foretool.retrieval.encoders.weights import EncoderError, Weights, locate, verified
+from foretool.retrieval.learned import ModelError
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders.running import Vectors
@@ -24,7 +25,23 @@ if TYPE_CHECKING:
 
 def opened(weights: Weights, model: bytes, cache: Path, threads: int = 2) -> AdaptedEncoder:
     """`model`: an adapter as bytes. Raises `ModelError` if it is none or of other weights, and `EncoderError`."""
-    return AdaptedEncoder(weights, prepared(weights, model, cache), cache, threads)
+    adapters.check(adapters.loads(model), weights.sha256)
+    return AdaptedEncoder(weights, model, cache, threads)
+
+
+def shipped(weights: Weights, cache: Path | None, threads: int = 2) -> AdaptedEncoder:
+    """With the adapter that comes with us. Raises `EncoderError`."""
+    model = Path(adapters.__file__).with_name(weights.adapter)
+    try:
+        return opened(weights, model.read_bytes(), cache or cache_folder(), threads)
+    except (ModelError, OSError) as error:
+        raise EncoderError(f"encoder {weights.name!r}: {error}") from error
+
+
+def cache_folder() -> Path:
+    """Where prepared models are kept when nobody says: 90 MB each."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "foretool" / "encoders"
 
 
 def prepared(weights: Weights, model: bytes, cache: Path) -> Path:
@@ -58,12 +75,12 @@ def prepared(weights: Weights, model: bytes, cache: Path) -> Path:
 
 
 class AdaptedEncoder:
-    """See the module."""
+    """See the module; either model is opened when it is first asked for."""
 
-    def __init__(self, weights: Weights, made: Path, cache: Path, threads: int = 2) -> None:
+    def __init__(self, weights: Weights, model: bytes, cache: Path, threads: int = 2) -> None:
         self.weights = weights
-        self._cache, self._threads = cache, threads
-        self._queries = onnx.mapped(weights, made, threads)
+        self._model, self._cache, self._threads = model, cache, threads
+        self._queries: onnx.OnnxEncoder | None = None
         self._documents: onnx.OnnxEncoder | None = None
 
     @property
@@ -72,6 +89,8 @@ class AdaptedEncoder:
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed what tools are searched with, as it was trained."""
+        if self._queries is None:
+            self._queries = onnx.mapped(self.weights, prepared(self.weights, self._model, self._cache), self._threads)
         return self._queries.queries(texts)
 
     def documents(self, texts: Sequence[str]) -> Vectors:

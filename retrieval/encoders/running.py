@@ -35,6 +35,10 @@ def open_encoder(weights: Weights, cache: Path | None = None, threads: int = 2, 
 
     Raises `EncoderError`.
     """
+    if weights.adapter:
+        from foretool.retrieval.encoders import adapted
+
+        return adapted.shipped(weights, cache, threads)
     if weights.kind == "onnx":
         from foretool.retrieval.encoders import onnx
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "faiss")
 INSTALL = "pip install 'foretool[models]'"
@@ -58,13 +59,17 @@ class Weights(Struct, frozen=True):
     document_tokens: int = 192
     query_tokens: int = 256
     kind: Kind = "onnx"
+    adapter: str = ""
+    """File beside `retrieval/` with what training changes in the weights for queries (`encoders.adapted`)."""
+    base: str = ""
+    """The encoder of the same file that embeds tools, where queries are read otherwise."""
 
     @property
     def key(self) -> str:
         """What vectors are kept under: other numbers in the file, another key."""
         if self.kind == "endpoint":
             return f"{self.name}@{sha256(self.file.encode()).hexdigest()[:12]}"
-        return f"{self.name}@{self.sha256[:12]}" if self.sha256 else self.name
+        return f"{self.base or self.name}@{self.sha256[:12]}" if self.sha256 else self.name
 
     @property
     def setting(self) -> str:
@@ -108,6 +113,13 @@ MANIFEST = (
 
 BY_NAME = (
     *MANIFEST,
+    replace(
+        MANIFEST[0],
+        name="minilm-tools",
+        title="all-MiniLM-L6-v2, its queries trained on tools",
+        adapter="minilm_tools.adapter",
+        base=MANIFEST[0].name,
+    ),
     Weights(
         name="wordllama",
         title="wordllama l2_supercat 256d, static",

@@ -6,27 +6,19 @@ ms. As a part of the sum it is promoted, replayed and rolled back like every oth
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.encoders import Encoder, EncoderError
-from foretool.retrieval.encoders.adapted import opened
+from foretool.retrieval.encoders.adapted import cache_folder, opened
 from foretool.retrieval.learned import Floats, ModelError
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
 NAME = "ports"
-
-
-def cache_folder() -> Path:
-    """Where prepared models are kept: 90 MB each."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "foretool" / "encoders"
 
 
 def base_of(adapter: adapters.Adapter) -> encoders.Weights:
@@ -54,9 +46,11 @@ class Ports:
         """Raises `ModelError`."""
         weights = base_of(adapters.loads(model))
         try:
-            return cls(opened(weights, model, cache_folder()))
+            encoder = opened(weights, model, cache_folder())
+            encoder.queries(["warm"])
         except (EncoderError, OSError) as error:
             raise ModelError(f"ports: {error}") from error
+        return cls(encoder)
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """Follow a corpus; `vectors` of the encoder that was trained on, which must be the first."""

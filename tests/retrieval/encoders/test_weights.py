@@ -58,7 +58,7 @@ def test_names_are_joined_by_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_name_says_what_is_expected(tmp_path: Path) -> None:
-    expected = 'expected "auto", "none", minilm, bge-small, wordllama, multilingual-e5, hash, a folder'
+    expected = 'expected "auto", "none", minilm, bge-small, minilm-tools, wordllama, multilingual-e5, hash, a folder'
     with pytest.raises(EncoderError, match=f"'word2vec': {expected}"):
         find("word2vec")
     with pytest.raises(EncoderError, match=r"no model\.onnx in it"):

