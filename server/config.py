@@ -264,7 +264,12 @@ class _Source:
 
     @cached_property
     def places(self) -> jsonc.Places:
-        return jsonc.places(self.text)
+        try:
+            return jsonc.places(self.text)
+        except jsonc.JsonError:
+            return jsonc.Places(
+                {}, {}
+            )  # brackets deeper than the scanner goes, and still read: it is said without a place
 
     def describe(self, error: Invalid) -> str:
         offset = self.places.of_key(error.path) if error.at_key else self.places.of(error.path)

@@ -152,7 +152,11 @@ def documents(data: bytes) -> None:
         assert 0 <= error.offset <= len(text)
         jsonc.line_and_column(text, error.offset)
         return
-    assert () in jsonc.places(text).values
+    try:
+        assert () in jsonc.places(text).values
+    except jsonc.JsonError as error:
+        # The decoder goes a little deeper than the scanner.
+        assert "nested too deeply" in str(error)
     with contextlib.suppress(ValueError, RecursionError):
         assert _same(value, json.loads(text))
 

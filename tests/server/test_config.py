@@ -385,3 +385,11 @@ def test_reading_the_config_imports_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=dict(os.environ))
     assert (found.stdout, found.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize("depth", [200, 600, 900, 2000])
+def test_brackets_of_any_depth_are_one_line_about_what_is_wrong(depth: int) -> None:
+    """Found by fuzzing: between what the decoder reads and what the scanner does, the line was a traceback."""
+    text = b'{"x": %b1%b}' % (b"[" * depth, b"]" * depth)
+    with pytest.raises(ConfigError, match=r"^mcp\.json:1:1: (expected \"mcpServers\"|brackets are nested too deeply)"):
+        config.parse(text, Path("mcp.json"), {})
