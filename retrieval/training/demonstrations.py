@@ -54,9 +54,14 @@ class Demonstration(Struct, frozen=True):
         if self.ended:
             yield Step(tuple(history), (end,))
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether its dependencies allow more than the order in which it was walked, as far as a look tells."""
+        return any(first != ((place - 1,) if place else ()) for place, first in enumerate(self.after))
+
     def shuffled(self, draw: random.Random) -> list[int]:
         """The places in a random order that every dependency allows."""
-        if all(first == ((place - 1,) if place else ()) for place, first in enumerate(self.after)):
+        if not self.has_orders:
             return list(range(len(self.calls)))
         left = set(range(len(self.calls)))
         order: list[int] = []

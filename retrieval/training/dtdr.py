@@ -164,12 +164,13 @@ class Trainer:
         words = latent.vectors(tasks)
         said = np.concatenate([lesson.vectors, words], 1)
         scales = np.repeat(np.asarray(recipe.scales, np.float32), (lesson.vectors.shape[1], latent.dimension))
+        walked = walker(lesson, said)
         fitted = [
             fit(
                 said * scales,
                 rows_of(len(lesson.tools)),
                 classes,
-                lambda draw: samples(lesson, said, draw),
+                walked,
                 plan,
                 np.random.default_rng((seed, number)),
                 lambda share, number=number: progress((number + share) / networks),  # type: ignore[misc]
@@ -221,6 +222,22 @@ def shelf_of(material: Material) -> Shelf:
         return Shelf(tools, None)
     texts = [embedded_text(document(tool, material.server_texts.get(tool.upstream, ""))) for tool in material.tools]
     return Shelf(tools, material.documents(texts))
+
+
+def walker(lesson: Lesson, said: Floats) -> Callable[[Draw], Samples]:
+    """`samples` for each epoch; made once where every demonstration has but one order, as those of a log have."""
+    if any(each.has_orders for each in lesson.demonstrations):
+        return lambda draw: samples(lesson, said, draw)
+    always: list[Samples] = []
+
+    def walked(draw: Draw) -> Samples:
+        if not always:
+            always.append(samples(lesson, said, draw))
+        else:
+            draw.integers(1 << 62)  # as if they were made anew, so that the same seed gives the same network
+        return always[0]
+
+    return walked
 
 
 def samples(lesson: Lesson, said: Floats, draw: Draw) -> Samples:
