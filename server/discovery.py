@@ -285,7 +285,7 @@ def _summary(definition: bytes) -> str:
     return first_sentence((said.description or said.title or "").strip())
 
 
-@lru_cache(maxsize=SHEETS)
+@lru_cache(maxsize=1024)
 def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
     """What a tool says in short, without the name of its server: what tools alike have in common."""
     from foretool.retrieval.words import terms
