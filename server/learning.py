@@ -222,10 +222,13 @@ class Learner:
     def _replayed(self, old: Artifact | None) -> list[tuple[int, int]]:
         """The parts that are replayed, each from one place to another; [] if there is too little."""
         first, last = self._place_after(old), len(self.episodes)
-        first = max(first, last - MOST_REPLAYED)
         if last - first < LEAST_REPLAYED:
             return []
         count = PARTS if last - first >= PARTS * LEAST_OF_PART else 1
+        if old is not None:
+            # A new model has to have seen something that the old one has not.
+            first = min(first + (last - first) // (count + 1), last - LEAST_REPLAYED)
+        first = max(first, last - MOST_REPLAYED)
         bounds = [first + (last - first) * number // count for number in range(count + 1)]
         return list(itertools.pairwise(bounds))
 

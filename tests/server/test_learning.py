@@ -124,8 +124,27 @@ def test_a_model_is_left_alone_until_enough_tasks_are_new_to_it(setting: Setting
     setting.store.record(calls)
     later = setting.learn()
     lesson = next(each for each in later.lessons if each.kind == "dtdr")
-    assert (lesson.outcome, lesson.report["replayed"], lesson.report["episodes"]) == ("kept", 15, 55)
+    assert (lesson.outcome, lesson.report["replayed"], lesson.report["episodes"]) == ("kept", 10, 55)
     assert setting.artifacts.active("dtdr") is not None
+
+
+@requirement("learn:promotion")
+def test_a_new_habit_replaces_the_model_that_does_not_know_it(setting: Setting) -> None:
+    setting.demonstrate(SUM, RAIN, times=40)
+    setting.learn()
+    setting.store.record(
+        [
+            Call(f"s{number}", 10_000.0 * number + place, tool, "sky", "name", False, "ok", 1.0, True, "")
+            for number in range(1, 41)
+            for place, tool in enumerate((RAIN, MOON))
+        ]
+    )
+    run = setting.learn()
+    lesson = next(each for each in run.lessons if each.kind == "dtdr")
+    # Half of the new tasks are trained on, so that the new model knows more than the old one.
+    assert (lesson.outcome, lesson.report["replayed"]) == ("promoted", 20)
+    first, second = setting.artifacts.history("dtdr")
+    assert (first.number, first.active, first.previous, second.active) == (2, True, second.id, False)
 
 
 @requirement("learn:minimum")
