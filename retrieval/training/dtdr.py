@@ -46,7 +46,7 @@ HALVINGS = 8
 class Recipe(Struct, frozen=True):
     """Everything that can be chosen; chosen on splits of the train files."""
 
-    networks: int = 3
+    networks: int = 5
     plan: Plan = Plan(hidden=256, batch=64, decay=0.1)
     """Without its epochs: there are as many as `steps` take."""
     steps: int = 2_600
