@@ -22,6 +22,7 @@ from bench import processes
 LIMIT_S = 1800.0
 RANKED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "toole_unseen", "apibank")
 PAPERS = ("dtdr", "tgr", "masstool", "ports")
+SIMULATED = ("ultratool", "bfcl_multi_turn", "mcpbench")
 
 
 class Step(NamedTuple):
@@ -58,6 +59,10 @@ def over_data(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
         if (data / name).is_dir():
             yield Step(f"ranking-{name}", ("bench.retrieval", str(data / name)))
     yield Step("gate", ("bench.gate", str(data)))
+    for name in SIMULATED:
+        if (data / name).is_dir():
+            alone = ("--sets", name, "--encoder", "none", *foretool)
+            yield Step(f"simulation-{name}", ("bench.simulation", str(data), *alone))
     for paper in PAPERS:
         yield Step(f"paper-{paper}", ("bench.papers", paper, "--data", str(data), "--json"))
 

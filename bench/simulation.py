@@ -359,6 +359,20 @@ def plots(runs: Sequence[Sequence[Json]], file: Path) -> Iterator[tuple[Path, st
     )
 
 
+def draw(runs: Sequence[Sequence[Json]], file: Path) -> None:
+    for place, text in plots(runs, file):
+        place.write_text(text, "utf-8")
+
+
+def told_by(files: Sequence[Path]) -> list[list[Json]]:
+    """The blocks of the runs that these files hold, one run after the other."""
+    runs: dict[tuple[Any, ...], list[Json]] = {}
+    for row in (json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()):
+        if row["test"] == "simulation":
+            runs.setdefault((row["set"], row["policy"], row["learning"]), []).append(row)
+    return list(runs.values())
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and simulate."""
     parser = argparse.ArgumentParser(prog="python -m bench.simulation", description=__doc__)
@@ -371,8 +385,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--every", type=int, default=2, help="blocks between two epochs; default %(default)s")
     parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
     parser.add_argument("--svg", type=Path, help="where the plot goes; a second one, of tokens, beside it")
+    parser.add_argument("--drawn", type=Path, nargs="*", help="simulate nothing: draw what earlier runs printed")
     parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
     arguments = parser.parse_args(argv)
+    if arguments.drawn:
+        draw(told_by(arguments.drawn), arguments.svg)
+        return
     data = arguments.data or Path(os.environ.get("FORETOOL_DATA", ""))
     if not data.is_dir() or data == Path():
         print("left out: FORETOOL_DATA names no folder", file=sys.stderr)
@@ -386,8 +404,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options))
                 runs.append(blocks)
                 print(json.dumps(summary(blocks)), flush=True)
-    for file, text in plots(runs, arguments.svg) if arguments.svg else ():
-        file.write_text(text, "utf-8")
+    if arguments.svg:
+        draw(runs, arguments.svg)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,12 @@ def test_an_agent_before_a_real_proxy_with_learning(tmp_path: Path, capsys: pyte
     assert first["learned"]["prior"] == "skipped"
     assert facts(last) == (6, 0.0, 0.0)  # usage alone has put both into the list of the next epoch
     assert (run["falls_to"], run["tasks"]) == (0.0, 6)
-    assert plot.exists() and plot.with_name("plot_tokens.svg").exists()
+    printed = tmp_path / "printed.txt"
+    printed.write_text("\n".join(map(json.dumps, (first, last, run))))
+    again = tmp_path / "again.svg"
+    simulation.main(["--drawn", str(printed), "--svg", str(again)])
+    assert again.read_text() == plot.read_text()
+    assert plot.with_name("plot_tokens.svg").exists()
 
 
 def facts(block: dict[str, Any]) -> tuple[int, float, float]:
