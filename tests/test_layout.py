@@ -24,8 +24,8 @@ def expected(source: Path) -> set[str]:
     plain = "/".join(["tests", top, *folders, f"test_{source.name}"])
     if folders and folders[0] in ALTERNATIVES:
         return {plain, f"tests/{top}/test_{ALTERNATIVES[folders[0]]}_{source.name}"}
-    # Two test files of one name cannot be collected together: the second may carry its folder's name.
-    return {plain, f"tests/{top}/test_{top}_{source.name}"}
+    # Two test files of one name cannot be collected together: the second carries the name of its top folder.
+    return {plain, "/".join(["tests", top, *folders, f"test_{top}_{source.name}"])}
 
 
 @requirement("layout")

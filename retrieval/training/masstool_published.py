@@ -12,7 +12,7 @@ Where the paper's text and its code (github.com/wxydada/MassTool) differ, or a f
   them free parameters that begin there. So it is here, by `Settings.free`; scenes stay the mean of the first tool
   vectors, and a query that was not trained on has its encoder's vector and no links.
 - the paper fine-tunes its encoder on each set beforehand and does not say so in its text; here the encoder is as it
-  comes (`Settings.first_stage` "none") or followed by one matrix fitted with the same contrastive loss ("linear").
+  comes.
 - detection ends in one sigmoid (eq. 2); the code has two softmaxes in a row.
 - the code chooses its epoch on the test queries; here the number of epochs is fixed beforehand.
 """
@@ -55,7 +55,6 @@ class Settings(Struct, frozen=True):
     rate: float = 1e-3
     epochs: int = 40
     free: tuple[Literal["queries", "tools"], ...] = ("queries", "tools")
-    first_stage: Literal["none", "linear"] = "none"
     seed: int = 7
 
 
