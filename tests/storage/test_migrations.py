@@ -106,3 +106,16 @@ def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> N
         assert [number for number, _ in applied(connection)] == list(range(1, len(MIGRATIONS) + 1))
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
+
+
+def test_making_a_file_leaves_nothing_heavy_in_memory_and_hides_nothing_afterwards() -> None:
+    code = (
+        "import sqlite3, sys\n"
+        "from foretool.storage.migrations import migrate\n"
+        "migrate(sqlite3.connect(':memory:', isolation_level=None))\n"
+        "assert not {'numpy', 'pandas'} & sys.modules.keys()\n"
+        "import numpy\n"
+        "migrate(sqlite3.connect(':memory:', isolation_level=None))\n"
+        "assert sys.modules['numpy'] is numpy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
