@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,7 @@ def pack(method: str, version: int, header: Mapping[str, Any], arrays: Arrays) -
 _NO_MODEL = (
     ValueError, KeyError, TypeError, OSError, EOFError, RuntimeError, MemoryError, OverflowError, SyntaxError,
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error,
+    tokenize.TokenError,
 )  # fmt: skip
 
 

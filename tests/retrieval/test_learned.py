@@ -72,6 +72,7 @@ FOUND = {
     "a header that is no array": zipped("header", b"{}"),
     "larger than any model": zipped("header.npy", HEADER, file_size=2**40),
     "an array alone": HEADER,
+    "a header of numpy's that ends early": b"\x93NUMPY\x01\x00\t\x00\t$\x01&)>\t\xf8\xf6",
     "an array larger than memory": zipped("header.npy", HEADER.replace(b"(80,)", b"(8000000000000000000,)", 1)),
 }
 
