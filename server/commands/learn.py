@@ -36,7 +36,7 @@ _METHODS: Final = ("dtdr", "tgr", "masstool", "ports", "weights")
 @click.option("--method", "methods", type=click.Choice(_METHODS), multiple=True, help="Only this; may be repeated.")
 @click.option("--rollback", is_flag=True, help="Serve again what the models in use had replaced (--method: only that).")
 @click.option("--report", is_flag=True, help="Show what is served, and what came of every run; train nothing.")
-@click.option("--background", is_flag=True, hidden=True)
+@click.option("--background", is_flag=True, hidden=True, help="Give way to everything else that runs.")
 @config_option
 @json_option
 def command(
