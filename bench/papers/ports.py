@@ -61,7 +61,7 @@ PAPER_REPLUG = {
     "octopus_unseen": (0.95, 1.0, 1.0),
 }
 RECALLS = (1, 2, 3)
-FEW = 100
+FEW = 80
 """Tasks in the comparison of losses."""
 COMPARED: tuple[Loss, ...] = ("contrastive", "replug", "ports", "full")
 SEEDS = (42, 0)

@@ -148,12 +148,14 @@ def score_all(
 # Backends
 
 
-def open_scorer(setting: str = "auto", threads: int = 2) -> ContinuationScorer:
+def open_scorer(setting: str = "auto", threads: int = 0) -> ContinuationScorer:
     """The scorer that a setting means: "auto" the small model that is installed, by whatever can run it; a file of
     weights (.gguf); or `URL#MODEL` of an endpoint, its key in FORETOOL_LLM_KEY. Raises `ScorerError`."""
     if setting.startswith(("http://", "https://")):
         url, _, model = setting.partition("#")
         return OpenAICompatible(posting(url, os.environ.get("FORETOOL_LLM_KEY", "")), model)
+    # Threads that spin for cores which others have make a pair take ten times as long.
+    threads = threads or int(os.environ.get("OMP_NUM_THREADS") or min(os.cpu_count() or 1, 4))
     path = located() if setting == "auto" else Path(setting).expanduser()
     if path is None or not path.is_file():
         raise ScorerError(f"language model {setting!r}: {path or PACKAGE} is not there; {INSTALL}")

@@ -115,6 +115,8 @@ class Plan(Struct, frozen=True):
     """Lambda, of eq. 5."""
     temperature: float = 0.05
     """Of the contrastive loss."""
+    share: float = 1.0
+    """Of the published loss beside the contrastive one, in `full`."""
     batch: int = 32
     """The paper: 2."""
     epochs: int = 1
@@ -358,6 +360,7 @@ class Trainer:
             total = total + contrastive(self._right_first(cosines, batch, column), plan.temperature, torch).mean()
         if plan.loss == "contrastive":
             return total
+        share = plan.share if plan.loss == "full" else 1.0
         fewest = min(map(len, batch.candidates))
         places = torch.tensor([[column[at] for at in row[:fewest]] for row in batch.candidates])
         log_p = log_retrieval(cosines.gather(1, places), plan.gamma, torch)  # (queries, 1 + negatives)
@@ -368,9 +371,9 @@ class Trainer:
         rows = [at for at, values in enumerate(known) if values is not None]
         if rows:
             log_q = log_usefulness(torch.tensor([known[at] for at in rows]), plan.beta, torch)
-            total = total + replug(log_p[rows], log_q, torch).sum() / len(known)
+            total = total + share * replug(log_p[rows], log_q, torch).sum() / len(known)
         if plan.loss != "replug":
-            total = total + plan.weight * preference(log_p, torch).mean()
+            total = total + share * plan.weight * preference(log_p, torch).mean()
         return total
 
     def _right_first(self, cosines: Any, batch: Batch, column: Mapping[int, int]) -> Any:
