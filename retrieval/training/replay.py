@@ -52,9 +52,10 @@ class Comparison(Struct, frozen=True):
 
     @property
     def is_better(self) -> bool:
-        """The new one ranks better outside the error, and does not put fewer tools among the first five outside of
-        it."""
-        return self.difference[0] > 0.0 and self.top5[2] >= 0.0
+        """The new one ranks better outside the error, or puts more tools among the first five, and neither is worse
+        outside of it."""
+        gains, losses = max(self.difference[0], self.top5[0]), min(self.difference[2], self.top5[2])
+        return gains > 0.0 and losses >= 0.0
 
 
 def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:

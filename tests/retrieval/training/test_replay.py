@@ -59,6 +59,15 @@ def test_better_ranks_do_not_make_up_for_tools_that_leave_the_first_five() -> No
     assert not found.is_better
 
 
+def test_more_tools_among_the_first_five_are_better_where_ranks_are_not_worse() -> None:
+    old = [Walk((6,)), Walk((1,)), Walk((2,))] * 20
+    new = [Walk((5,)), Walk((2,)), Walk((1,))] * 20
+    found = compare(old, new)
+    assert found.difference[0] < 0.0 < found.difference[2]
+    assert found.top5[0] > 0.0
+    assert found.is_better
+
+
 def test_without_episodes_nothing_is_better() -> None:
     assert not compare([], []).is_better
     assert walk(Pipeline(Corpus(catalog())), [Episode((GONE,))], UPSTREAM_OF) == []
