@@ -231,8 +231,8 @@ def export_whole(model: Any, folder: Path) -> Path:
     one = torch.ones(2, 8, dtype=torch.long)
     axes = {name: {0: "batch", 1: "tokens"} for name in (*names, "last_hidden_state")}
     with warnings.catch_warnings():
-        # The newer exporter needs one package more, and writes the same model.
-        warnings.simplefilter("ignore", DeprecationWarning)
+        # It is the older exporter, and says so; the newer one needs one package more and writes the same model.
+        warnings.simplefilter("ignore")
         torch.onnx.export(
             States(), (one, one, torch.zeros_like(one)), str(folder / "model.onnx"), input_names=list(names),
             output_names=["last_hidden_state"], dynamic_axes=axes, opset_version=17, dynamo=False,
