@@ -17,6 +17,9 @@ from foretool.retrieval.ranking import Signs
 
 Floats = NDArray[np.float32]
 
+MOST_WELCOMED = 10
+"""Tools that nothing was learned of and that are lifted all the same."""
+
 
 class Blend(Struct, frozen=True):
     """Every tool's score for one text, with what each ranker added."""
@@ -111,6 +114,23 @@ def fuse_lines(lines: Sequence[Blend], whole: Blend, names: Sequence[object]) ->
 def _add(parts: dict[str, Floats], blend: Blend, scale: float, where: NDArray[np.bool_]) -> None:
     for name, part in blend.parts.items():
         parts[name] += np.where(where, np.float32(scale) * part, np.float32(0))
+
+
+def welcomed(total: Floats, base: Floats, new: NDArray[np.bool_], share: float) -> dict[int, float]:
+    """What to add to tools that a model has never seen, by slot, so that `share` of the places is theirs.
+
+    Only those that are contenders without it (`base`): at least half of the best. The first of them comes after at most
+    1 / share - 1 of the others, the second after twice as many.
+    """
+    alive = np.isfinite(total)
+    others = -np.sort(-total[alive & ~new])
+    contenders = np.flatnonzero(alive & new & (base > 0) & (base >= 0.5 * base[alive].max(initial=0.0)))
+    found: dict[int, float] = {}
+    for place, slot in enumerate(sorted(contenders.tolist(), key=lambda slot: -base[slot])[:MOST_WELCOMED], 1):
+        after = int(np.ceil(place / share)) - place
+        if after < len(others) and (lift := float(others[after]) + 1e-3 - float(total[slot])) > 0.0:
+            found[slot] = lift
+    return found
 
 
 def total_of(parts: Mapping[str, Floats], live: NDArray[np.bool_] | None = None) -> Floats:

@@ -346,7 +346,20 @@ class _Request:
             blends = [Blend(total_of({"lexical": each}, experience.live), {"lexical": each}) for each in words]
         else:
             return []
-        return [blend.plus(parts).scaled(factors) for blend, parts in zip(blends, added, strict=True)]
+        return [
+            self._welcoming(experience, blend, blend.plus(parts).scaled(factors))
+            for blend, parts in zip(blends, added, strict=True)
+        ]
+
+    def _welcoming(self, experience: Experience, base: Blend, learned: Blend) -> Blend:
+        """With tools that nothing was learned of among the first where words and meaning would have them there."""
+        from foretool.retrieval.blend import by_slot, welcomed
+
+        found = experience.newcomers() if len(learned.parts) > len(base.parts) else None
+        if found is None:
+            return learned
+        lifts = welcomed(learned.total, base.total, *found)
+        return learned.plus({"new": by_slot(lifts, len(learned.total))}) if lifts else learned
 
     def _raised(self, blend: Blend) -> Blend:
         """With what the best tools need lifted towards them, a part of its own."""

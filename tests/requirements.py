@@ -207,6 +207,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "learn:schedule": Promise("docs/learning.md", "serve learns on a schedule, in a process of its own"),
     "learn:detection": Promise("docs/learning.md", "a task that needs no tool is told apart, and the gate says none"),
+    "learn:unseen": Promise("docs/learning.md", "a tool that came after training is still found"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
     "conversation:handle": Promise(
         "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"

@@ -242,6 +242,18 @@ class MassTool:
         except (KeyError, ValueError) as error:
             raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
 
+    @property
+    def novelty(self) -> float:
+        """How often a task takes a tool that none before it took."""
+        return 1.0 - self.header.familiar
+
+    @property
+    def knows(self) -> NDArray[np.bool_]:
+        """(slots,): the tools that were trained on."""
+        found = np.zeros(self.size, np.bool_)
+        found[self.slots[self.slots >= 0]] = True
+        return found
+
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """As `Learned.align`."""
         slot_of = {tool: slot for slot, tool in enumerate(tools) if tool is not None}

@@ -25,7 +25,7 @@ PRIOR_STEPS: Final = 40.0
 SHARPNESSES: Final = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 ROUNDS: Final = 400
 RATE: Final = 0.05
-LEFT_OUT: Final = frozenset({"line", "graph"})
+LEFT_OUT: Final = frozenset({"line", "graph", "new"})
 """Parts that follow from the others, and are not fitted."""
 
 

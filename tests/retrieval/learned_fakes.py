@@ -99,3 +99,20 @@ class Detector(Relations):
 
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
         return 0.01 if self.word in text else 0.99
+
+
+class Swamping(Relations):
+    """`Learned` whose scores for the tools it knows bury all others."""
+
+    name = "masstool"
+    in_deviations = True
+    novelty = 0.0
+
+    def __init__(self, *known: str) -> None:
+        self.known = known
+
+    def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
+        self.knows = np.array([tool in self.known for tool in tools])
+
+    def score(self, query: Query, vector: Floats | None) -> Floats:
+        return 9.0 * self.knows.astype(np.float32)

@@ -6,7 +6,7 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval.blend import Blend, by_slot, foremost, leaders, total_of  # noqa: E402
+from foretool.retrieval.blend import Blend, by_slot, foremost, leaders, total_of, welcomed  # noqa: E402
 from foretool.retrieval.ranking import Signs  # noqa: E402
 
 
@@ -44,3 +44,14 @@ def test_the_foremost_and_the_leaders_are_finite() -> None:
     assert sorted(foremost(scores, 2).tolist()) == [2.0, 3.0]
     assert leaders(scores, 2) == {2, 3}
     assert leaders(scores, 9) == {0, 2, 3}
+
+
+def test_tools_that_nothing_was_learned_of_keep_their_share_of_the_places() -> None:
+    total = floats(9, 8, 7, 6, 5, 1.0, 0.8, 0.2)
+    base = floats(0, 0, 0, 0, 0, 1.0, 0.8, 0.2)
+    new = np.array([False] * 5 + [True] * 3)
+    # A third of the places: the first after two others (above 7), the second after four (above 5); the last of them
+    # has less than half of the best words and stays where it is.
+    assert welcomed(total, base, new, 1 / 3) == {5: pytest.approx(6.001), 6: pytest.approx(4.201)}
+    assert welcomed(total, base, ~new, 1 / 3) == {}
+    assert welcomed(total, np.zeros(8, np.float32), new, 0.5) == {}

@@ -12,7 +12,7 @@ from foretool.retrieval.pipeline import Corpus, Pipeline  # noqa: E402
 from foretool.retrieval.rankers.experience import CLIP, WEIGHTS, Experience, Factors  # noqa: E402
 from foretool.retrieval.ranking import Query  # noqa: E402
 from foretool.storage.records import ToolId  # noqa: E402
-from tests.retrieval.learned_fakes import START, Counted, Detector, Relations  # noqa: E402
+from tests.retrieval.learned_fakes import START, Counted, Detector, Relations, Swamping  # noqa: E402
 from tests.retrieval.rankers.test_dense import meant  # noqa: E402
 from tests.retrieval.tools import catalog, ids, tool  # noqa: E402
 
@@ -139,3 +139,15 @@ def test_a_line_that_needs_no_tool_says_so_to_the_gate() -> None:
     found = alone(Detector("thanks")).rank(Query(("a page of the web", "thanks for the page")))
     assert [each.needed for each in found.evidence] == [0.99, 0.01]
     assert [each.needed for each in alone().rank(Query(("a page",))).evidence] == [None]
+
+
+@requirement("learn:unseen")
+def test_a_tool_that_came_after_training_is_still_found() -> None:
+    known = [tool.id for tool in catalog() if tool.id != "time__convert_time"]
+    pipeline = Pipeline(Corpus(catalog()), None, Experience({"masstool": Swamping(*known)}))
+    found = pipeline.rank(Query(("convert a time between zones",)))
+    assert found.rank_of(ToolId("time__convert_time")) == 4  # a quarter of the places
+    lifted = found.ranked[3]
+    assert lifted.parts["new"] > 0.0
+    assert sum(lifted.parts.values()) == pytest.approx(lifted.score, abs=1e-3)
+    assert "new" not in found.ranked[0].parts
