@@ -23,6 +23,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -31,7 +32,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bench.methods import Pool, bm25
-from bench.papers.dtdr import Embed, World, aligned, read, served_by, without_earlier
+from bench.papers.dtdr import Embed, Predict, World, aligned, read, served_by, without_earlier
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.training.demonstrations import Demonstration, Step
 from foretool.retrieval.training.dtdr import METHOD
@@ -137,14 +138,18 @@ def lists(world: World) -> Mapping[str, Callable[[Asked], Shown]]:
     """What each method shows at a step."""
     place = {tool.id: at for at, tool in enumerate(world.tools)}
     search = bm25(Pool(world.tools, {}))
-    model = METHOD.train(world.material(world.train), lambda what, share: None)
-    predict = served_by(world, aligned(world, model))
+
+    @cache
+    def trained() -> Predict:
+        # Minutes, so only when it is asked for.
+        model = METHOD.train(world.material(world.train), lambda what, share: None)
+        return served_by(world, aligned(world, model))
 
     def words(asked: Asked) -> Shown:
         return [(place[tool], None) for tool in search(asked.task.task)[:SHOWN]]
 
     def foreseen(asked: Asked) -> Shown:
-        chances = predict(asked.task, asked.step)[: world.end]
+        chances = trained()(asked.task, asked.step)[: world.end]
         return [(at, float(chances[at])) for at in np.argsort(-chances, kind="stable")[:SHOWN].tolist()]
 
     return {
