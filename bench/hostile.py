@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.path[:0] = [str(TESTS), str(TESTS / "scenarios")]
     import test_hostile
 
+    sys.set_int_max_str_digits(0)  # as the tests do
     parser = argparse.ArgumentParser(prog="python -m bench.hostile", description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000, help="of all sides together; default %(default)s")
     parser.add_argument("--sides", default=",".join(test_hostile.SIDES), help="default: all")

@@ -22,20 +22,22 @@ LEAST: Final = 4
 """Characters of a value that cannot be the same by chance: not "1", not "en"."""
 MOST: Final = 200
 """A longer value is a text that the model wrote."""
-RESULT_BYTES: Final = 64 * 1024
+RESULT_BYTES: Final = 16 * 1024
+"""A longer result is left out."""
 KEPT_BYTES: Final = 2 * 1024 * 1024
-"""Of all results together; the oldest go first."""
+"""Of everything that waits."""
 WAITING: Final = 400
 """Events that wait to be looked at; beyond these new ones are left out."""
 AT_ONCE: Final = 50
 """Events looked at in one go."""
-REMEMBERED: Final = 8
+REMEMBERED: Final = 4
 """Results of one conversation that a call is compared with."""
-CHATS: Final = 256
+CHATS: Final = 64
+"""The latest; with these all results together are at most 4 MiB."""
 VALUES: Final = 40
 """Of one call's arguments."""
-USED: Final = 1_000
-"""Values of one conversation that are known to be the model's own; with more it is not watched on."""
+USED: Final = 200
+"""Values of one conversation that are known to be the model's own, the latest, by their hash."""
 
 Chat = tuple[str, str]
 """Session and handle."""
@@ -61,7 +63,17 @@ class _Talk:
 
     def __init__(self) -> None:
         self.given: deque[_Given] = deque(maxlen=REMEMBERED)
-        self.used: set[str] = set()
+        self.used: dict[int, None] = {}
+
+    def knew(self, value: str) -> bool:
+        """Whether it was said before; if not, it is from now on."""
+        key = hash(value)
+        if key in self.used:
+            return True
+        self.used[key] = None
+        if len(self.used) > USED:
+            del self.used[next(iter(self.used))]
+        return False
 
 
 class FlowWatch:
@@ -120,9 +132,8 @@ class FlowWatch:
 
     def _compare(self, talk: _Talk, event: _Event) -> None:
         for parameter, value in _values(event.content):
-            if value in talk.used or len(talk.used) >= USED:
-                continue  # the model knew it before; that it stands in a result again says nothing
-            talk.used.add(value)
+            if talk.knew(value):
+                continue  # that it stands in a result again says nothing
             for given in reversed(talk.given):
                 if given.tool != event.tool and (field := _field_of(given.content, value)) is not None:
                     self.seen[(given.tool, event.tool, field, parameter)] += 1

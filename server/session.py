@@ -24,6 +24,8 @@ from foretool.storage.records import Discovery, Miss, Noticed, Policy, SessionRe
 HISTORY: Final = 20
 MOST_CONVERSATIONS: Final = 64
 """Chats that one session keeps apart; the one that was silent longest goes first, and begins anew if it comes back."""
+MOST_UNUSED: Final = 8
+"""Handles of a session that were given out and have not come back: most clients leave them alone."""
 
 _handle = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -139,6 +141,9 @@ class Session:
 
     def _keep(self, conversation: Conversation) -> None:
         self._conversations[conversation.handle] = conversation
+        unused = [handle for handle, each in self._conversations.items() if each.opened_by]
+        if len(unused) > MOST_UNUSED:
+            del self._conversations[unused[0]]
         if len(self._conversations) > MOST_CONVERSATIONS:
             del self._conversations[next(iter(self._conversations))]
 

@@ -46,8 +46,17 @@ from foretool.server.pipes import Turn
 from foretool.server.upstream import BACKOFF_S
 from foretool.storage.records import Era
 
-# Some hostile numbers have more digits than Python reads by default; the fakes and the checks here do read them.
-sys.set_int_max_str_digits(0)
+
+@contextmanager
+def long_numbers() -> Iterator[None]:
+    """Some hostile numbers have more digits than Python reads by default; the fakes and the checks here read them."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(before)
+
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ Hypothesis makes them (`hostile.py`); `python -m bench.hostile` makes as many mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hostile_stages as stages
@@ -28,6 +28,13 @@ from hypothesis.strategies import SearchStrategy
 from requirements import requirement
 
 pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(autouse=True)
+def long_numbers() -> Iterator[None]:
+    with stages.long_numbers():
+        yield
+
 
 AT_LEAST, AT_MOST = 25, 40
 """Messages of one conversation."""
