@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not (CHECKOUT / "pyproject.toml").is_file(), rea
 
 def modules(root: Path) -> set[str]:
     """Every module of ours and what they read, by its path in the package."""
-    kinds = ("*.py", "*.txt", "*.json")
+    kinds = ("*.py", "*.txt", "*.json", "*.adapter")
     paths = (path for each in FOLDERS for kind in kinds for path in (root / each).rglob(kind))
     found = {path.relative_to(root).as_posix() for path in paths}
     return {"foretool/__init__.py", "foretool/__main__.py", "foretool/py.typed", *(f"foretool/{one}" for one in found)}
