@@ -47,7 +47,7 @@ class Document:
 
 def document(tool: Tool, server_text: str = "") -> Document:
     """Read a tool's definition; whatever is missing or malformed is left empty."""
-    definition = _object(_decoded(tool.definition))
+    definition = as_object(decoded(tool.definition))
     parameters = dict(islice(_parameters(definition), MAX_PARAMETERS))
     return Document(
         id=tool.id,
@@ -93,7 +93,8 @@ def embedded_text(document: Document) -> str:
     return " ".join(parts)
 
 
-def _decoded(definition: bytes) -> Any:
+def decoded(definition: bytes) -> Any:
+    """A definition, or None for bytes that are no JSON."""
     try:
         return msgspec.json.decode(definition)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -102,10 +103,10 @@ def _decoded(definition: bytes) -> Any:
 
 def _parameters(definition: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Top-level parameters as (name, text), those of `allOf`, `anyOf` and `oneOf` members included."""
-    root = _object(definition.get("inputSchema") or definition.get("input_schema"))
+    root = as_object(definition.get("inputSchema") or definition.get("input_schema"))
     for part in _alternatives(root, root):
-        for name, schema in _object(part.get("properties")).items():
-            yield name, " ".join(_schema_texts(_object(schema), root))[:MAX_PARAMETER_TEXT]
+        for name, schema in as_object(part.get("properties")).items():
+            yield name, " ".join(_schema_texts(as_object(schema), root))[:MAX_PARAMETER_TEXT]
 
 
 def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
@@ -120,26 +121,27 @@ def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]
 def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A schema, what it refers to, its array items and the members it combines; one level, so cycles cannot hold us."""
     yield schema
-    yield _referred(schema, root)
-    yield _referred(_object(schema.get("items")), root) or _object(schema.get("items"))
+    yield referred(schema, root)
+    yield referred(as_object(schema.get("items")), root) or as_object(schema.get("items"))
     for keyword in ("allOf", "anyOf", "oneOf"):
         members = schema.get(keyword)
         for member in members[:MAX_ENUM_VALUES] if isinstance(members, list) else ():
-            yield _referred(_object(member), root) or _object(member)
+            yield referred(as_object(member), root) or as_object(member)
 
 
-def _referred(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+def referred(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     """What a local `$ref` such as `#/$defs/Name` points at, or nothing."""
     path = _text(schema.get("$ref"))
     if not path.startswith("#/"):
         return {}
     found: Any = root
     for step in path[2:].split("/"):
-        found = _object(found).get(step.replace("~1", "/").replace("~0", "~"))
-    return _object(found)
+        found = as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
+    return as_object(found)
 
 
-def _object(value: Any) -> dict[str, Any]:
+def as_object(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 

@@ -6,12 +6,12 @@ has none, its name tells: `list_issues` and `create_issue` give issues, and so t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from foretool.retrieval.document import as_object, decoded, referred
 from foretool.retrieval.words import in_words, stem
 from foretool.storage.records import Tool, ToolId
 
@@ -48,15 +48,12 @@ class Fields(Struct, frozen=True):
 
 def fields(tool: Tool) -> Fields:
     """Read a definition; whatever is missing or malformed is left out."""
-    try:
-        definition = _object(msgspec.json.decode(tool.definition))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        definition = {}
-    taken = _object(definition.get("inputSchema"))
+    definition = as_object(decoded(tool.definition))
+    taken = as_object(definition.get("inputSchema"))
     required = taken.get("required")
     wanted = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    takes = {in_words(name): name in wanted for name in list(_object(taken.get("properties")))[:MAX_FIELDS]}
-    given = _object(definition.get("outputSchema"))
+    takes = {in_words(name): name in wanted for name in list(as_object(taken.get("properties")))[:MAX_FIELDS]}
+    given = as_object(definition.get("outputSchema"))
     verb, *rest = in_words(tool.name).split() or [""]
     return Fields(
         id=tool.id,
@@ -76,34 +73,25 @@ def identifies(field: str) -> str | None:
     return " ".join(stem(word) for word in rest)
 
 
-def _given(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[str]:
+def _given(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Iterator[str]:
     if depth == 0:
         return
-    for name, member in list(_object(schema.get("properties")).items())[:MAX_FIELDS]:
+    for name, member in list(as_object(schema.get("properties")).items())[:MAX_FIELDS]:
         yield in_words(name)
-        yield from _given(_referred(_object(member), root), root, depth - 1)
+        yield from _given(_resolved(member, root), root, depth - 1)
     yield from _items(schema, root, depth)
 
 
-def _items(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[str]:
-    if items := _object(schema.get("items")):
-        yield from _given(_referred(items, root), root, depth)
+def _items(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Iterator[str]:
+    if items := as_object(schema.get("items")):
+        yield from _given(_resolved(items, root), root, depth)
     for keyword in ("anyOf", "oneOf", "allOf"):
         members = schema.get(keyword)
         for member in members if isinstance(members, list) else ():
-            yield from _given(_referred(_object(member), root), root, depth - 1)
+            yield from _given(_resolved(member, root), root, depth - 1)
 
 
-def _referred(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema itself, or what a local `$ref` points at."""
-    path = schema.get("$ref")
-    if not isinstance(path, str) or not path.startswith("#/"):
-        return schema
-    found: Any = root
-    for step in path[2:].split("/"):
-        found = _object(found).get(step)
-    return _object(found)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """The schema itself, or what its local `$ref` points at."""
+    member = as_object(schema)
+    return referred(member, root) or member

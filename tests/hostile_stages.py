@@ -678,25 +678,31 @@ def upstream_over_http(answers: Sequence[Answer]) -> None:
         bad, good = Remote("bad"), echo("good")
         bad.opens = lambda receiver, era: links_http.open_http("http://bad/mcp", {}, "legacy", receiver, LIMIT)
         bad.eras = LEGACY
-        with answered_by(server):
-            async with proxy_over(bad, good, record="full") as stage:
-                client = await _answering(stage)
-                posts = []
-                for _ in answers:
-                    posts.append(client.post("tools/call", {"name": "bad__echo", "arguments": {}}))
-                    await asyncio.sleep(0.01)
-                counts = await _all_answered(client, posts)
-                assert max(counts.values()) == 1, counts
-                server.hostile = False
-                said = await client.call_tool("bad__echo", {"n": 2})
-                assert said["content"][0]["text"] == "echo", said
-                await still_served(stage)
-                assert len([call for call in stage.calls() if call.upstream == "bad"]) == len(posts) + 1
-                client._front.close()  # type: ignore[union-attr]
-                await asyncio.sleep(1)
-                nothing_waits(stage)
+        await _called_often(server, bad, good, len(answers))
 
     run(scenario)
+
+
+async def _called_often(server: HttpServer | SseServer, bad: Remote, good: FakeUpstream, times: int) -> None:
+    """Call the tool of an upstream that misbehaves so often; each call has one answer and one record, and once it
+    behaves it is served again, as the other one is all along."""
+    with answered_by(server):
+        async with proxy_over(bad, good, record="full") as stage:
+            client = await _answering(stage)
+            posts = []
+            for _ in range(times):
+                posts.append(client.post("tools/call", {"name": "bad__echo", "arguments": {}}))
+                await asyncio.sleep(0.01)
+            counts = await _all_answered(client, posts)
+            assert max(counts.values()) == 1, counts
+            server.hostile = False
+            said = await client.call_tool("bad__echo", {"n": 2})
+            assert said["content"][0]["text"] == "echo", said
+            await still_served(stage)
+            assert len([call for call in stage.calls() if call.upstream == "bad"]) == len(posts) + 1
+            client._front.close()  # type: ignore[union-attr]
+            await asyncio.sleep(1)
+            nothing_waits(stage)
 
 
 class SseServer:
@@ -740,22 +746,6 @@ def upstream_over_sse(chunks: Sequence[bytes]) -> None:
         server = SseServer(chunks)
         bad, good = Remote("bad"), echo("good")
         bad.opens = lambda receiver, era: links_sse.open_sse("http://bad/sse", {}, receiver, LIMIT)
-        with answered_by(server):
-            async with proxy_over(bad, good, record="full") as stage:
-                client = await _answering(stage)
-                posts = []
-                for _ in chunks:
-                    posts.append(client.post("tools/call", {"name": "bad__echo", "arguments": {}}))
-                    await asyncio.sleep(0.01)
-                counts = await _all_answered(client, posts)
-                assert max(counts.values()) == 1, counts
-                server.hostile = False
-                said = await client.call_tool("bad__echo", {"n": 2})
-                assert said["content"][0]["text"] == "echo", said
-                await still_served(stage)
-                assert len([call for call in stage.calls() if call.upstream == "bad"]) == len(posts) + 1
-                client._front.close()  # type: ignore[union-attr]
-                await asyncio.sleep(1)
-                nothing_waits(stage)
+        await _called_often(server, bad, good, len(chunks))
 
     run(scenario)
