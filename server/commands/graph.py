@@ -9,7 +9,6 @@ import click
 
 from foretool.retrieval.fields import fields
 from foretool.retrieval.graph import Edge, Graph, flow_edges, schema_edges
-from foretool.retrieval.learned import ModelError
 from foretool.server import offline
 from foretool.server.cli import WRONG, complain
 from foretool.server.commands import output
@@ -97,6 +96,7 @@ def _learned(known: Offline) -> Graph | None:
     """The graph that serves, if one was learned and is whole."""
     # numpy is worth importing only where there is a model to read.
     for _, model in Artifacts(known.store).whole("tgr"):
+        from foretool.retrieval.learned import ModelError
         from foretool.retrieval.rankers.tgr import Tgr
 
         try:
