@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.dtdr_published import DependencyGraph, DtdrC, DtdrL
+from foretool.retrieval.training.adam import Adam
 from foretool.retrieval.training.demonstrations import Demonstration
-from foretool.retrieval.training.perceptron import Moments, softmax
+from foretool.retrieval.training.perceptron import softmax
 
 DEMONSTRATIONS_A_CLUSTER = 10
 """K = n / 10 (section 6, figure 5c)."""
@@ -71,12 +72,12 @@ def fit_l(vectors: Floats, targets: Floats, seed: int) -> DtdrL:
     draw = np.random.default_rng(seed)
     weights = np.zeros((vectors.shape[1], targets.shape[1]), np.float32)
     bias = np.zeros(targets.shape[1], np.float32)
-    moments = Moments(weights), Moments(bias)
+    adams = Adam(weights), Adam(bias)
     for _ in range(EPOCHS):
         order = draw.permutation(len(vectors))
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
             error = (softmax(vectors[batch] @ weights + bias) - targets[batch]) / np.float32(len(batch))
-            moments[0].move(vectors[batch].T @ error, RATE, 0.0)
-            moments[1].move(error.sum(0), RATE, 0.0)
+            adams[0].step(vectors[batch].T @ error, RATE)
+            adams[1].step(error.sum(0), RATE)
     return DtdrL(weights, bias)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.blend import Floats
 from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.training.adam import Adam
 from foretool.retrieval.training.replay import Walk, steps
 from foretool.storage.records import Episode, ToolId, Usage
 
@@ -66,14 +67,12 @@ def fit(found: Sequence[Example]) -> dict[str, float]:
     called = [each.called for each in found]
     factors = np.ones(len(names))
     sharpness = min(SHARPNESSES, key=lambda each: _loss(held, called, factors, each))
-    first, second = np.zeros(len(names)), np.zeros(len(names))
-    for number in range(1, ROUNDS + 1):
+    adam = Adam(factors)
+    for _ in range(ROUNDS):
         gradient = _gradient(held, called, factors, sharpness)
         gradient += 2.0 * PRIOR_STEPS / len(found) * (factors - 1.0)
-        first = 0.9 * first + 0.1 * gradient
-        second = 0.999 * second + 0.001 * gradient**2
-        step = first / (1 - 0.9**number) / (np.sqrt(second / (1 - 0.999**number)) + 1e-8)
-        factors = np.maximum(factors - RATE * step, 0.0)
+        adam.step(gradient, RATE)
+        np.maximum(factors, 0.0, out=factors)
     return {name: round(float(factor), 3) for name, factor in zip(names, factors, strict=True)}
 
 

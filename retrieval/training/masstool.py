@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -28,6 +28,7 @@ from foretool.retrieval.rankers.masstool import (
     weighted,
 )
 from foretool.retrieval.training import Material, Progress, TooLittle
+from foretool.retrieval.training.adam import Adam, RowAdam
 
 MINIMUM: Final = 20
 """Tasks."""
@@ -112,6 +113,14 @@ class Classes(Struct, frozen=True):
         return found
 
 
+class Adams(NamedTuple):
+    """Of the arrays of a head."""
+
+    rows: RowAdam
+    out: Adam
+    bias: Adam
+
+
 class Trained(Struct, frozen=True):
     """A head, as `rankers.masstool.Net` before its rows are rounded."""
 
@@ -169,25 +178,6 @@ def taken(words: Sparse, rows: Ints, kept: Callable[[int], Floats] | None = None
     return used, found
 
 
-class Adam:
-    """Kingma and Ba 2015 over one array, some of its rows at a time."""
-
-    def __init__(self, values: Floats, rate: float) -> None:
-        self.values, self.rate = values, rate
-        self._mean, self._square = np.zeros_like(values), np.zeros_like(values)
-        self._steps = 0
-
-    def step(self, gradient: Floats, share: float, rows: Any = slice(None)) -> None:
-        """One step at this share of the rate; moments of rows that have no gradient stay as they are."""
-        self._steps += 1
-        mean, square = self._mean[rows], self._square[rows]
-        mean += np.float32(0.1) * (gradient - mean)
-        square += np.float32(0.001) * (gradient * gradient - square)
-        self._mean[rows], self._square[rows] = mean, square
-        pace = self.rate * share * np.sqrt(1.0 - 0.999**self._steps) / (1.0 - 0.9**self._steps)
-        self.values[rows] -= np.float32(pace) * mean / (np.sqrt(square) + np.float32(1e-8))
-
-
 def fitted(tasks: Tasks, known: Classes, rows: Ints, seed: int, told: Callable[[float], None]) -> Trained:
     """A head for these rows of the tasks: softmax over the classes, cross-entropy, Adam with a falling rate.
 
@@ -201,7 +191,7 @@ def fitted(tasks: Tasks, known: Classes, rows: Ints, seed: int, told: Callable[[
         bias=np.zeros(len(known.sets), np.float32),
     )
     head.out[:SIZE] = draw.uniform(-1.0, 1.0, (SIZE, len(known.sets))) * SIZE**-0.5
-    adams = [Adam(each, RATE) for each in (head.rows, head.out, head.bias)]
+    adams = Adams(RowAdam(head.rows, apart=False), Adam(head.out), Adam(head.bias))
     batch = min(BATCH, len(rows))
     each_epoch = len(rows) // batch
     epochs = max(EPOCHS, -(-STEPS // each_epoch))
@@ -219,7 +209,7 @@ def _step(
     known: Classes,
     rows: Ints,
     head: Trained,
-    adams: Sequence[Adam],
+    adams: Adams,
     share: float,
     draw: np.random.Generator,
 ) -> None:
@@ -233,9 +223,9 @@ def _step(
     gradient: Floats = softmax(inputs @ head.out + head.bias) - known.of(rows)
     gradient /= np.float32(len(rows))
     back: Floats = words.T @ (gradient @ head.out[:SIZE].T)
-    adams[0].step(back, share, used)
-    adams[1].step(inputs.T @ gradient, share)
-    adams[2].step(gradient.sum(0, dtype=np.float32), share)
+    adams.rows.step(used, back, share * RATE)
+    adams.out.step(inputs.T @ gradient, share * RATE)
+    adams.bias.step(gradient.sum(0, dtype=np.float32), share * RATE)
 
 
 def softmax(logits: Floats) -> Floats:
@@ -433,7 +423,7 @@ def detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], columns
     ridge = np.float32(1.0 / (RELAXED * len(needed)))
     row_of = np.repeat(np.arange(len(words)), np.diff(words.starts))
     weights = np.zeros(size + columns + 1, np.float32)
-    adam = Adam(weights, DETECTION_RATE)
+    adam = Adam(weights)
     for step in range(DETECTION_STEPS):
         logits = vectors @ weights[:size] + words.times(weights[size:-1]) + weights[-1]
         error = share * (1.0 / (1.0 + np.exp(-np.clip(logits, -30, 30))) - needed)
@@ -445,7 +435,7 @@ def detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], columns
             ]
         ).astype(np.float32)
         slope[:-1] += ridge * weights[:-1]
-        adam.step(slope, 1.0 - step / DETECTION_STEPS)
+        adam.step(slope, (1.0 - step / DETECTION_STEPS) * DETECTION_RATE)
     return weights
 
 

@@ -8,18 +8,16 @@ tools costs no more than the tools that were used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.learned import Floats
+from foretool.retrieval.training.adam import Adam, RowAdam
 
 Ints = NDArray[np.int64]
 Draw = np.random.Generator
-
-FIRST_MOMENT, SECOND_MOMENT, TINY = 0.9, 0.999, 1e-8
 
 
 class Plan(Struct, frozen=True):
@@ -84,8 +82,8 @@ def fit(
 ) -> Weights:
     """A network for the samples, which are drawn anew each epoch; `vectors` (tasks, dimension)."""
     weights = _initial(vectors.shape[1], history_rows, classes, plan, draw)
-    dense = {name: Moments(getattr(weights, name)) for name in ("query", "bias", "unasked", "out", "out_bias")}
-    sparse = SparseMoments(weights.history)
+    dense = {name: Adam(getattr(weights, name)) for name in ("query", "bias", "unasked", "out", "out_bias")}
+    sparse = RowAdam(weights.history)
     step = 0
     for epoch in range(plan.epochs):
         drawn = samples(draw)
@@ -96,8 +94,8 @@ def fit(
             slopes, rows, history = gradients(weights, vectors, drawn, places, plan, draw)
             for name, gradient in slopes.items():
                 decay = plan.decay if gradient.ndim == 2 else 0.0
-                dense[name].move(gradient, float(rate), decay)
-            sparse.move(rows, history, float(rate), plan.decay)
+                dense[name].step(gradient, float(rate), decay)
+            sparse.step(rows, history, float(rate), plan.decay)
         progress((epoch + 1) / plan.epochs)
     return weights
 
@@ -171,56 +169,6 @@ def _gathered(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
     if len(used) and used[-1] == len(history):  # "nothing"
         used, spread = used[:-1], spread[:, :-1]
     return spread @ history[used], used, spread
-
-
-class Moments:
-    """AdamW over one array, in place."""
-
-    def __init__(self, array: Floats) -> None:
-        self.array = array
-        self.first = np.zeros_like(array)
-        self.second = np.zeros_like(array)
-        self.scratch = np.empty_like(array)
-        self.steps = 0
-
-    def move(self, gradient: Any, rate: float, decay: float) -> None:
-        self.steps += 1
-        scratch = self.scratch
-        self.first *= FIRST_MOMENT
-        np.multiply(gradient, 1 - FIRST_MOMENT, out=scratch)
-        self.first += scratch
-        self.second *= SECOND_MOMENT
-        np.multiply(gradient, gradient, out=scratch)
-        scratch *= 1 - SECOND_MOMENT
-        self.second += scratch
-        np.sqrt(self.second, out=scratch)
-        scratch *= (1 - SECOND_MOMENT**self.steps) ** -0.5
-        scratch += TINY
-        np.divide(self.first, scratch, out=scratch)
-        scratch *= rate / (1 - FIRST_MOMENT**self.steps)
-        if decay:
-            self.array *= 1 - rate * decay
-        self.array -= scratch
-
-
-class SparseMoments:
-    """The same over the rows that a batch has, each with a count of its own."""
-
-    def __init__(self, array: Floats) -> None:
-        self.array = array
-        self.first = np.zeros_like(array)
-        self.second = np.zeros_like(array)
-        self.steps = np.zeros(len(array), np.float32)
-
-    def move(self, rows: Ints, gradient: Floats, rate: float, decay: float) -> None:
-        self.steps[rows] += 1
-        steps = self.steps[rows][:, None]
-        first = FIRST_MOMENT * self.first[rows] + (1 - FIRST_MOMENT) * gradient
-        second = SECOND_MOMENT * self.second[rows] + (1 - SECOND_MOMENT) * gradient * gradient
-        self.first[rows], self.second[rows] = first, second
-        scale = np.sqrt(second / (1 - SECOND_MOMENT**steps)) + TINY
-        moved = rate * (first / (1 - FIRST_MOMENT**steps)) / scale
-        self.array[rows] = (1 - rate * decay) * self.array[rows] - moved
 
 
 def softmax(logits: Floats) -> Floats:

@@ -24,6 +24,7 @@ from foretool.retrieval.graph import Edge, Graph, flow_edges, merged, schema_edg
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.tgr import dumps
 from foretool.retrieval.training import Material, Progress, TooLittle
+from foretool.retrieval.training.adam import Adam
 
 RANK: Final = 16
 STEPS: Final = (150, 150)
@@ -150,18 +151,13 @@ def _descend(
     weights: Floats,
     steps: int,
 ) -> None:
-    """Adam (Kingma and Ba, algorithm 1)."""
-    means = [np.zeros_like(each) for each in model.parameters]
-    squares = [np.zeros_like(each) for each in model.parameters]
+    """Adam, `DECAY` as a part of the loss."""
+    adams = [Adam(each) for each in model.parameters]
     wanted = np.eye(3, dtype=np.float32)[labels]
-    for step in range(1, steps + 1):
+    for _ in range(steps):
         slope = (model.probabilities(*given) - wanted) * weights[:, None]
-        for at, (parameter, gradient) in enumerate(zip(model.parameters, model.gradients(*given, slope), strict=True)):
-            full = gradient + DECAY * parameter
-            means[at] += np.float32(0.1) * (full - means[at])
-            squares[at] += np.float32(0.001) * (np.square(full) - squares[at])
-            scale = np.sqrt(squares[at] / (1 - 0.999**step)) + 1e-8
-            parameter -= (RATE / (1 - 0.9**step) * means[at] / scale).astype(np.float32)
+        for adam, gradient in zip(adams, model.gradients(*given, slope), strict=True):
+            adam.step(gradient + DECAY * adam.values, RATE)
 
 
 def pairs_of(read: Sequence[Fields], seed: int) -> tuple[list[Pair], list[Pair]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretool.retrieval.learned import Floats
-from foretool.retrieval.training.perceptron import Moments, Plan, Samples, Weights, fit, gradients, padded, softmax
+from foretool.retrieval.training.perceptron import Plan, Samples, Weights, fit, gradients, padded, softmax
 
 STILL = Plan(hidden=8, epochs=200, batch=4, rate=2e-2, decay=0.0, dropout=0.0, blur=0.0)
 # The class is which of two rows of the history stand beside which of two tasks: exclusive or.
@@ -54,13 +54,6 @@ def test_every_slope_is_that_of_the_mean_cross_entropy(name: str) -> None:
 
 def loss(weights: Weights) -> float:
     return float(-(XOR.targets * np.log(softmax(logits(weights, XOR)))).sum() / 4)
-
-
-def test_the_first_step_of_adamw_is_the_rate_against_the_slope_and_the_decay() -> None:
-    array = np.asarray([1.0, -2.0], np.float32)
-    # Both moments are corrected for their start, so the first step is rate * sign; decay takes rate * decay * weight.
-    Moments(array).move(np.asarray([0.5, -3.0], np.float32), rate=0.1, decay=0.5)
-    assert np.allclose(array, [1.0 * 0.95 - 0.1, -2.0 * 0.95 + 0.1], atol=1e-6)
 
 
 def test_a_sample_without_a_task_learns_from_history_alone() -> None:

@@ -16,7 +16,6 @@ from foretool.retrieval.training import Material, TooLittle
 from foretool.retrieval.training import masstool as training
 from foretool.retrieval.training.masstool import (
     METHOD,
-    Adam,
     Tasks,
     bank,
     classes,
@@ -165,12 +164,6 @@ def test_a_batch_has_only_the_columns_it_uses() -> None:
     used, found = taken(words, np.asarray([2, 1, 0]))
     assert used.tolist() == [1, 5]
     assert found.tolist() == [[0.0, 7.0], [0.0, 0.0], [3.0, 2.0]]
-
-
-def test_adam_moves_by_its_rate_at_first_and_leaves_other_rows() -> None:
-    values = np.zeros((3, 1), np.float32)
-    Adam(values, 0.1).step(np.asarray([[4.0], [-1.0]], np.float32), 0.5, np.asarray([0, 2]))
-    assert values == pytest.approx(np.asarray([[-0.05], [0.0], [0.05]]))
 
 
 def test_the_bank_keeps_the_newest_of_every_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,54 @@
+"""Adam against steps worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foretool.retrieval.training.adam import Adam, RowAdam
+
+# Slopes 1 and then 3, rate .1. First moments .1 and .09 + .3 = .39, over 1 - .9 and 1 - .81: 1 and 2.0526. Second
+# moments .001 and .000999 + .009 = .009999, over 1 - .999 and 1 - .998001: 1 and 5.0020, its root 2.2365.
+TWO_STEPS = 1.0 - 0.1 * 1.0 - 0.1 * 2.0526316 / 2.2365151
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_two_steps_are_those_of_the_paper(kind: type) -> None:
+    values = np.ones(1, kind)
+    adam = Adam(values)
+    for slope in (1.0, 3.0):
+        adam.step(np.asarray([slope], kind), 0.1)
+    assert values == pytest.approx([TWO_STEPS], abs=1e-6)
+    assert adam.values is values and values.dtype == kind
+
+
+def test_the_first_step_is_the_rate_against_the_slope_and_the_decay() -> None:
+    values = np.asarray([1.0, -2.0], np.float32)
+    Adam(values).step(np.asarray([0.5, -3.0], np.float32), 0.1, decay=0.5)
+    assert values == pytest.approx([1.0 * 0.95 - 0.1, -2.0 * 0.95 + 0.1], abs=1e-6)
+
+
+def test_rows_without_a_slope_stay_and_count_no_step() -> None:
+    values = np.ones((3, 1), np.float32)
+    adam = RowAdam(values)
+    adam.step(np.asarray([0, 2]), np.asarray([[1.0], [-4.0]], np.float32), 0.1, decay=0.5)
+    assert values == pytest.approx(np.asarray([[0.85], [1.0], [1.05]]), abs=1e-6)
+    adam.step(np.asarray([1]), np.asarray([[4.0]], np.float32), 0.1)
+    assert values == pytest.approx(np.asarray([[0.85], [0.9], [1.05]]), abs=1e-6)
+
+
+def test_two_steps_of_one_row_are_those_of_the_whole() -> None:
+    values = np.ones((2, 1), np.float32)
+    adam = RowAdam(values)
+    for slope in (1.0, 3.0):
+        adam.step(np.asarray([1]), np.asarray([[slope]], np.float32), 0.1)
+    assert values == pytest.approx(np.asarray([[1.0], [TWO_STEPS]]), abs=1e-5)
+
+
+def test_a_row_that_comes_late_steps_further_where_all_count_together() -> None:
+    values = np.zeros((2, 1), np.float32)
+    adam = RowAdam(values, apart=False)
+    adam.step(np.asarray([0]), np.ones((1, 1), np.float32), 0.1)
+    adam.step(np.asarray([1]), np.ones((1, 1), np.float32), 0.1)
+    # At step 2: (.1 / .19) / sqrt(.001 / .001999).
+    assert values == pytest.approx(np.asarray([[-0.1], [-0.1 * 0.5263158 / 0.7072837]]), abs=1e-6)
