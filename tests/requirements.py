@@ -198,6 +198,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:minimum": Promise("docs/learning.md", "each method says what it takes, and what is missing"),
     "learn:trusted": Promise("docs/learning.md", "tool text that changed never enters training"),
     "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
+    "learn:bare": Promise("docs/learning.md", "an installation without extras learns and serves what it learned"),
     "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
     "learn:prompt": Promise(
         "docs/learning.md", "a growing list gains what a recorded prompt needs, before it is missed"

@@ -29,8 +29,8 @@ def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> Path
 class Served:
     """One process; every line on its stdout must be a JSON-RPC message."""
 
-    def __init__(self, config: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "foretool", "serve", "--config", str(config), *arguments]
+    def __init__(self, config: Path, *arguments: str, python: str | Path = sys.executable) -> None:
+        command = [str(python), "-m", "foretool", "serve", "--config", str(config), *arguments]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from requirements import requirement
+from served import Served, wait_until, write_config
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 FOLDERS = ("server", "retrieval", "storage")
@@ -134,3 +137,81 @@ def test_pip_install_gives_the_command_and_the_package_and_no_other_top_level_na
     ours = {path.relative_to(packages).as_posix() for path in packages.glob("foretool/**/*.*") if path.suffix != ".pyc"}
     assert {name for name in ours if (packages / name).is_file()} == modules(source)
     assert [name for name in (*FOLDERS, "tests", "bench", "demo", "docs") if (packages / name).exists()] == []
+
+
+EXTRAS = ("faiss", "onnxruntime", "tokenizers", "torch", "sentence_transformers", "llama_cpp", "pytest")
+"""What only extras bring; the test is worth nothing where one of them is installed."""
+SHOP = {
+    "orders": {"find": ("Look up an order.", "customer", "order_id"), "close": ("Close an order.", "order_id", "")},
+    "post": {"trace": ("State of a parcel.", "order_id", "place"), "stamp": ("Print a label.", "order_id", "label")},
+    "desk": {"answer": ("Write to a customer.", "place", ""), "note": ("Keep a note.", "label", "")},
+    "money": {"refund": ("Pay back.", "order_id", ""), "invoice": ("Make an invoice.", "customer", "")},
+}
+"""Servers with tools: words, what each takes and what it gives."""
+HABITS = (
+    ("my package never came, customer {}", ["find", "trace", "answer"]),
+    ("send {} the goods today", ["find", "stamp", "note"]),
+    ("{} is unhappy and wants out", ["find", "refund", "close"]),
+    ("bill the work done for {}", ["invoice"]),
+)
+"""Tasks whose words say little of the tools they take: what words alone cannot find."""
+
+
+def definitions(server: str) -> list[dict[str, Any]]:
+    def schema(field: str) -> dict[str, Any]:
+        return {"type": "object", "properties": {field: {"type": "string"}} if field else {}}
+
+    return [
+        {"name": name, "description": words, "inputSchema": schema(takes), "outputSchema": schema(gives)}
+        for name, (words, takes, gives) in SHOP[server].items()
+    ]
+
+
+def shop(folder: Path) -> Path:
+    """A config over replayed servers, beside `demos.jsonl` with 60 tasks."""
+    servers = {}
+    for name in SHOP:
+        listed = folder / f"{name}.json"
+        listed.write_text(json.dumps(definitions(name)), encoding="utf-8")
+        upstream = CHECKOUT / "tests" / "server" / "echo_upstream.py"
+        servers[name] = {"command": sys.executable, "args": [str(upstream), "--listed", str(listed)]}
+    rows = [
+        {"query": HABITS[at % 4][0].format(f"number {at * 37}"), "calls": HABITS[at % 4][1], "id": str(at)}
+        for at in range(60)
+    ]
+    (folder / "demos.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return write_config(folder, servers, policy="full")
+
+
+@requirement("learn:bare")
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_pip_installs_without_extras_learns_from_demonstrations_and_serves_it(
+    installed: Path, tmp_path: Path
+) -> None:
+    python = installed / "python"
+    found = run([python, "-c", f"import importlib.util as u; print([m for m in {EXTRAS} if u.find_spec(m)])"], tmp_path)
+    assert found == "[]\n"
+    config = shop(tmp_path)
+    wanted = {tool for tools in SHOP.values() for tool in tools}
+    served = Served(config, python=python)
+    served.initialize()
+    assert wait_until(lambda: wanted <= {name.rpartition("__")[2] for name in served.list_tools()}, 30.0)
+    assert served.leave() == 0
+
+    def told(*arguments: str | Path) -> Any:
+        return json.loads(run([installed / "foretool", *arguments, "--config", config, "--json"], tmp_path))
+
+    assert told("search", "my package never came")["matches"] == []  # no word of it is in any definition
+    words = run([installed / "foretool", "learn", "--from", tmp_path / "demos.jsonl", "--config", config], tmp_path)
+    lessons = {line.split()[0]: line.split(maxsplit=2)[1:] for line in words.splitlines()[:-1]}
+    assert {"dtdr", "tgr", "masstool", "ports", "weights"} <= lessons.keys(), words
+    assert lessons["dtdr"][0] == "promoted", words
+    assert lessons["ports"] == ["skipped", "torch, sentence_transformers not installed; pip install 'foretool[train]'"]
+    assert all(outcome in ("promoted", "kept", "skipped") and said for outcome, said in lessons.values()), words
+    assert words.splitlines()[-1].startswith("60 tasks (60 imported), ")
+
+    assert "dtdr" in {each["kind"] for each in told("learn", "--report")["served"]}
+    assert [edge["before"] for edge in told("graph", "show", "close")["needs"]] == ["orders__find"]
+    best = told("search", "my package never came")["matches"][0]
+    assert (best["tool"], list(best["parts"])) == ("orders__find", ["history"])

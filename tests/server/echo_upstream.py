@@ -1,16 +1,18 @@
 """A small MCP server on stdio, of the legacy era, for tests that start real processes.
 
-python echo_upstream.py [--tools N] [--noise] [--silent] [--die WORDS] [--broken-tool] [--long-name]
+python echo_upstream.py [--tools N] [--listed FILE] [--noise] [--silent] [--die WORDS] [--broken-tool] [--long-name]
 """
 
 import argparse
 import json
 import sys
+from pathlib import Path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tools", type=int, default=2)
+    parser.add_argument("--listed", type=Path, help="definitions to list instead, in JSON")
     parser.add_argument("--noise", action="store_true", help="write lines that are no protocol to stdout")
     parser.add_argument("--silent", action="store_true", help="never answer")
     parser.add_argument("--die", default="", help="say so on stderr and exit")
@@ -43,6 +45,8 @@ def answer(message: dict, options: argparse.Namespace) -> dict:
 
 
 def tools(options: argparse.Namespace) -> list[dict]:
+    if options.listed:
+        return json.loads(options.listed.read_text(encoding="utf-8"))
     text = {"type": "object", "properties": {"text": {"type": "string", "description": "what to say back"}}}
     named = [("echo", "Says back what it is told."), ("weather", "Forecast of the weather for a city.")]
     listed = [{"name": name, "description": words, "inputSchema": text} for name, words in named[: options.tools]]
