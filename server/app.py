@@ -150,6 +150,7 @@ class App:
         await self.embedding.stop()
         await self.schedule.stop()
         await self.models.stop()
+        await self.assurance.finished()
         await asyncio.gather(*(upstream.stop() for upstream in self.proxy.upstreams.values()))
         self.proxy.outbox.flush()
         self.recorder.retry()

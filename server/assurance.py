@@ -3,13 +3,18 @@
 Once in a while the verdicts on record are read. If what the gate said was further off on the later half of them than a
 map fitted on the earlier half makes it, that map, fitted on all, is what levels are read from; the shipped gate alone
 serves until there is enough to say so, and again when it no longer helps.
+
+They are read in a thread, over a connection of its own: of a long log that takes tenths of a second, and no call should
+wait for it.
 """
 
 from __future__ import annotations
 
-import logging
+import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -28,8 +33,6 @@ WITHIN: Final = 5
 """The gate says that a needed tool is among so many."""
 EPS: Final = 0.1
 """Share of needed tools that may be hidden: the promise that `conformal_k` is worked out for."""
-
-log = logging.getLogger("foretool.assurance")
 
 
 class Assured(Struct, frozen=True):
@@ -55,18 +58,31 @@ class Assurance:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._due = time.monotonic() + EVERY_S / 10
+        self._task: asyncio.Task[None] | None = None
         self.calibrate: Platt | None = None
 
     def tick(self) -> None:
-        """Read the record anew if it is time."""
-        if time.monotonic() < self._due:
+        """Begin to read the record anew if it is time; what is in memory alone is not worth it."""
+        path = self._store.path
+        if time.monotonic() < self._due or not isinstance(path, Path):
             return
         self._due = time.monotonic() + EVERY_S
-        try:
-            read = verdicts(self._store)
-        except StorageError:
-            return  # the map in force stays
-        self.calibrate = recalibration(read)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._read(path))
+
+    async def finished(self) -> None:
+        """Wait for what was begun."""
+        if self._task is not None:
+            await self._task
+
+    async def _read(self, path: Path) -> None:
+        with contextlib.suppress(StorageError):  # the map in force stays
+            self.calibrate = await asyncio.to_thread(_fitted, path)
+
+
+def _fitted(path: Path) -> Platt | None:
+    with Store.open(path) as store:
+        return recalibration(verdicts(store))
 
 
 def recalibration(read: Sequence[Verdict]) -> Platt | None:
