@@ -7,11 +7,14 @@ in memory as before, for it only ever asks for queries; the untrained one is ope
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
+from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
-from shutil import rmtree
+from shutil import disk_usage, rmtree
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from foretool.retrieval import adapters
@@ -20,22 +23,46 @@ from foretool.retrieval.encoders.weights import EncoderError, Weights, locate, v
 from foretool.retrieval.learned import ModelError
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.running import Vectors
+    from foretool.retrieval.encoders.running import Encoder, Vectors
+
+log = logging.getLogger(__name__)
+
+ROOM = 10
+"""How many times the size of the installed model has to be free: its bytes become floats, twice."""
 
 
-def opened(weights: Weights, model: bytes, cache: Path, threads: int = 2) -> AdaptedEncoder:
-    """`model`: an adapter as bytes. Raises `ModelError` if it is none or of other weights, and `EncoderError`."""
+def opened(weights: Weights, model: bytes, cache: Path | None, threads: int = 2) -> AdaptedEncoder:
+    """`model`: an adapter as bytes; `cache`: where prepared models are kept. Raises `ModelError` if it is none or of
+    other weights, and `EncoderError`."""
     adapters.check(adapters.loads(model), weights.sha256)
     return AdaptedEncoder(weights, model, cache, threads)
 
 
-def shipped(weights: Weights, cache: Path | None, threads: int = 2) -> AdaptedEncoder:
-    """With the adapter that comes with us. Raises `EncoderError`."""
-    model = Path(adapters.__file__).with_name(weights.adapter)
+def shipped(weights: Weights, cache: Path | None, threads: int = 2) -> Encoder:
+    """With the adapter that comes with us, ready for queries; without `cache` prepared each time anew.
+
+    Where there is no room to prepare it, not even for a moment, the untrained encoder. Raises `EncoderError`.
+    """
     try:
-        return opened(weights, model.read_bytes(), cache or cache_folder(), threads)
+        encoder = opened(weights, _read(weights), cache, threads)
     except (ModelError, OSError) as error:
         raise EncoderError(f"encoder {weights.name!r}: {error}") from error
+    try:
+        encoder.warm()
+    except OSError as error:
+        log.warning("encoder %s cannot be prepared, so %s is asked: %s", weights.name, weights.base, error)
+        return onnx.opened(weights.untrained, None, threads)
+    return encoder
+
+
+def _read(weights: Weights) -> bytes:
+    """The adapter that comes with us. Raises `ModelError` if it is not the one that is known, and `OSError`."""
+    model = Path(adapters.__file__).with_name(weights.adapter).read_bytes()
+    if (found := sha256(model).hexdigest()) != weights.adapter_sha256:
+        raise ModelError(
+            f"{weights.adapter} has sha256 {found}, expected {weights.adapter_sha256}; install foretool anew"
+        )
+    return model
 
 
 def cache_folder() -> Path:
@@ -45,7 +72,8 @@ def cache_folder() -> Path:
 
 
 def prepared(weights: Weights, model: bytes, cache: Path) -> Path:
-    """The model with the changes in it, as onnxruntime has optimised it; made once per adapter, in a second."""
+    """The model with the changes in it, as onnxruntime has optimised it; made once per adapter, in a second. Raises
+    `OSError` where there is no room for it."""
     import onnxruntime  # type: ignore[import-untyped]
 
     adapter = adapters.loads(model)
@@ -57,6 +85,9 @@ def prepared(weights: Weights, model: bytes, cache: Path) -> Path:
     folder = cache / told
     if (folder / "model.onnx").is_file():
         return folder / "model.onnx"
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if disk_usage(cache).free < ROOM * path.stat().st_size:
+        raise OSError(ENOSPC, "no room to prepare an encoder", str(cache))
     made, apart = cache / f"{told}.{os.getpid()}", cache / f"{told}.{os.getpid()}.apart"
     for each in (made, apart):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,7 +108,7 @@ def prepared(weights: Weights, model: bytes, cache: Path) -> Path:
 class AdaptedEncoder:
     """See the module; either model is opened when it is first asked for."""
 
-    def __init__(self, weights: Weights, model: bytes, cache: Path, threads: int = 2) -> None:
+    def __init__(self, weights: Weights, model: bytes, cache: Path | None, threads: int = 2) -> None:
         self.weights = weights
         self._model, self._cache, self._threads = model, cache, threads
         self._queries: onnx.OnnxEncoder | None = None
@@ -89,9 +120,23 @@ class AdaptedEncoder:
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed what tools are searched with, as it was trained."""
+        return self.warm().queries(texts)
+
+    def warm(self) -> onnx.OnnxEncoder:
+        """Open the model for queries, now and not during a search."""
         if self._queries is None:
-            self._queries = onnx.mapped(self.weights, prepared(self.weights, self._model, self._cache), self._threads)
-        return self._queries.queries(texts)
+            self._queries = self._mapped()
+        return self._queries
+
+    def _mapped(self) -> onnx.OnnxEncoder:
+        if self._cache is not None:
+            try:
+                return onnx.mapped(self.weights, prepared(self.weights, self._model, self._cache), self._threads)
+            except OSError as error:
+                log.info("%s: %s", self._cache, error)
+        # What is mapped stays, though its file is gone.
+        with TemporaryDirectory(prefix="foretool-", ignore_cleanup_errors=True) as scratch:
+            return onnx.mapped(self.weights, prepared(self.weights, self._model, Path(scratch)), self._threads)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed what is searched, as before training."""

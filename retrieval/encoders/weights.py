@@ -61,15 +61,27 @@ class Weights(Struct, frozen=True):
     kind: Kind = "onnx"
     adapter: str = ""
     """File beside `retrieval/` with what training changes in the weights for queries (`encoders.adapted`)."""
+    adapter_sha256: str = ""
+    """Of that file."""
     base: str = ""
     """The encoder of the same file that embeds tools, where queries are read otherwise."""
 
     @property
     def key(self) -> str:
-        """What vectors are kept under: other numbers in the file, another key."""
+        """What vectors of tools are kept under: other numbers in the file, another key."""
         if self.kind == "endpoint":
             return f"{self.name}@{sha256(self.file.encode()).hexdigest()[:12]}"
         return f"{self.base or self.name}@{self.sha256[:12]}" if self.sha256 else self.name
+
+    @property
+    def query_key(self) -> str:
+        """What vectors of queries are kept under: another where training changed how they are read."""
+        return f"{self.key}+{self.adapter_sha256[:12]}#query" if self.adapter else f"{self.key}#query"
+
+    @property
+    def untrained(self) -> Weights:
+        """The encoder that embeds the tools: of the same file, as its package has it."""
+        return next((each for each in BY_NAME if each.name == self.base), self)
 
     @property
     def setting(self) -> str:
@@ -118,6 +130,7 @@ BY_NAME = (
         name="minilm-tools",
         title="all-MiniLM-L6-v2, its queries trained on tools",
         adapter="minilm_tools.adapter",
+        adapter_sha256="538ae0483d80a9d723e8014ac74a20449554b51fb3de5404408ae2a736458a31",
         base=MANIFEST[0].name,
     ),
     Weights(

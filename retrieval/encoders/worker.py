@@ -30,7 +30,8 @@ def main(name: str, cache: str, lines: Iterable[str]) -> Iterator[bytes]:
     encoder: Encoder | None = None
     while batch := [json.loads(line) for line in islice(rest, BATCH)]:
         started = encoder is not None
-        encoder = encoder or open_encoder(find(name, endpoint)[0], Path(cache) if cache else None, key=endpoint.key)
+        weights = find(name, endpoint)[0].untrained
+        encoder = encoder or open_encoder(weights, Path(cache) if cache else None, key=endpoint.key)
         vectors = encoder.documents(batch)
         if not started:
             yield json.dumps({"dimension": vectors.shape[1]}).encode() + b"\n"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import tempfile
+from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +14,13 @@ from msgspec.structs import replace
 
 from foretool.retrieval import adapters
 from foretool.retrieval.adapters import Adapter
-from foretool.retrieval.encoders import MANIFEST, EncoderError, Weights, adapted, locate, open_encoder, unit
+from foretool.retrieval.encoders import EncoderError, Weights, adapted, locate, open_encoder, unit
+from foretool.retrieval.encoders import weights as weights_module
 from foretool.retrieval.encoders.weights import BY_NAME, in_folder
 from foretool.retrieval.learned import ModelError
 from tests.retrieval.tiny_model import WORDS, lookup_model
 
+BY = {each.name: each for each in BY_NAME}
 VOCABULARY = (*WORDS, *(f"[unused{number}]" for number in range(64 - len(WORDS))))
 TABLE = np.random.default_rng(3).standard_normal((len(VOCABULARY), 8)).astype(np.float32)
 LEFT = np.random.default_rng(4).standard_normal((len(VOCABULARY), 2)).astype(np.float32)
@@ -65,32 +71,72 @@ def test_an_adapter_of_other_weights_is_refused_and_leaves_nothing(tmp_path: Pat
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_without_a_place_to_keep_it_the_changed_model_is_prepared_for_the_moment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    weights = installed(tmp_path / "model")
+    model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    kept = adapted.opened(weights, model, tmp_path / "cache")
+    for cache in (None, tmp_path / "file"):
+        encoder = adapted.opened(weights, model, cache)
+        np.testing.assert_array_equal(encoder.queries(["open issue"]), kept.queries(["open issue"]))
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_with_no_room_at_all_the_untrained_encoder_answers_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    weights = installed(tmp_path / "model")
+    model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
+    monkeypatch.setattr(adapted, "_read", lambda weights: model)
+    monkeypatch.setattr(adapted, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    trained = replace(weights, name="trained", adapter="any", base=weights.name)
+    monkeypatch.setattr(weights_module, "BY_NAME", (weights, trained))
+    with caplog.at_level(logging.WARNING):
+        encoder = adapted.shipped(trained, tmp_path / "cache")
+    np.testing.assert_allclose(encoder.queries(["open issue"]), mean_of(TABLE, "open", "issue"), atol=1e-5)
+    assert encoder.name == weights.name  # so the gate reads it by the figures that are right for it
+    assert "encoder trained cannot be prepared, so model is asked" in caplog.text
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_an_adapter_that_is_not_the_one_we_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = replace(BY["minilm-tools"], adapter_sha256="0" * 64)
+    with pytest.raises(
+        EncoderError, match=r"encoder 'minilm-tools': minilm_tools\.adapter has sha256 .*, expected 000"
+    ):
+        adapted.shipped(weights, None)
+
+
 def test_prepared_models_are_kept_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert adapted.cache_folder() == tmp_path / "foretool" / "encoders"
 
 
 def test_the_shipped_adapter_belongs_to_the_weights_that_are_known() -> None:
-    known = {weights.name: weights for weights in BY_NAME}
-    trained = known["minilm-tools"]
-    shipped = adapters.loads(Path(adapters.__file__).with_name(trained.adapter).read_bytes())
-    assert shipped.base == trained.sha256 == known["minilm"].sha256
-    assert trained.key == known["minilm"].key  # tools keep their vectors
+    base, trained = BY["minilm"], BY["minilm-tools"]
+    model = Path(adapters.__file__).with_name(trained.adapter).read_bytes()
+    assert sha256(model).hexdigest() == trained.adapter_sha256
+    shipped = adapters.loads(model)
+    assert shipped.base == trained.sha256 == base.sha256
     assert len(shipped.changes) == 36
 
 
 def test_the_shipped_adapter_opens_by_its_name(tmp_path: Path) -> None:
-    (weights,) = (each for each in BY_NAME if each.name == "minilm-tools")
+    weights = BY["minilm-tools"]
     if locate(weights) is None:
         pytest.skip(f"{weights.package} is not installed")
     encoder = open_encoder(weights, tmp_path)
-    base = open_encoder(MANIFEST[0], tmp_path)
+    base = open_encoder(weights.untrained, tmp_path)
     texts = ["what is the weather in Bergen?"]
     np.testing.assert_array_equal(encoder.documents(texts), base.documents(texts))
     assert 0.5 < float((encoder.queries(texts) * base.queries(texts)).sum()) < 0.999
 
 
 def test_an_adapter_that_is_missing_is_said(tmp_path: Path) -> None:
-    weights = replace(MANIFEST[0], name="other", adapter="none.adapter")
+    weights = replace(BY["minilm-tools"], name="other", adapter="none.adapter")
     with pytest.raises(EncoderError, match=r"encoder 'other'.*none\.adapter"):
         adapted.shipped(weights, tmp_path)

