@@ -25,6 +25,8 @@ from foretool.storage.records import ToolId
 
 Floats = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[Any]]
+Reading = tuple[Floats, ...]
+"""The vectors of one text, by encoder in the order of the ranking's; (dimension,) each, of length 1."""
 
 HEADER = "header"
 MOST_BYTES = 2**30
@@ -54,7 +56,9 @@ class Learned(Protocol):
         ...
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """(slots,), 0 for what is not known; `vector` (dimension,) of the query, None without words or encoder."""
+        """(slots,), 0 for what is not known; `vector` (dimension,) of the query by the first encoder, None without
+        words or encoder. What `rankers.experience` calls `ReadingAll` gets that of all encoders, one after the other.
+        """
         ...
 
 

@@ -29,6 +29,7 @@ from foretool.storage.records import Tool, ToolId, Usage
 if TYPE_CHECKING:
     from foretool.retrieval.blend import Blend, Floats
     from foretool.retrieval.graph import Raised
+    from foretool.retrieval.learned import Reading
     from foretool.retrieval.rankers.dense import Meaning
     from foretool.retrieval.rankers.experience import Experience
 
@@ -46,8 +47,8 @@ TELLING = 0.5
 """From here on a learned part is a reason."""
 LIFTING = 50
 """So many of the best lift what they need."""
-MAX_VECTORS = 256
-"""Texts whose vector is kept."""
+MAX_READINGS = 256
+"""Texts whose vectors are kept."""
 ENTROPY_DEPTH = 50
 _FEW_GAPS = 256
 
@@ -146,10 +147,10 @@ class Pipeline:
         """The encoders; None where there are none, or none yet."""
         self.experience = experience
         """What was learned; None where nothing was, or nobody has asked yet."""
-        self._vectors: dict[str, Floats] = {}
+        self._readings: dict[str, Reading] = {}
         """Of the texts that were looked for last, for the models."""
-        self._encoder: object = None
-        """Whose vectors they are."""
+        self._reader: object = None
+        """Whose readings they are."""
         self.has_searched = False
         """Whether anything was looked for in words: an encoder is worth its memory from then on."""
 
@@ -175,8 +176,8 @@ class Pipeline:
         Cheap enough for the path of a call: the words of a task count only if they were looked for before.
         """
         experience = self._experience(self._meaning())
-        vector = self._vectors.get("\n".join(needs(lines)))
-        found = experience.after(history, vector, lines) if experience is not None else None
+        reading = self._readings.get("\n".join(needs(lines)))
+        found = experience.after(history, reading, lines) if experience is not None else None
         if found is None:
             return {}, 0.0
         chances, end = found
@@ -184,17 +185,17 @@ class Pipeline:
         ids = self.corpus.ids
         return {tool: float(chances[slot]) for slot in likely if (tool := ids[slot]) is not None}, end
 
-    def vectors(self, texts: Sequence[str], meaning: Meaning) -> list[Floats]:
-        """Of the first encoder, (dimension,) each; kept for a while."""
-        if self._encoder is not meaning:
-            self._vectors.clear()
-            self._encoder = meaning
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+    def readings(self, texts: Sequence[str], meaning: Meaning) -> list[Reading]:
+        """The vectors of each text, by encoder; kept for a while."""
+        if self._reader is not meaning:
+            self._readings.clear()
+            self._reader = meaning
+        new = [text for text in dict.fromkeys(texts) if text not in self._readings]
         if new:
-            self._vectors.update(zip(new, meaning.vectors(new), strict=True))
-        found = [self._vectors[text] for text in texts]
-        while len(self._vectors) > MAX_VECTORS:
-            del self._vectors[next(iter(self._vectors))]
+            self._readings.update(zip(new, meaning.readings(new), strict=True))
+        found = [self._readings[text] for text in texts]
+        while len(self._readings) > MAX_READINGS:
+            del self._readings[next(iter(self._readings))]
         return found
 
     def _experience(self, meaning: Meaning | None) -> Experience | None:
@@ -296,13 +297,13 @@ class _Request:
             return []
         told = self.lines if len(self.lines) < 2 else [*self.lines, self._whole()]
         texts, hits = [line.text for line in told], [line.hits for line in told]
-        vectors: list[Floats] = []
+        readings: list[Reading] = []
         if self.experience is None:
             blends = self.meaning.blends(texts, hits) if self.meaning is not None and told else []
         else:
             if self.meaning is not None and told:
-                vectors = self.pipeline.vectors(texts, self.meaning)
-            blends = self._learned(self.experience, texts, hits, vectors)
+                readings = self.pipeline.readings(texts, self.meaning)
+            blends = self._learned(self.experience, texts, hits, readings)
         if len(blends) > 1:
             from foretool.retrieval.blend import fuse_lines
 
@@ -314,7 +315,7 @@ class _Request:
         experience: Experience,
         texts: Sequence[str],
         hits: Sequence[Mapping[int, float]],
-        vectors: Sequence[Floats],
+        readings: Sequence[Reading],
     ) -> list[Blend]:
         """The blends with what was learned; one of the history alone where there are no texts and no names."""
         import numpy as np
@@ -324,20 +325,20 @@ class _Request:
         if not texts and self.query.names:
             return []
         self.needed = [
-            experience.needs_tool(vectors[place] if vectors else None, text) for place, text in enumerate(texts)
+            experience.needs_tool(readings[place] if readings else None, text) for place, text in enumerate(texts)
         ]
         if not texts:
             texts, hits = [""], [{}]
         added = [
             experience.parts(
                 Query((text,) if text else (), (), self.query.history, self.query.servers_in_use),
-                vectors[place] if vectors else None,
+                readings[place] if readings else None,
             )
             for place, text in enumerate(texts)
         ]
-        if self.meaning is not None and vectors:
+        if self.meaning is not None and readings:
             factors = experience.factors_for("+".join(head.name for head in self.meaning.heads))
-            blends = self.meaning.blends(texts, hits, np.stack(vectors))
+            blends = self.meaning.blends(texts, hits, readings)
         elif any(added) or experience.graph is not None:
             factors = experience.factors_for("")
             words = [

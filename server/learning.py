@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.learned import Floats, Learned
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.rankers.dense import Meaning
-    from foretool.retrieval.training import Material, Method
+    from foretool.retrieval.training import Embed, Material, Method
     from foretool.retrieval.training.replay import Comparison, Walk
     from foretool.server.catalog import Catalog
 
@@ -330,6 +330,7 @@ class Learner:
             server_texts={name: self.catalog.server_text(name) for name in self.catalog.upstreams()},
             documents=self._texts.documents if self._texts else None,
             queries=self._texts.queries if self._texts else None,
+            readings=self._texts.readings if self._texts else None,
             flows=tuple(self._flows),
         )
 
@@ -506,7 +507,7 @@ def _read_factors(artifacts: Artifacts, old: Artifact | None) -> Mapping[str, fl
 
 
 class _Texts:
-    """Texts to vectors of the first encoder, from the store where it has them."""
+    """Texts to vectors, from the store where it has them."""
 
     def __init__(self, found: Sequence[Weights], opened: Sequence[Encoder], store: Store) -> None:
         self._weights = found
@@ -530,21 +531,31 @@ class _Texts:
             return None
 
     def documents(self, texts: Sequence[str]) -> Floats:
-        """(texts, dimension)."""
-        return self._vectors(0, "", texts, self._opened[0].documents)
+        """(texts, dimension) of the first encoder."""
+        return self._vectors(self._weights[0].key, texts, self._opened[0].documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """(texts, dimension)."""
-        return self._vectors(0, "#query", texts, self._opened[0].queries)
+        """(texts, dimension) of the first encoder."""
+        return self._queries(0, texts)
 
-    def _vectors(
-        self, place: int, suffix: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]
-    ) -> Floats:
+    @property
+    def readings(self) -> Embed | None:
+        """As `Material.readings`."""
+        if len(self._opened) < 2:
+            return None
+        from numpy import concatenate
+
+        return lambda texts: concatenate([self._queries(place, texts) for place in range(len(self._opened))], axis=1)
+
+    def _queries(self, place: int, texts: Sequence[str]) -> Floats:
+        return self._vectors(self._weights[place].query_key, texts, self._opened[place].queries)
+
+    def _vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
         import numpy as np
 
         from foretool.retrieval.pipeline import digest
 
-        kept, key = Vectors(self._store), self._weights[place].key + suffix
+        kept = Vectors(self._store)
         wanted = {digest(text): text for text in texts}
         known = kept.load(key, wanted)
         missing = [each for each in wanted if each not in known]
@@ -564,8 +575,8 @@ class _Texts:
 
         texts = [embedded_text(document(tool, catalog.server_text(tool.upstream))) for tool in catalog.tools()]
         meaning = Meaning(self._opened)
-        for place, (head, encoder) in enumerate(zip(meaning.heads, self._opened, strict=True)):
-            rows = self._vectors(place, "", texts, encoder.documents)
+        for head, weights, encoder in zip(meaning.heads, self._weights, self._opened, strict=True):
+            rows = self._vectors(weights.key, texts, encoder.documents)
             head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})
         corpus = catalog.pipeline.corpus
         meaning.align(corpus.digests, corpus.version)

@@ -139,18 +139,18 @@ def read(folder: Path, queries: str, *, asked: bool = True) -> World:
 
 def trained(world: World, have: Sequence[Remembered]) -> MassTool:
     """What is served, on the past of a set."""
-    material = Material(tuple(world.tools), world.episodes(), queries=joined(have), seed=SEED)
+    first = have[0].queries if have else None
+    material = Material(tuple(world.tools), world.episodes(), queries=first, readings=joined(have), seed=SEED)
     return MassTool.loads(METHOD.train(material, lambda step, share: None))
 
 
 def joined(have: Sequence[Remembered]) -> Embed | None:
-    """The vectors of all these encoders side by side, of length 1 together; None without any."""
+    """The vectors of all these encoders, one after the other; None without any."""
     if not have:
         return None
-    scale = np.float32(len(have) ** -0.5)
 
     def embed(texts: Sequence[str]) -> Floats:
-        return scale * np.concatenate([each.queries(texts) for each in have], axis=1)
+        return np.concatenate([each.queries(texts) for each in have], axis=1)
 
     return embed
 
@@ -192,11 +192,13 @@ def over_toollens(data: Path, queries: str, have: Sequence[Remembered], pasts: d
     for name, (r3, n3, r5, n5) in PAPER.items():
         yield {"set": world.name, "method": name, "n": 1877, "R@3": r3, "N@3": n3, "R@5": r5, "N@5": n5}
     yield measured(world, "ours without a past", ranking(world, have))
-    model = pasts[world.name] = trained(world, have[:1])
+    model = pasts[world.name] = trained(world, have)
     yield measured(world, "ours as served", ranking(world, have, model))
-    yield measured(world, "ours as served, head and vote alone", alone(world, model, have[:1]))
+    yield measured(world, "ours as served, head and vote alone", alone(world, model, have))
     if len(have) > 1:
-        yield measured(world, "the same on two encoders (not served)", alone(world, trained(world, have), have))
+        yield measured(
+            world, "head and vote alone, the first encoder", alone(world, trained(world, have[:1]), have[:1])
+        )
     if have:
         bare = trained(world, [])
         yield measured(world, "ours as served, without encoders", ranking(world, [], bare))
@@ -269,12 +271,12 @@ def over_awareness(folder: Path, queries: str, have: Sequence[Remembered]) -> It
     texts = [row["query"] for row in asked]
     yield {"set": folder.name, "method": "paper: no figure", "n": len(texts)}
     episodes = tuple(Episode(tuple(map(ToolId, row["calls"])), (row["query"],)) for row in past)
-    for encoder in dict.fromkeys((*have[:1], None)):
-        embed = encoder.queries if encoder else None
+    for read_by in dict.fromkeys((tuple(have), ())):
+        embed = joined(read_by)
         model = MassTool.loads(METHOD.train(Material((), episodes, queries=embed, seed=SEED), lambda *_: None))
         vectors = list(embed(texts)) if embed else [None] * len(texts)
         found = [model.needs_tool(vector, text) or 0.0 for vector, text in zip(vectors, texts, strict=True)]
-        kind = "" if encoder else ", without encoders"
+        kind = "" if embed else ", without encoders"
         yield detected(folder.name, f"ours as served{kind}", np.asarray(found), needed)
     if have and find_spec("torch") is not None:
         yield detected(folder.name, "ours as published", published_detection(folder, past, texts, have[0]), needed)
@@ -335,7 +337,7 @@ def with_a_past(
     yield {"set": name, "method": "ours without a past", "n": len(world.asked), **told_recall(before)}
     for log in LOGS.get(name, (name,)):
         if log not in pasts and (data / log).is_dir():
-            pasts[log] = trained(read(data / log, queries, asked=False), have[:1])
+            pasts[log] = trained(read(data / log, queries, asked=False), have)
         if log in pasts:
             after = recalled(world, ranking(world, have, pasts[log]))
             over = {

@@ -10,7 +10,7 @@ Imports numpy and faiss, 30 MB: only who has an encoder imports this file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import faiss
 import numpy as np
@@ -20,6 +20,9 @@ from foretool.retrieval.blend import Blend, Floats, by_slot, foremost, leaders, 
 from foretool.retrieval.blend import fuse_lines as fuse_lines
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.ranking import Signs
+
+if TYPE_CHECKING:
+    from foretool.retrieval.learned import Reading
 
 LEXICAL = 0.35
 """What a standard deviation of the words counts."""
@@ -146,18 +149,18 @@ class Meaning:
         """One blend for several lines."""
         return fuse_lines(lines, whole, names)
 
-    def vectors(self, texts: Sequence[str]) -> Floats:
-        """Of the first encoder, (texts, dimension)."""
-        return self.heads[0].encoder.queries(texts)
+    def readings(self, texts: Sequence[str]) -> list[Reading]:
+        """By text, the vectors of all encoders."""
+        by_encoder = [head.encoder.queries(texts) for head in self.heads]
+        return [tuple(vectors[place] for vectors in by_encoder) for place in range(len(texts))]
 
     def blends(
-        self, texts: Sequence[str], hits: Sequence[Mapping[int, float]], vectors: Floats | None = None
+        self, texts: Sequence[str], hits: Sequence[Mapping[int, float]], readings: Sequence[Reading] | None = None
     ) -> list[Blend]:
-        """One blend a text; `hits`: what the words score, by slot; `vectors`: of the first encoder, if they are known
-        already."""
+        """One blend a text; `hits`: what the words score, by slot; `readings`: of the texts, if they are known."""
+        read = self.readings(texts) if readings is None else readings
         # By encoder, each (texts, slots).
-        near = self.heads[0].cosines(texts) if vectors is None else self.heads[0].nearness(vectors)
-        cosines = [near, *(head.cosines(texts) for head in self.heads[1:])]
+        cosines = [head.nearness(np.stack([each[place] for each in read])) for place, head in enumerate(self.heads)]
         return [self._blend(hit, [each[place] for each in cosines]) for place, hit in enumerate(hits)]
 
     def _blend(self, hits: Mapping[int, float], cosines: Sequence[Floats]) -> Blend:

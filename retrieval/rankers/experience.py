@@ -17,7 +17,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.blend import Floats, standard
-from foretool.retrieval.learned import Learned
+from foretool.retrieval.learned import Learned, Reading
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
@@ -83,6 +83,14 @@ class Measured(Protocol):
 
 
 @runtime_checkable
+class ReadingAll(Protocol):
+    """A model whose vector of a task is that of all encoders, one after the other; the others get the first's."""
+
+    @property
+    def reads_all(self) -> Literal[True]: ...
+
+
+@runtime_checkable
 class Knowing(Protocol):
     """A model that says which tools it has seen, and how often others are needed."""
 
@@ -116,14 +124,14 @@ class Experience:
         """Whether it was aligned with that last."""
         return self._aligned == stamp
 
-    def parts(self, query: Query, vector: Floats | None) -> dict[str, Floats]:
+    def parts(self, query: Query, reading: Reading | None) -> dict[str, Floats]:
         """What each model adds to the score of every slot; (slots,) each. The graph adds nothing by itself: it lifts
         what the sum has found (`Graph.raised`)."""
         found: dict[str, Floats] = {}
         for kind, model in self.models.items():
             if kind == GRAPH:
                 continue
-            scores = np.asarray(model.score(query, vector), np.float32)
+            scores = np.asarray(model.score(query, read_by(model, reading)), np.float32)
             if scores.any():
                 part = PARTS.get(kind, kind)
                 if not isinstance(model, Measured):
@@ -145,12 +153,12 @@ class Experience:
         return self.factors.factors if self.factors.encoders == encoders else {}
 
     def after(
-        self, history: Sequence[ToolId], vector: Floats | None, lines: Sequence[str] = ()
+        self, history: Sequence[ToolId], reading: Reading | None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float] | None:
         """As `Foretelling.after`; None where no model can say."""
         for model in self.models.values():
             if isinstance(model, Foretelling):
-                return model.after(history, vector, lines)
+                return model.after(history, read_by(model, reading), lines)
         return None
 
     @property
@@ -159,9 +167,17 @@ class Experience:
         model = self.models.get(GRAPH)
         return model.graph if isinstance(model, Related) else None
 
-    def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
+    def needs_tool(self, reading: Reading | None, text: str = "") -> float | None:
         """As `Detecting.needs_tool`."""
         for model in self.models.values():
             if isinstance(model, Detecting):
-                return model.needs_tool(vector, text)
+                return model.needs_tool(read_by(model, reading), text)
         return None
+
+
+def read_by(model: object, reading: Reading | None) -> Floats | None:
+    """The vector of a task that a model is given, (dimension,)."""
+    if not reading:
+        return None
+    found: Floats = np.concatenate(reading) if isinstance(model, ReadingAll) else reading[0]
+    return found

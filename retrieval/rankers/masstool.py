@@ -203,6 +203,8 @@ class MassTool:
     name: str = NAME
     in_deviations: Final = True
     """Scores are what to add to a sum of z-scores, not to be scaled again: their height is the trust."""
+    reads_all: Final = True
+    """Vectors of tasks are those of all encoders, one after the other: together they find more than the first."""
 
     def __init__(self, header: Header, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.header = header
@@ -220,7 +222,7 @@ class MassTool:
         )
         self.classes = Lists(arrays["class_starts"], arrays["class_tools"], header.even)
         self.bank: Floats = arrays["bank"].astype(np.float32) / np.float32(127)
-        """(kept tasks, dimension): their sentence vectors; dimension 0 where there was no encoder."""
+        """(kept tasks, dimension): their sentence vectors, of length 1; dimension 0 where there was no encoder."""
         self.bank_words = Sparse(
             arrays["word_starts"], arrays["word_columns"].astype(np.int64), arrays["word_values"].astype(np.float32)
         )
@@ -298,9 +300,10 @@ class MassTool:
         """A task as head and search see it."""
         places, values = weighted(grams(text), self.hashes, self.idf)
         size = self.bank.shape[1]
-        if vector is None or len(vector) != size or not size:
+        # Where there are other encoders than in training, nothing of them is read.
+        if vector is None or len(vector) != size or not vector.any():
             return Task(places, values, np.zeros(size, np.float32), False)
-        return Task(places, values, np.asarray(vector, np.float32), True)
+        return Task(places, values, of_length_1(np.asarray(vector, np.float32)), True)
 
     def believed(self, past: Past) -> float:
         """As `trust`, for a task that was looked up."""
@@ -387,6 +390,12 @@ def votes(likeness: Floats) -> Floats:
     best = np.argpartition(-likeness, count - 1)[:count]
     powers = np.exp(np.float32(SHARPNESS) * (likeness[best] - likeness[best].max()))
     found[best] = powers / powers.sum()
+    return found
+
+
+def of_length_1(vectors: Floats) -> Floats:
+    """Along the last axis."""
+    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.float32(1e-12))
     return found
 
 

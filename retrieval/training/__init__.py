@@ -37,6 +37,8 @@ class Material(Struct, frozen=True):
     """The text of tools to vectors of the first encoder; None without one."""
     queries: Embed | None = None
     """Tasks to vectors of the first encoder; None without one."""
+    readings: Embed | None = None
+    """Tasks to vectors of all encoders, one after the other, each of length 1; None where there is but one."""
     flows: tuple[Flow, ...] = ()
     """Which tools' values came back as arguments of which others."""
     seed: int = 7

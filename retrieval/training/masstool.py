@@ -24,6 +24,7 @@ from foretool.retrieval.rankers.masstool import (
     Trust,
     dumps,
     grams,
+    of_length_1,
     votes,
     weighted,
 )
@@ -508,13 +509,13 @@ class _Training:
         return dumps(header, {**arrays, **_packed(tasks, known, heads)})
 
     def _vectors(self, texts: Sequence[str]) -> Floats:
-        embed = self.material.queries
+        embed = self.material.readings or self.material.queries
         if embed is None:
             return np.zeros((len(texts), 0), np.float32)
         found = []
         for start in range(0, len(texts), 256):
             self.progress("reading the tasks", 0.2 * start / len(texts))
-            found.append(embed(texts[start : start + 256]))
+            found.append(of_length_1(embed(texts[start : start + 256])))
         return np.concatenate(found)
 
     def _heads(self, tasks: Tasks, blind: Tasks, known: Classes, rows: Ints) -> list[Trained]:

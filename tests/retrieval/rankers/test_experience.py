@@ -9,11 +9,12 @@ np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'f
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
 from foretool.retrieval.pipeline import Corpus, Pipeline  # noqa: E402
-from foretool.retrieval.rankers.experience import CLIP, WEIGHTS, Experience, Factors  # noqa: E402
+from foretool.retrieval.rankers.experience import CLIP, WEIGHTS, Experience, Factors, read_by  # noqa: E402
 from foretool.retrieval.ranking import Query  # noqa: E402
 from foretool.storage.records import ToolId  # noqa: E402
 from tests.retrieval.learned_fakes import START, Counted, Detector, Relations, Swamping  # noqa: E402
-from tests.retrieval.rankers.test_dense import meant  # noqa: E402
+from tests.retrieval.rankers.test_dense import ALIKE, meant  # noqa: E402
+from tests.retrieval.tiny_model import HashEncoder  # noqa: E402
 from tests.retrieval.tools import catalog, ids, tool  # noqa: E402
 
 COUNTS = {
@@ -58,6 +59,34 @@ def test_scores_that_say_how_far_they_are_to_be_believed_are_not_scaled_again() 
     assert {name: part.tolist() for name, part in learned.parts(Query(), None).items()} == {"tasks": [1.0, 0.0]}
     learned.align([ToolId("t1")], (2,), None)
     assert learned.parts(Query(), None) == {}
+
+
+def test_a_model_that_reads_all_gets_the_vectors_of_all_encoders_and_others_the_first() -> None:
+    class All(Counted):
+        reads_all = True
+
+    reading = (np.array([1.0, 0.0], np.float32), np.array([0.6], np.float32))
+    assert read_by(Counted({}), reading) is reading[0]
+    assert read_by(All({}), reading).tolist() == pytest.approx([1.0, 0.0, 0.6])
+    assert read_by(All({}), None) is None and read_by(Counted({}), ()) is None
+
+
+def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
+    class All(Counted):
+        reads_all = True
+
+        def score(self, query, vector):
+            sizes.append(len(vector))
+            return super().score(query, vector)
+
+    sizes: list[int] = []
+    corpus, encoders = Corpus(catalog()), [HashEncoder(alike=ALIKE), HashEncoder("small", dimension=32)]
+    learned = Experience({"dtdr": Counted(COUNTS), "masstool": All(COUNTS)})
+    pipeline = Pipeline(corpus, meant(corpus, catalog(), *encoders), learned)
+    (best, *_) = pipeline.rank(Query(("a page of the web",))).ranked
+    assert {"hash", "small", "history", "tasks"} <= best.parts.keys()
+    assert [each.asked for each in encoders] == [["a page of the web"], ["a page of the web"]]
+    assert sizes == [64 + 32]
 
 
 @requirement("learn:parts")

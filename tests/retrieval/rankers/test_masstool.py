@@ -216,15 +216,17 @@ def test_a_vector_of_another_encoder_is_left_out() -> None:
     seeing = model(replace(ALONE, unread=NEAR), bank=bank, detect=np.zeros(6, np.float16))
     vector = np.asarray([1.0, 0.0], np.float32)
     assert seeing.past(seeing.read("send", vector)).signs.meaning == 1.0
+    assert seeing.read("send", 3 * vector).vector.tolist() == [1.0, 0.0]
     assert not seeing.read("send", np.ones(3, np.float32)).has_vector
+    assert not seeing.read("send", np.zeros(2, np.float32)).has_vector, "an encoder that has not answered yet"
 
 
 @requirement("masstool:detection")
 def test_detection_reads_words_and_vector() -> None:
     weights = np.zeros(2 + 3 + 1, np.float16)
-    weights[0], weights[2 + PLACES["send"]], weights[-1] = 1.0, 2.0, -0.5
+    weights[0], weights[2 + PLACES["send"]], weights[-1] = 0.5, 2.0, -0.5
     told = model(replace(ALONE, detects=True), bank=np.zeros((2, 2), np.int8), detect=weights)
-    assert told.needs_tool(np.asarray([0.5, 0.0], np.float32), "send") == pytest.approx(1 / (1 + exp(-2.0)))
+    assert told.needs_tool(np.asarray([1.0, 0.0], np.float32), "send") == pytest.approx(1 / (1 + exp(-2.0)))
     assert told.needs_tool(None, "") == pytest.approx(1 / (1 + exp(0.5)))
     assert model().needs_tool(None, "send") is None, "nobody said which tasks need none"
 

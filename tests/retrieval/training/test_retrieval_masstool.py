@@ -104,6 +104,17 @@ def test_a_task_of_another_kind_gets_nothing_from_a_thin_log() -> None:
     assert not model.score(Query((text,)), embed([text])[0]).any()
 
 
+def test_it_learns_from_the_vectors_of_all_encoders() -> None:
+    def both(texts: Sequence[str]) -> Floats:
+        return np.concatenate([embed(texts), embed(texts)[:, ::-1]], axis=1)
+
+    found = MassTool.loads(METHOD.train(Material((), episodes(), queries=embed, readings=both), lambda *_: None))
+    text = said("mail", 11)
+    assert not found.read(text, embed([text])[0]).has_vector
+    assert np.linalg.norm(found.read(text, both([text])[0]).vector) == pytest.approx(1.0)
+    assert np.linalg.norm(found.bank, axis=1) == pytest.approx(np.ones(32), abs=0.02)
+
+
 @requirement("masstool:detection")
 def test_it_learns_which_tasks_need_no_tool() -> None:
     model = trained(without=24)
