@@ -33,7 +33,7 @@ from bench.papers.ports import Remembered
 from bench.retrieval import Task, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders import Encoder, adapted
+from foretool.retrieval.encoders import Encoder, Weights, adapted
 from foretool.retrieval.evaluation import paired_interval, recall
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.pipeline import digest
@@ -53,6 +53,11 @@ CALLED_ONLY = ("apibench",)
 UNSEEN = ("toole_unseen", "octopus_unseen", "bfcl_ports", "stabletoolbench", "apibank", "mcptoolbenchpp", "mcpbench")
 """Sets whose queried tools took no part in training."""
 Row = dict[str, Any]
+
+
+def base() -> Weights:
+    """What is trained: the first encoder as its package has it."""
+    return encoders.MANIFEST[0].untrained
 
 
 def material(data: Path, embedder: Embedder) -> tuple[list[str], Floats, list[Example]]:
@@ -94,9 +99,7 @@ def train(data: Path, out: Path, cache: Path, embedder: Embedder) -> None:
     """Write the adapter."""
     texts, vectors, examples = material(data, embedder)
     started = time.monotonic()
-    trainer = Trainer(
-        encoders.MANIFEST[0], texts, examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=vectors
-    )
+    trainer = Trainer(base(), texts, examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=vectors)
 
     def told(done: int, total: int, loss: float) -> None:
         print(f"step {done} of {total}, loss {loss:.3f}, {(time.monotonic() - started) / 60:.1f} min", flush=True)
@@ -121,7 +124,7 @@ class Swapped:
 
 def report(data: Path, model: bytes, cache: Path, sets: Sequence[str], embedders: Sequence[Embedder]) -> Iterator[Row]:
     """A row for each set and ranking, with the paired difference."""
-    weights = encoders.MANIFEST[0]
+    weights = base()
     first = embedders[0]
     key = f"queries {weights.key} {sha256(model).hexdigest()[:16]}"
     read = Remembered(adapted.opened(weights, model, cache / "encoders"), key, first.kept)
@@ -188,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             Embedder(
                 Remembered(encoders.open_encoder(each, cache / "encoders"), f"queries {each.key}", kept), each.key, kept
             )
-            for each in encoders.find("auto")
+            for each in (found.untrained for found in encoders.find("auto"))
         ]
         if arguments.what == "train":
             train(arguments.data, arguments.out, cache, opened[0])

@@ -212,7 +212,7 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     cache: Path = arguments.cache
     cache.mkdir(parents=True, exist_ok=True)
     model = Model(arguments.model, arguments.threads, cache / "answers.jsonl")
-    weights = encoders.find("auto")[0]
+    weights = encoders.find("auto")[0].untrained
     with Store.open(cache / "vectors.sqlite") as store:
         encoder = encoders.open_encoder(weights, cache)
         embeds = [Embed(encoder, weights.key, Vectors(store), queries=kind) for kind in (True, False)]

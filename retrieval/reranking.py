@@ -66,7 +66,7 @@ def _maxsim(cache: Path | None) -> Reranker:
 def _first() -> Weights:
     for weights in MANIFEST:
         if locate(weights) is not None:
-            return weights
+            return weights.untrained
     raise EncoderError(f"reranker: no encoder with token states is installed; {INSTALL}")
 
 

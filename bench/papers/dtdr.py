@@ -123,7 +123,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
         cache.mkdir(parents=True, exist_ok=True)
     with Store.open(cache / "dtdr.sqlite" if cache else ":memory:") as store:
         found = encoders.find("auto")
-        weights = found[0] if found else None
+        weights = found[0].untrained if found else None
         encoder = encoders.open_encoder(weights, cache) if weights else None
         for name in sets or [each for each in SETS if (data / each).is_dir()]:
             embeds = [

@@ -118,7 +118,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     with Store.open(cache / "masstool.sqlite" if cache else ":memory:") as store:
         have = [
             Remembered(encoders.open_encoder(weights, cache), weights.key, Vectors(store))
-            for weights in encoders.find("auto")
+            for weights in (each.untrained for each in encoders.find("auto"))
         ]
         pasts: dict[str, MassTool] = {}
         for name in sets or [each for each in SETS if (data / each).is_dir()]:

@@ -179,7 +179,7 @@ class Bench:
 
     def __init__(self, world: World, cache: Path, store: Store) -> None:
         self.world, self.cache = world, cache
-        self.weights = encoders.find("auto")
+        self.weights = [each.untrained for each in encoders.find("auto")]
         self.kept = Vectors(store)
         self.embedders = [
             Embedder(

@@ -25,7 +25,7 @@ def base_of(adapter: adapters.Adapter) -> encoders.Weights:
     """The installed weights that an adapter belongs to. Raises `ModelError`."""
     for weights in encoders.MANIFEST:
         if weights.sha256 == adapter.base and encoders.locate(weights) is not None:
-            return weights
+            return weights.untrained
     raise ModelError(f"ports: trained on weights {adapter.base[:12]}, which are not installed; {encoders.INSTALL}")
 
 

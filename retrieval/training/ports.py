@@ -529,7 +529,7 @@ def only_called(examples: Sequence[Example]) -> tuple[list[int], list[Example]]:
 
 def trainable() -> encoders.Weights:
     """The encoder that is trained. Raises `TooLittle` where it, or what trains it, is not installed."""
-    weights = encoders.MANIFEST[0]
+    weights = encoders.MANIFEST[0].untrained
     missing = [name for name in ("torch", "sentence_transformers") if find_spec(name) is None]
     if missing:
         raise TooLittle(f"{', '.join(missing)} not installed; pip install 'foretool[train]'")
