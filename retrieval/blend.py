@@ -95,7 +95,8 @@ def fuse_lines(lines: Sequence[Blend], whole: Blend, names: Sequence[object]) ->
     for number, (_, (_, hits)) in enumerate(told):
         source = np.where(hits > best, number, source)
         best = np.maximum(hits, best)
-    parts = {name: np.zeros_like(whole.total) for name in whole.parts}
+    # What was learned may have something to say of one line and nothing of another.
+    parts = {name: np.zeros_like(whole.total) for blend in (whole, *lines) for name in blend.parts}
     for number, (blend, (scale, _)) in enumerate(told):
         _add(parts, blend, scale, source == number)
     if (level := _level(whole)) is not None:

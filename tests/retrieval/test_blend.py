@@ -6,7 +6,15 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval.blend import Blend, by_slot, foremost, leaders, total_of, welcomed  # noqa: E402
+from foretool.retrieval.blend import (  # noqa: E402
+    Blend,
+    by_slot,
+    foremost,
+    fuse_lines,
+    leaders,
+    total_of,
+    welcomed,
+)
 from foretool.retrieval.ranking import Signs  # noqa: E402
 
 
@@ -55,3 +63,15 @@ def test_tools_that_nothing_was_learned_of_keep_their_share_of_the_places() -> N
     assert welcomed(total, base, new, 1 / 3) == {5: pytest.approx(6.001), 6: pytest.approx(4.201)}
     assert welcomed(total, base, ~new, 1 / 3) == {}
     assert welcomed(total, np.zeros(8, np.float32), new, 0.5) == {}
+
+
+def test_a_part_that_only_one_line_has_is_in_the_sum_of_all_lines() -> None:
+    def blend(**parts: object) -> Blend:
+        return Blend(total_of(parts), parts)
+
+    lines = [blend(words=floats(2, 0, 0)), blend(words=floats(0, 2, 0), new=floats(0, 0, 3))]
+    fused = fuse_lines(lines, blend(words=floats(1, 1, 0)), ["a", "b", "c"])
+    assert set(fused.parts) == {"words", "new", "line"}
+    assert fused.of(2)["new"] > 0.0
+    assert fused.of(0)["new"] == 0.0
+    assert fused.total.tolist() == pytest.approx(np.sum(list(fused.parts.values()), axis=0).tolist())
