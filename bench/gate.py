@@ -1,8 +1,9 @@
 """Fits and examines the gate: `python -m bench.gate DATA [--fit] [--vectors FILE]`.
 
 DATA holds sets as `bench.retrieval` reads them. `--fit` writes `retrieval/gate.json` from the train splits of `FITTED`,
-each alone and, if it is small, hidden among tools of real servers. Else figures per development set: AUC, expected
-calibration error with its sampling floor, reliability; and how well queries that need a tool are told from others.
+each alone and, if it is small, hidden among tools of real servers, for the encoders that `--encoder` names; what the
+file says of others stays. Else figures per development set: AUC, expected calibration error with its sampling floor,
+reliability; and how well queries that need a tool are told from others.
 """
 
 from __future__ import annotations
@@ -211,6 +212,11 @@ def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
     )
 
 
+def beside(kept: Gate, new: Gate) -> Gate:
+    """What was fitted for other encoders stays."""
+    return Gate(new.fitted_on, {**kept.models, **new.models}, {**kept.least, **new.least})
+
+
 def leasts(data: Path, embedders: Sequence[Embedder]) -> dict[str, float]:
     """The mean cosine that all but `STRAY` of the queries that need a tool have, for one encoder and for two."""
     folder = data / "metatool_awareness"
@@ -235,7 +241,7 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             for weights in encoders.find(arguments.encoder)
         ]
         if arguments.fit:
-            written = fitted(data, embedders, data / "mcp_catalogs")
+            written = beside(gate.shipped(), fitted(data, embedders, data / "mcp_catalogs"))
             gate.FILE.write_text(json.dumps(to_builtins(written), indent=2) + "\n", encoding="utf-8")
             yield to_builtins(written)
             return

@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
-from bench.gate import Sample, auc, fit, floor, promise, sampled
+from bench.gate import Sample, auc, beside, fit, floor, promise, sampled
 from bench.retrieval import main as retrieval
+from foretool.retrieval.gate import Gate, Logistic
 from tests.retrieval.tiny_model import write_model
 
 
@@ -47,6 +48,13 @@ def test_the_fit_finds_the_weights_that_made_the_data() -> None:
     model = fit(data, ["x", "y"])
     assert model.weights["x"] == pytest.approx(1.4, abs=0.2)
     assert model.weights["y"] == pytest.approx(0.0, abs=0.05)
+
+
+def test_what_was_fitted_for_other_encoders_stays() -> None:
+    kept = Gate("before", {"": Logistic(0.0, {}), "old": Logistic(1.0, {})}, {"old": 0.1})
+    new = Gate("now", {"": Logistic(2.0, {}), "new": Logistic(3.0, {})}, {"new": 0.2})
+    models = {"": Logistic(2.0, {}), "old": Logistic(1.0, {}), "new": Logistic(3.0, {})}
+    assert beside(kept, new) == Gate("now", models, {"old": 0.1, "new": 0.2})
 
 
 def test_encoders_take_part_in_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
