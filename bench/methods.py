@@ -10,6 +10,7 @@ A method is one name or several joined by `+`:
     light           lexical and that one
     hybrid          lexical and all encoders of `--encoder`
     served          what the proxy answers: names first, each line a need, encoders where there are any
+    served+minilm   the same with the encoders that are named
     itr             ITR as published: eq. 3 with the first encoder, BM25 and, where it is installed, the cross-encoder
     itr_hybrid      the same without the cross-encoder
     maxsim          late interaction over the token states of the first encoder, alone over all tools
@@ -140,6 +141,8 @@ def scored(name: str, pool: Pool) -> Scored:
             raise ValueError(f"{name} needs an encoder; {encoders.INSTALL}")
         return dense(pool) if name == "dense" else blended(pool, 1 if name == "light" else len(pool.encoders))
     words, _, rest = name.partition("+")
+    if words == "served":
+        return scored("served", replace(pool, encoders=pool.open(rest)))
     if words == "lexical":
         found = pool.open(rest)
         return blended(replace(pool, encoders=found), len(found))

@@ -7,7 +7,7 @@ FOLDER holds `tools.jsonl` (`server`, `name`, `description`, `input_schema`; opt
 Text used by words: name, server, description, parameter names, parameter descriptions and enum values; by encoders:
 server, name, description, parameter names; with `--server-texts` the servers' descriptions too, in both. Every method
 of `bench.methods` can be run by its name, encoders and combinations too: `--methods served,minilm,lexical+hash,maxsim`.
-`over_bm25` and `over_light` are paired tests against those methods, where they ran before.
+`over_bm25` and `over_light` are paired tests against those methods, where they ran before; `--over` names others.
 
 With --json one object a line per method, else a table; with --head-to-head the lines of the harness that measures other
 proxies (`bench.peers search`), to be put beside theirs.
@@ -48,7 +48,7 @@ BUDGETS = (2000, 4000)
 CHARGED = 300
 """Most tokens one tool costs of a budget; a bigger schema is shown trimmed."""
 KEY = "FORETOOL_ENCODER_KEY"
-PAIRED = ("bm25", "light")
+PAIRED = "bm25,light"
 """Methods that the others are tested against, where they are among those run."""
 
 
@@ -346,7 +346,7 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 raise SystemExit(f"--methods: {error}") from None
             tests = {
                 f"over_{other}": paired(runs[method], runs[other], tasks)
-                for other in PAIRED
+                for other in arguments.over.split(",")
                 if other in runs and other != method
             }
             yield {**head, "method": method, "tools": len(tools), **figures(runs[method], tasks, sizes), **tests}
@@ -380,6 +380,7 @@ def parser() -> argparse.ArgumentParser:
     known.add_argument(
         "--methods", default="bm25,lexical,served", help="names of `bench.methods`, with commas; default %(default)s"
     )
+    known.add_argument("--over", default=PAIRED, help="methods that later ones are tested against; default %(default)s")
     known.add_argument("--limit", type=int, help="only the first so many queries")
     known.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
     known.add_argument("--needing", metavar="REGEX", help="only needs of tools whose description matches")

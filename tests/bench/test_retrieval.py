@@ -83,6 +83,17 @@ def test_encoders_and_combinations_run_by_name(folder: Path, capsys: pytest.Capt
     }  # fmt: skip
 
 
+def test_what_is_served_is_compared_with_itself_by_other_encoders(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+    methods = "served,served+hash"
+    main([str(folder), "--methods", methods, "--over", "served", "--encoder", "none", "--json"])
+    before, after, _ = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert "over_served" not in before
+    assert after["over_served"] == {"r@1": [0.0, 0.0, 0.0], "r@5": [0.0, 0.0, 0.0], "r@10": [0.0, 0.0, 0.0]}
+
+
 def test_maxsim_ranks_alone_and_after_others(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
     from tests.retrieval.tiny_model import write_model
