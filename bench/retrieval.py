@@ -70,13 +70,13 @@ class Run:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """JSON lines of a file, or of the same file gzipped."""
+    """JSON lines of a file, or of the same file gzipped; what people wrote may hold other line separators."""
     packed = path if path.suffix == ".gz" else path.with_name(path.name + ".gz")
     if path.suffix != ".gz" and path.exists():
         text = path.read_text("utf-8")
     else:
         text = gzip.decompress(packed.read_bytes()).decode()
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def tool_of(server: str, name: str, definition: Mapping[str, Any]) -> Tool:

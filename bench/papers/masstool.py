@@ -4,10 +4,11 @@ elsewhere does to sets it knows nothing of.
 Rows, all on the queries of FILE, everything fitted on `train.jsonl`:
 
     toollens              the paper's rows; the ranking without a past; MassTool as served, that is in the ranking
-                          that the proxy answers with, alone, and without an encoder; and as published (needs torch;
-                          frozen MiniLM, `Settings` of `training/masstool_published.py` with what a row names)
+                          that the proxy answers with, alone, and without an encoder; and last of all sets as published
+                          (needs torch; frozen MiniLM, `Settings` of `training/masstool_published.py` with what a row
+                          names)
     metatool_awareness    detection: the area under the curve of `needs_tool`, which tasks need a tool at all
-    stabletoolbench, livemcpbench   the ranking without a past and with one of `toollens` or `toole`
+    stabletoolbench, livemcpbench   the ranking without a past and with that of `toollens`
     bfcl_ports            the same with its own thin log, 1,260 tasks over 1,015 tools; `over`: the mean difference on
                           the same queries with its 95 % interval
 
@@ -17,7 +18,6 @@ ToolLens and ToolDet name no licence: nothing of them is in the repository.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,7 @@ import numpy as np
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
-from bench.retrieval import Task, read_tasks, read_tools
+from bench.retrieval import Task, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder
@@ -45,9 +45,7 @@ from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
 
 SETS = ("toollens", "metatool_awareness", "stabletoolbench", "livemcpbench", "bfcl_ports")
-LOGS: Mapping[str, Sequence[str]] = {
-    "stabletoolbench": ("toollens", "toole"), "livemcpbench": ("toollens", "toole"), "bfcl_ports": ("bfcl_ports",)
-}  # fmt: skip
+LOGS: Mapping[str, str] = {"stabletoolbench": "toollens", "livemcpbench": "toollens", "bfcl_ports": "bfcl_ports"}
 """Whose past is attached to a set: one it does not belong to, or its own where that is thin."""
 WITHOUT_TOOLS = "tooldet"
 """Queries that need no tool, for the published detection tower."""
@@ -121,13 +119,21 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
             for weights in (each.untrained for each in encoders.find("auto"))
         ]
         pasts: dict[str, MassTool] = {}
-        for name in sets or [each for each in SETS if (data / each).is_dir()]:
+        names = sets or [each for each in SETS if is_there(data / each / queries)]
+        for name in names:
             if name == "metatool_awareness":
                 yield from over_awareness(data / name, queries, have)
             elif name == "toollens":
                 yield from over_toollens(data, queries, have, pasts)
             else:
                 yield from with_a_past(data, name, queries, have, pasts)
+        if have and find_spec("torch") is not None:
+            # Last: they take longest.
+            for name in names:
+                if name == "metatool_awareness":
+                    yield published_detection(data / name, queries, have[0])
+                elif name == "toollens":
+                    yield from as_published(data, queries, have[0])
 
 
 def read(folder: Path, queries: str, *, asked: bool = True) -> World:
@@ -202,14 +208,14 @@ def over_toollens(data: Path, queries: str, have: Sequence[Remembered], pasts: d
     if have:
         bare = trained(world, [])
         yield measured(world, "ours as served, without encoders", ranking(world, [], bare))
-    if have and find_spec("torch") is not None:
-        yield from as_published(world, have[0], said(data / WITHOUT_TOOLS / "train.jsonl"))
 
 
-def as_published(world: World, encoder: Remembered, without: Sequence[str]) -> Iterator[Row]:
+def as_published(data: Path, queries: str, encoder: Remembered) -> Iterator[Row]:
     """MassTool from its equations, on frozen vectors of the first encoder."""
     from foretool.retrieval.training.masstool_published import Settings, train
 
+    world = read(data / "toollens", queries)
+    without = said(data / WITHOUT_TOOLS / "train.jsonl")
     task = published_task(world, encoder, without)
     ids = [tool.id for tool in world.tools]
     asked = encoder.queries([each.query for each in world.asked])
@@ -266,9 +272,8 @@ def spread(name: str, values: Sequence[float]) -> Row:
 
 def over_awareness(folder: Path, queries: str, have: Sequence[Remembered]) -> Iterator[Row]:
     """Which tasks need a tool: the served detection with and without an encoder, and the published tower."""
-    past, asked = lines(folder / "train.jsonl"), lines(folder / queries)
-    needed = np.asarray([bool(row["calls"]) for row in asked])
-    texts = [row["query"] for row in asked]
+    past = read_lines(folder / "train.jsonl")
+    texts, needed = awareness(folder / queries)
     yield {"set": folder.name, "method": "paper: no figure", "n": len(texts)}
     episodes = tuple(Episode(tuple(map(ToolId, row["calls"])), (row["query"],)) for row in past)
     for read_by in dict.fromkeys((tuple(have), ())):
@@ -278,19 +283,26 @@ def over_awareness(folder: Path, queries: str, have: Sequence[Remembered]) -> It
         found = [model.needs_tool(vector, text) or 0.0 for vector, text in zip(vectors, texts, strict=True)]
         kind = "" if embed else ", without encoders"
         yield detected(folder.name, f"ours as served{kind}", np.asarray(found), needed)
-    if have and find_spec("torch") is not None:
-        yield detected(folder.name, "ours as published", published_detection(folder, past, texts, have[0]), needed)
 
 
-def published_detection(
-    folder: Path, past: Sequence[Row], texts: Sequence[str], encoder: Remembered
-) -> NDArray[np.float64]:
-    """Probabilities of the tower, trained with all the rest of it on the same tasks."""
+def awareness(path: Path) -> tuple[list[str], NDArray[np.bool_]]:
+    """What is asked, and whether it needs a tool."""
+    asked = read_lines(path)
+    return [row["query"] for row in asked], np.asarray([bool(row["calls"]) for row in asked])
+
+
+def published_detection(folder: Path, queries: str, encoder: Remembered) -> Row:
+    """The tower, trained with all the rest of it on the same tasks."""
     from foretool.retrieval.training.masstool_published import Settings, train
 
-    world = read(folder, "train.jsonl")
-    task = published_task(world, encoder, [row["query"] for row in past if not row["calls"]])
-    return train(task, Settings(epochs=DETECTION_EPOCHS)).needs_tool(encoder.queries(texts)).astype(np.float64)
+    without, needing = awareness(folder / "train.jsonl")
+    task = published_task(
+        read(folder, "train.jsonl"), encoder, [text for text, needs in zip(without, needing, strict=True) if not needs]
+    )
+    texts, needed = awareness(folder / queries)
+    model = train(task, Settings(epochs=DETECTION_EPOCHS))
+    found = model.needs_tool(encoder.queries(texts)).astype(np.float64)
+    return {**detected(folder.name, "ours as published", found, needed), "epochs": DETECTION_EPOCHS}
 
 
 def detected(name: str, method: str, found: NDArray[np.float64], needed: NDArray[np.bool_]) -> Row:
@@ -315,14 +327,14 @@ def area(found: NDArray[np.float64], needed: NDArray[np.bool_]) -> float:
     return float(above)
 
 
-def lines(path: Path) -> list[Row]:
-    """JSON lines; not `str.splitlines`, for chats hold other line separators."""
-    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line.strip()]
-
-
 def said(path: Path) -> list[str]:
     """The queries of a file, none where it is not there."""
-    return [row["query"] for row in lines(path)] if path.exists() else []
+    return [row["query"] for row in read_lines(path)] if is_there(path) else []
+
+
+def is_there(path: Path) -> bool:
+    """This file, or the same gzipped."""
+    return any(path.parent.glob(f"{path.name}*"))
 
 
 # A past that is thin or from elsewhere
@@ -335,19 +347,19 @@ def with_a_past(
     world = read(data / name, queries)
     before = recalled(world, ranking(world, have))
     yield {"set": name, "method": "ours without a past", "n": len(world.asked), **told_recall(before)}
-    for log in LOGS.get(name, (name,)):
-        if log not in pasts and (data / log).is_dir():
-            pasts[log] = trained(read(data / log, queries, asked=False), have)
-        if log in pasts:
-            after = recalled(world, ranking(world, have, pasts[log]))
-            over = {
-                f"{key}_over": [
-                    round(end, 4) for end in (fmean(after[key]) - fmean(before[key]), *paired(after[key], before[key]))
-                ]
-                for key in before
-            }
-            row = {"set": name, "method": f"ours with a log of {log}", "n": len(world.asked)}
-            yield {**row, **told_recall(after), **over}
+    log = LOGS.get(name, name)
+    if log not in pasts and (data / log).is_dir():
+        pasts[log] = trained(read(data / log, queries, asked=False), have)
+    if log in pasts:
+        after = recalled(world, ranking(world, have, pasts[log]))
+        over = {
+            f"{key}_over": [
+                round(end, 4) for end in (fmean(after[key]) - fmean(before[key]), *paired(after[key], before[key]))
+            ]
+            for key in before
+        }
+        row = {"set": name, "method": f"ours with a log of {log}", "n": len(world.asked)}
+        yield {**row, **told_recall(after), **over}
 
 
 def recalled(world: World, answer: Answer) -> dict[str, list[float]]:
