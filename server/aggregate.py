@@ -18,7 +18,7 @@ from foretool.server.client import Client
 from foretool.server.connection import Lost, Reply, Request
 from foretool.server.exchange import Exchange
 from foretool.server.jsonrpc import UNSET, Raw, RpcError
-from foretool.server.upstream import ERAS, State
+from foretool.server.upstream import ERAS
 from foretool.storage.records import Era
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Aggregate:
         if merge.exchange.done:
             return
         for name, upstream in list(merge.waiting.items()):
-            if upstream.state is not State.READY:
+            if not upstream.is_up:
                 del merge.waiting[name]
                 self._absent.setdefault(name, set()).add(merge.key)
                 self._take_back(merge, upstream)

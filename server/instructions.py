@@ -34,7 +34,6 @@ from foretool.retrieval.fragments import (
 from foretool.server import jsonrpc, names
 from foretool.server.connection import Lost, Reply
 from foretool.server.jsonrpc import Raw
-from foretool.server.upstream import State
 
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
@@ -270,7 +269,7 @@ class Instructions:
         """Ask the upstreams that are up and were not asked yet. What they answer is there later."""
         for upstream in self._proxy.upstreams.values():
             capabilities = self._proxy.capabilities_known.get(upstream.name) or {}
-            due = upstream.name not in self._asked and upstream.state is State.READY and "prompts" in capabilities
+            due = upstream.name not in self._asked and upstream.is_up and "prompts" in capabilities
             if due and upstream.ask("prompts/list", {}, partial(self._listed, upstream)):
                 self._asked.add(upstream.name)
 

@@ -109,6 +109,8 @@ class Proxy:
         self._announcing: asyncio.TimerHandle | None = None
         self._announced_in = 0.0
         """Seconds that the last look at the clients' lists took."""
+        self._trouble: dict[str, str] = {}
+        """By upstream, what was last wrong with it, so that the same is said once."""
         self._said: set[str] = set()
         """Upstreams that have announced a change of their tools since clients were last told."""
         self._instructions: Instructions | None = None
@@ -265,7 +267,7 @@ class Proxy:
         self._waiting_upstream.setdefault(upstream.name, []).append(go)
         if upstream.timeout_s:
             asyncio.get_running_loop().call_later(upstream.timeout_s, self._give_up, upstream, go)
-        if upstream.state is State.READY:
+        if upstream.is_up:
             upstream.relist_all()  # it is up, and its list was broken or did not come
         else:
             upstream.start(era)
@@ -303,8 +305,10 @@ class Proxy:
             self.announce_soon()
 
     def on_state(self, upstream: Upstream) -> None:
-        if upstream.error and upstream.state in (State.RETRYING, State.READY):
-            log.warning("upstream %r: %s", upstream.name, upstream.error)
+        trouble = upstream.error if upstream.is_up or upstream.state is State.RETRYING else ""
+        if trouble and trouble != self._trouble.get(upstream.name):
+            log.warning("upstream %r: %s", upstream.name, trouble)
+        self._trouble[upstream.name] = trouble
         self._watcher.state_changed(upstream)
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
             self._wake(upstream)

@@ -31,6 +31,12 @@ STABLE_S: Final = 10.0
 """An upstream that dies within this time of its start counts as one that failed to start."""
 
 LIST_S: Final = 60.0
+LONG_LIST_S: Final = 300.0
+"""For an upstream that did not list its tools in `LIST_S`: some look them up elsewhere first, or wait for a log-in."""
+
+LIST_AGAIN_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0)
+"""Pauses before an upstream whose list failed is asked again, the last one for ever; announcements do not wait."""
+
 DEBOUNCE_S: Final = 0.1
 """An upstream that announces many list changes in a row is asked once."""
 
@@ -52,6 +58,8 @@ class State(Enum):
     """Not started; its tools are known from an earlier run."""
     STARTING = "starting"
     READY = "ready"
+    UNLISTED = "unlisted"
+    """Up, but its tools could not be listed; those it listed before stay, and it is asked again after a pause."""
     RETRYING = "retrying"
     """Lost or failed to start; tried again after a pause, and at once when it is called."""
     STOPPED = "stopped"
@@ -131,6 +139,9 @@ class Upstream:
         """What is being ended; waited for, never cut short: a child that is not seen off stays a zombie."""
         self._stopped: asyncio.Event | None = None
         self._relist: asyncio.TimerHandle | None = None
+        self._list_again: asyncio.TimerHandle | None = None
+        self._failed_lists = 0
+        """In a row."""
         self._stderr: tuple[str, ...] = ()
         self._wanted: dict[Era, set[str]] = {era: set() for era in ERAS}
         """Resources whose changes it is to tell of, by the era of the connection that carries them."""
@@ -138,6 +149,10 @@ class Upstream:
         self._listen: Request | None = None
 
     # -- for the proxy
+
+    @property
+    def is_up(self) -> bool:
+        return self.state in (State.READY, State.UNLISTED)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -289,8 +304,9 @@ class Upstream:
     async def stop(self) -> None:
         """End every connection and child process; requests in flight are lost."""
         self._set(State.STOPPED)
-        if self._relist is not None:
-            self._relist.cancel()
+        for timer in (self._relist, self._list_again):
+            if timer is not None:
+                timer.cancel()
         for line in self._lines.values():
             self._fail_waiting(line, "the upstream was stopped")
         await asyncio.gather(*(line.connection.close() for line in self._lines.values() if line.connection))
@@ -511,7 +527,8 @@ class Upstream:
         params: dict[str, Any] = {}
         try:
             for _ in range(PAGES):
-                result = await connection.ask_raw("tools/list", params, LIST_S)
+                patience = LONG_LIST_S if self._failed_lists else LIST_S
+                result = await connection.ask_raw("tools/list", params, patience)
                 page = jsonrpc.fields(result)
                 tools += _items(page.get("tools"))
                 cursor = jsonrpc.text(page.get("nextCursor"))
@@ -519,10 +536,33 @@ class Upstream:
                     break
                 params = {"cursor": cursor}
         except (HandshakeError, LinkError, ValueError) as error:
-            self.error = f"its tools could not be listed: {error}"
-            self._host.on_state(self)
+            if connection.ready:
+                self._unlisted(f"its tools could not be listed: {error}")
             return
+        if self._failed_lists:
+            log.info("upstream %r has listed its tools, after %d failures", self.name, self._failed_lists)
+            self._failed_lists, self.error = 0, ""
+            self._set(State.READY)
         self._host.on_tools(self, tools)
+
+    def _unlisted(self, reason: str) -> None:
+        """Say so, and ask again after a pause."""
+        self.error = self._redact(reason)
+        if self.state is State.UNLISTED:
+            self._host.on_state(self)  # somebody may wait for this attempt
+        else:
+            self._set(State.UNLISTED)
+        pause = LIST_AGAIN_S[min(self._failed_lists, len(LIST_AGAIN_S) - 1)]
+        self._failed_lists += 1
+        if self._list_again is not None:
+            self._list_again.cancel()
+        self._list_again = asyncio.get_running_loop().call_later(pause, self._ask_again)
+
+    def _ask_again(self) -> None:
+        """Over one connection; a new one asks by itself."""
+        self._list_again = None
+        if self.state is State.UNLISTED and (connection := self._ready("legacy") or self._ready("modern")):
+            self._spawn(self._list(connection))
 
     def relist_all(self) -> None:
         """Ask for its tools again; the filters of its config may have changed."""

@@ -308,6 +308,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "catalog:bad-tool": Promise("README: when something is wrong", "one bad tool is dropped alone and said"),
     "catalog:odd-tool": Promise("README: when something is wrong", "an odd definition harms nothing else"),
     "catalog:bad-list": Promise("README: when something is wrong", "a broken list is an error of its upstream alone"),
+    "catalog:list-again": Promise(
+        "docs/architecture.md",
+        "an upstream that did not list its tools is asked again, and keeps those it listed before",
+    ),
     "catalog:pages": Promise(f"{LEGACY}: server/utilities/pagination", "lists in pages are read to the end"),
     "catalog:no-tools": Promise(f"{LEGACY}: basic/lifecycle", "an upstream without tools is not asked for them"),
     "catalog:changes": Promise("design: upstreams", "changes are taken in, debounced, and announced once"),

@@ -76,7 +76,7 @@ class Status:
     def troubled(self) -> list[UpstreamState]:
         """Upstreams of running proxies that are not as they should be."""
         running = [state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams]
-        return [state for state in running if state.state == State.RETRYING.value]
+        return [state for state in running if state.state in (State.RETRYING.value, State.UNLISTED.value)]
 
     @property
     def is_well(self) -> bool:
@@ -90,7 +90,8 @@ class Status:
 def command(path: Path | None, as_json: bool, verbose: bool) -> int:
     """Show the running proxies, their upstreams and what is stored.
 
-    Exit status 1 when a server of the config is broken or an upstream of a running proxy is down.
+    Exit status 1 when a server of the config is broken, or an upstream of a running proxy is down or does not list its
+    tools.
     """
     status = gather(load(path))
     if as_json:

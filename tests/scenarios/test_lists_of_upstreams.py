@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from fakes import BOTH, LIST_CHANGED, MODERN, FakeUpstream, failing_store, proxy_over, said, tool
+from fakes import BOTH, LEGACY, LIST_CHANGED, MODERN, FakeUpstream, failing_store, proxy_over, said, tool
 from requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +105,51 @@ async def test_an_upstream_that_refuses_to_list_shows_its_error() -> None:
         await stage.client.initialize()
         assert await stage.client.list_tools() == ["call_tool", "discover_tools", "good__add"]
         assert "log in first" in stage.app.proxy.upstreams["bad"].error
+
+
+@requirement("catalog:list-again")
+@pytest.mark.parametrize("eras", [LEGACY, MODERN])
+async def test_clients_hear_of_the_tools_once_they_can_be_listed(
+    eras: tuple[Any, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    late = FakeUpstream("calc", ["add"], eras, entry={"pin": ["*"]})
+    late.scripts["tools/list"] = lambda asked: asked.fail(-32000, "log in first")
+    async with proxy_over(late, policy="full") as stage:
+        await stage.client.initialize()
+        assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
+        await asyncio.sleep(100)
+        (state,) = stage.store.states()
+        assert (state.state, state.tools) == ("unlisted", 0)
+        assert "log in first" in state.last_error
+        del late.scripts["tools/list"]
+        await asyncio.sleep(300)
+        await stage.client.heard(LIST_CHANGED)
+        assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        await asyncio.sleep(1)
+        (state,) = stage.store.states()
+        assert (state.state, state.tools, state.last_error) == ("ready", 1, "")
+    assert [record.message for record in caplog.records if "could not be listed" in record.message] == [
+        "upstream 'calc': its tools could not be listed: answered tools/list with error -32000: log in first"
+    ]
+
+
+@requirement("catalog:list-again")
+async def test_remembered_tools_stay_while_the_list_fails() -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    store, _ = failing_store()
+    async with proxy_over(upstream, store=store, policy="full") as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+    upstream.scripts["tools/list"] = lambda asked: asked.fail(-32000, "log in first")
+    async with proxy_over(upstream, store=store, policy="full") as stage:
+        await stage.client.initialize()
+        listed = ["calc__add", "call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == listed
+        assert said(await stage.client.call_tool("calc__add", {})) == "add"
+        await asyncio.sleep(10)
+        assert await stage.client.list_tools() == listed
+        (state,) = stage.store.states()
+        assert (state.state, state.tools) == ("unlisted", 1)
 
 
 @requirement("catalog:pages")

@@ -1,6 +1,7 @@
 """A small MCP server on stdio, of the legacy era, for tests that start real processes.
 
-python echo_upstream.py [--tools N] [--listed FILE] [--noise] [--silent] [--die WORDS] [--broken-tool] [--long-name]
+python echo_upstream.py [--tools N] [--listed FILE] [--refuse N] [--noise] [--silent] [--die WORDS] [--broken-tool]
+    [--long-name]
 """
 
 import argparse
@@ -13,6 +14,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tools", type=int, default=2)
     parser.add_argument("--listed", type=Path, help="definitions to list instead, in JSON")
+    parser.add_argument("--refuse", type=int, default=0, help="fail so many times to list")
     parser.add_argument("--noise", action="store_true", help="write lines that are no protocol to stdout")
     parser.add_argument("--silent", action="store_true", help="never answer")
     parser.add_argument("--die", default="", help="say so on stderr and exit")
@@ -35,6 +37,9 @@ def answer(message: dict, options: argparse.Namespace) -> dict:
             info = {"name": "echo", "version": "1.2"}
             version = message["params"]["protocolVersion"]
             return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
+        case "tools/list" if options.refuse > 0:
+            options.refuse -= 1
+            return {"error": {"code": -32000, "message": "log in first"}}
         case "tools/list":
             return {"result": {"tools": tools(options)}}
         case "tools/call":

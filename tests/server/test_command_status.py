@@ -61,6 +61,16 @@ def test_an_upstream_that_is_down_makes_status_1(tmp_path: Path, capsys: pytest.
     assert error in out and "sky stderr: no token" in out
 
 
+def test_so_does_one_whose_tools_could_not_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    with Store.open(tmp_path / "foretool.sqlite3") as store:
+        error = "its tools could not be listed: answered tools/list with error -32000: log in first"
+        store.save_state(state("sky", os.getpid(), state="unlisted", last_error=error))
+    assert run(["status", "--config", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "unlisted" in out and error in out
+
+
 def test_a_killed_proxy_is_marked_as_dead_and_is_nothing_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
