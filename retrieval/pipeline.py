@@ -186,14 +186,15 @@ class Pipeline:
         return {tool: float(chances[slot]) for slot in likely if (tool := ids[slot]) is not None}, end
 
     def readings(self, texts: Sequence[str], meaning: Meaning) -> list[Reading]:
-        """The vectors of each text, by encoder; kept for a while."""
+        """The vectors of each text, by encoder; kept for a while, unless an encoder has failed: it may do next time."""
         if self._reader is not meaning:
             self._readings.clear()
             self._reader = meaning
         new = [text for text in dict.fromkeys(texts) if text not in self._readings]
-        if new:
-            self._readings.update(zip(new, meaning.readings(new), strict=True))
-        found = [self._readings[text] for text in texts]
+        read = dict(zip(new, meaning.readings(new), strict=True)) if new else {}
+        found = [read.get(text) or self._readings[text] for text in texts]
+        # Zeros stand for a text that an encoder could not be asked (`encoders.ahead`).
+        self._readings |= {text: reading for text, reading in read.items() if all(each.any() for each in reading)}
         while len(self._readings) > MAX_READINGS:
             del self._readings[next(iter(self._readings))]
         return found

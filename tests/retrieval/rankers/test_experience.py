@@ -8,6 +8,7 @@ from requirements import requirement
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
+from foretool.retrieval.encoders.ahead import Ahead  # noqa: E402
 from foretool.retrieval.pipeline import Corpus, Pipeline  # noqa: E402
 from foretool.retrieval.rankers.experience import CLIP, WEIGHTS, Experience, Factors, read_by  # noqa: E402
 from foretool.retrieval.ranking import Query  # noqa: E402
@@ -87,6 +88,21 @@ def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
     assert {"hash", "small", "history", "tasks"} <= best.parts.keys()
     assert [each.asked for each in encoders] == [["a page of the web"], ["a page of the web"]]
     assert sizes == [64 + 32]
+
+
+def test_a_text_that_an_encoder_could_not_read_is_read_again_when_it_is_looked_for_again() -> None:
+    remote, corpus = HashEncoder("remote", alike=ALIKE), Corpus(catalog())
+    slow = Ahead(remote)
+    pipeline = Pipeline(corpus, meant(corpus, catalog(), slow, HashEncoder("small")), experience())
+    asked = Query(("crawl the site", "a page of the web"))
+    slow.fetch(["a page of the web"])
+    pipeline.rank(asked)  # the other line, and both in one, were not answered
+    assert list(pipeline._readings) == ["a page of the web"]
+    slow.fetch(["crawl the site", "crawl the site\na page of the web"])
+    without, found = Pipeline(corpus, pipeline.meaning, experience()), pipeline.rank(asked)
+    assert found == without.rank(asked)
+    assert all(each.any() for reading in pipeline._readings.values() for each in reading)
+    assert len(pipeline._readings) == 3
 
 
 @requirement("learn:parts")
