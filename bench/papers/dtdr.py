@@ -6,6 +6,11 @@ the calls whose dependencies are done, and END once all are. `mrr`: mean recipro
 steps of one task go together. Everything is fitted on `train.jsonl`; the settings are those of
 `retrieval/training/dtdr.py` and `dtdr_published.py`, the seed is 7 unless a row names others.
 
+What is served comes first, as published last. "Installed after training": a fifth of the tools, and every task that
+took one of them, are kept from training; the model then ranks all tools. Of new tools: `likely` is the share of steps
+that needed one at which it had a probability of at least `server.foresight.GROW_LEAST`, `false` the share of the other
+steps at which a new tool had that.
+
 The sets are not the paper's: of TaskBench Multimedia only the plans of type dag are to be had (401 demonstrations,
 about a tenth), and UltraTool, BFCL's dialogues and Seal-Tools are not in it at all.
 """
@@ -14,7 +19,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -34,6 +39,7 @@ from foretool.retrieval.training import Material
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import METHOD, Lesson, Recipe, Shelf, Trainer, spread, task_vectors
 from foretool.retrieval.training.dtdr_published import fit_c, fit_l
+from foretool.server.foresight import GROW_LEAST
 from foretool.storage.records import Episode, Tool, ToolId
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -50,8 +56,10 @@ SEED = 7
 FEW = 100
 DRAWS = (0, 1, 2, 3, 4)
 """Seeds of the draws of so few demonstrations."""
-HIDDEN_SHARE = 0.2
-"""Share of the tools that training does not see, for the row about tools that came later."""
+LATER_SHARE = 0.2
+"""Share of the tools that are installed after training, for the rows about such."""
+STRANGERS = {"taskbench_multimedia": "bfcl_multi_turn"}
+"""Whose tools are installed after training though no task needs them; else those of taskbench_multimedia."""
 LARGE = 5_000
 Row = dict[str, Any]
 
@@ -72,7 +80,11 @@ class World(NamedTuple):
     train: Sequence[Demonstration]
     asked: Sequence[Demonstration]
     embed: Embed | None
+    """Of queries, by the first encoder."""
     documents: Embed | None
+    """Of tools, by the first encoder."""
+    readings: Callable[[Sequence[str]], Floats] | None
+    """Of queries, by all encoders one after the other."""
 
     @property
     def end(self) -> int:
@@ -91,8 +103,16 @@ class World(NamedTuple):
             for each in past
         )
 
-    def material(self, past: Sequence[Demonstration]) -> Material:
-        return Material(tuple(self.tools), self.episodes(past), documents=self.documents, queries=self.embed, seed=SEED)
+    def material(self, past: Sequence[Demonstration], later: Container[int] = ()) -> Material:
+        """What training sees; `later`: tools that are installed after it."""
+        return Material(
+            tuple(tool for number, tool in enumerate(self.tools) if number not in later),
+            self.episodes(past),
+            documents=self.documents,
+            queries=self.embed,
+            readings=self.readings,
+            seed=SEED,
+        )
 
 
 class Embed:
@@ -122,31 +142,37 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
     with Store.open(cache / "dtdr.sqlite" if cache else ":memory:") as store:
-        found = encoders.find("auto")
-        weights = found[0].untrained if found else None
-        encoder = encoders.open_encoder(weights, cache) if weights else None
+        found = [each.untrained for each in encoders.find("auto")]
+        opened = [(encoders.open_encoder(weights, cache), weights.key) for weights in found]
+        vectors = Vectors(store)
+        embeds = [Embed(encoder, key, vectors, queries=True) for encoder, key in opened]
+        documents = Embed(*opened[0], vectors, queries=False) if opened else None
         for name in sets or [each for each in SETS if (data / each).is_dir()]:
-            embeds = [
-                Embed(encoder, weights.key, Vectors(store), queries=kind) if encoder and weights else None
-                for kind in (True, False)
-            ]
-            world = read(data / name, queries, *embeds)
-            yield from over(world)
+            world = read(data / name, queries, embeds, documents)
+            strangers = data / STRANGERS.get(name, "taskbench_multimedia")
+            yield from over(world, tools_in(strangers) if strangers.is_dir() else [])
     yield latency()
 
 
-def read(folder: Path, queries: str, embed: Embed | None, documents: Embed | None) -> World:
-    """A set; a tool that several servers have is the first one's."""
+def read(folder: Path, queries: str, embeds: Sequence[Embed], documents: Embed | None) -> World:
+    """A set, read by so many encoders."""
+    tools = tools_in(folder)
+    number = {tool.name: at for at, tool in enumerate(tools)}
+    train, asked = (
+        [demonstration(row, number) for row in read_lines(folder / file)] for file in ("train.jsonl", queries)
+    )
+    readings = (lambda texts: np.concatenate([embed(texts) for embed in embeds], axis=1)) if embeds else None
+    return World(folder.name, tools, train, asked, embeds[0] if embeds else None, documents, readings)
+
+
+def tools_in(folder: Path) -> list[Tool]:
+    """The tools of a set; one that several servers have is the first one's."""
     by_name: dict[str, Tool] = {}
     for row in read_lines(folder / "tools.jsonl"):
         definition = {"name": row["name"], "description": row.get("description") or ""}
         definition["inputSchema"] = row.get("input_schema") or {}
         by_name.setdefault(row["name"], tool_of(row.get("server") or "", row["name"], definition))
-    number = {name: at for at, name in enumerate(by_name)}
-    train, asked = (
-        [demonstration(row, number) for row in read_lines(folder / file)] for file in ("train.jsonl", queries)
-    )
-    return World(folder.name, list(by_name.values()), train, asked, embed, documents)
+    return list(by_name.values())
 
 
 def demonstration(row: Mapping[str, Any], number: Mapping[str, int]) -> Demonstration:
@@ -196,31 +222,34 @@ def figures(found: Sequence[Prediction]) -> Row:
     return row
 
 
-def over(world: World) -> Iterator[Row]:
+def over(world: World, strangers: Sequence[Tool]) -> Iterator[Row]:
     """Every row of one set."""
     head = {"set": world.name, "tools": len(world.tools)}
     for method, (mrr, f1) in PAPER.get(world.name, {}).items():
         yield {**head, "method": f"paper: {method}", "n": "-", "mrr": mrr, "f1": f1}
-    demonstrations = {"demonstrations": len(world.train)}
-    if world.embed is not None:
-        for name, fitted in (("DTDR-C", published_c), ("DTDR-L", published_l)):
-            yield {**head, "method": f"as published: {name}", **figures(judged(world.asked, world.end, fitted(world))),
-                   **demonstrations, "seeds": [SEED]}  # fmt: skip
+    demonstrations = {"demonstrations": len(world.train), "seeds": [SEED]}
+    whole = world
     if any(each.earlier for each in world.train):
-        model = across_turns(world)
-        yield {**head, "method": "as served, calls of earlier turns too", **scored(world, model), **demonstrations,
-               "seeds": [SEED]}  # fmt: skip
         world = world._replace(train=without_earlier(world.train), asked=without_earlier(world.asked))
     started = time.monotonic()
     model = METHOD.train(world.material(world.train), lambda what, share: None)
     cost = {"fit_s": round(time.monotonic() - started), "model_mib": round(len(model) / 2**20, 1)}
-    yield {**head, "method": "as served", **scored(world, model), **demonstrations, "seeds": [SEED], **cost}
-    yield {**head, "method": "as served, nobody said the task", **scored(world, model, said=False), **demonstrations,
-           "seeds": [SEED]}  # fmt: skip
+    yield {**head, "method": "as served", **scored(world, model), **demonstrations, **cost}
+    yield {**head, "method": "as served, nobody said the task", **scored(world, model, said=False), **demonstrations}
+    yield from unseen(world, head)
+    if others := [tool for tool in strangers if tool.name not in {each.name for each in world.tools}]:
+        yield {**head, "method": f"as served, {len(others)} tools that nobody needs installed after training",
+               **among_strangers(world, model, others), **demonstrations}  # fmt: skip
     if len(world.train) > 2 * FEW:
         yield {**head, "method": f"as served, {FEW} demonstrations", **cold(world), "demonstrations": FEW,
                "seeds": list(DRAWS)}  # fmt: skip
-    yield from unseen(world, head)
+    if whole is not world:
+        yield {**head, "method": "as served, calls of earlier turns too", **scored(whole, across_turns(whole)),
+               **demonstrations}  # fmt: skip
+    if world.embed is not None:
+        for name, fitted in (("DTDR-C", published_c), ("DTDR-L", published_l)):
+            yield {**head, "method": f"as published: {name}", **figures(judged(whole.asked, whole.end, fitted(whole))),
+                   **demonstrations}  # fmt: skip
 
 
 def without_earlier(past: Sequence[Demonstration]) -> list[Demonstration]:
@@ -229,7 +258,13 @@ def without_earlier(past: Sequence[Demonstration]) -> list[Demonstration]:
 
 
 def vectors_of(world: World, past: Sequence[Demonstration]) -> Floats:
+    """By the first encoder."""
     return task_vectors([each.task for each in past], world.embed)
+
+
+def readings_of(world: World, past: Sequence[Demonstration]) -> Floats:
+    """By all of them."""
+    return task_vectors([each.task for each in past], world.readings)
 
 
 def published_c(world: World) -> Predict:
@@ -268,7 +303,7 @@ def shelf(world: World) -> Shelf:
 def served_by(world: World, model: Dtdr, *, said: bool = True) -> Predict:
     """The model's probabilities."""
     ids = [tool.id for tool in world.tools]
-    vectors = vectors_of(world, world.asked)
+    vectors = readings_of(world, world.asked)
     known = dict(zip((each.task for each in world.asked), vectors, strict=True)) if vectors.shape[1] else {}
 
     def predict(each: Demonstration, step: Step) -> Floats:
@@ -285,7 +320,7 @@ def scored(world: World, model: bytes, *, said: bool = True) -> Row:
 
 def across_turns(world: World) -> bytes:
     """Trained on histories that begin with the calls of earlier turns."""
-    lesson = Lesson(tuple(tool.id for tool in world.tools), world.train, vectors_of(world, world.train))
+    lesson = Lesson(tuple(tool.id for tool in world.tools), world.train, readings_of(world, world.train))
     return Trainer().model(lesson, shelf(world), SEED, lambda what, share: None).dumps()
 
 
@@ -304,23 +339,63 @@ def cold(world: World) -> Row:
 
 
 def unseen(world: World, head: Row) -> Iterator[Row]:
-    """A share of the tools comes only after training: how the steps fare that need one of them, beside the cosine."""
+    """A share of the tools is installed after training: all steps, those that need one of them, and the others."""
     called = sorted({call for each in world.train for call in each.calls})
-    later = set(random.Random(SEED).sample(called, int(HIDDEN_SHARE * len(called))))
+    later = set(random.Random(SEED).sample(called, int(LATER_SHARE * len(called))))
     past = [each for each in world.train if later.isdisjoint(each.calls)]
     if len(past) < METHOD.minimum:
         return
-    model = aligned(world, METHOD.train(world.material(past), lambda what, share: None))
-    methods: dict[str, Predict] = {"as served": served_by(world, model)}
+    model = METHOD.train(world.material(past, later), lambda what, share: None)
+    watched = Watched(served_by(world, aligned(world, model)), later)
+    methods: dict[str, Predict] = {"as served": watched}
     if world.embed is not None:
         methods["query-tool similarity"] = similarity(world)
+    steps = [step for each in world.asked for step in each.steps(world.end)]
+    needs = [later.issuperset(step.acceptable) for step in steps]
     for method, predict in methods.items():
-        steps = [step for each in world.asked for step in each.steps(world.end)]
-        every = zip(judged(world.asked, world.end, predict), steps, strict=True)
-        found = [prediction for prediction, step in every if later.issuperset(step.acceptable)]
-        if found:
-            yield {**head, "method": f"{method}, steps to tools that came after training", **figures(found),
-                   "demonstrations": len(past), "tools_after": len(later), "seeds": [SEED]}  # fmt: skip
+        found = judged(world.asked, world.end, predict)
+        for which, wanted in (("all steps", None), ("steps to those tools", True), ("steps to others", False)):
+            chosen = [at for at, need in enumerate(needs) if wanted in (None, need)]
+            if chosen:
+                yield {**head, "method": f"{method}, a fifth of the tools installed after training, {which}",
+                       **figures([found[at] for at in chosen]),
+                       **(watched.shares(chosen, wanted) if predict is watched and wanted is not None else {}),
+                       "demonstrations": len(past), "tools_after": len(later), "seeds": [SEED]}  # fmt: skip
+
+
+class Watched:
+    """Predictions, and how probable new tools were in them."""
+
+    def __init__(self, predict: Predict, new: Container[int]) -> None:
+        self._predict = predict
+        self._new = new
+        self._needed: list[float] = []
+        self._any: list[float] = []
+        self._together: list[float] = []
+
+    def __call__(self, each: Demonstration, step: Step) -> Floats:
+        found = self._predict(each, step)
+        new = np.asarray([number in self._new for number in range(len(found))], np.bool_)
+        self._needed.append(float(found[list(step.acceptable)].max()))
+        self._any.append(float(found[new].max()))
+        self._together.append(float(found[new].sum()))
+        return found
+
+    def shares(self, steps: Sequence[int], needed: bool) -> Row:
+        """Over these steps: how often one was likely, and the mean probability of all of them together."""
+        likely = [(self._needed if needed else self._any)[at] >= GROW_LEAST for at in steps]
+        together = [self._together[at] for at in steps]
+        return {"likely" if needed else "false": round(fmean(likely), 3), "new_together": round(fmean(together), 3)}
+
+
+def among_strangers(world: World, model: bytes, strangers: Sequence[Tool]) -> Row:
+    """The same with tools beside the others that came after training and that no task needs."""
+    wider = world._replace(tools=[*world.tools, *strangers])
+    served = served_by(wider, aligned(wider, model))
+    new = range(len(world.tools), len(wider.tools))
+    watched = Watched(served, new)
+    found = judged(world.asked, wider.end, watched)
+    return {**figures(found), **watched.shares(range(len(found)), needed=False)}
 
 
 def similarity(world: World) -> Predict:
@@ -338,8 +413,8 @@ def similarity(world: World) -> Predict:
 
 
 def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
-    """Milliseconds of one prediction over so many tools, all of them called in training, the history new each time:
-    `first` with a task that was not there before, `next` with one that was."""
+    """Milliseconds of one prediction over so many tools, all of them called in training, two encoders, the history new
+    each time: `first` with a task that was not there before, `next` with one that was."""
     draw = np.random.default_rng(SEED)
     ids = [ToolId(f"server_{number // 25}__tool_{number}") for number in range(size)]
     called = np.concatenate([draw.permutation(size) for _ in range(-(-4 * episodes // size))])
@@ -347,13 +422,15 @@ def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
         Demonstration(tuple(calls.tolist()), dependencies(len(calls), None), f"task {number} of many {number % 99}")
         for number, calls in enumerate(called[: 4 * episodes].reshape(episodes, 4))
     ]
-    vectors = draw.standard_normal((episodes + 200, 384)).astype(np.float32)
+    vectors, texts = (draw.standard_normal(shape).astype(np.float32) for shape in ((episodes + 200, 768), (size, 384)))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     # What is timed has the size of the real thing; what it says does not matter.
     lesson = Lesson(tuple(ids), past, vectors[:episodes])
-    model = Trainer(Recipe(epochs=(1, 1))).fitted(lesson, Recipe().networks, 1, SEED, lambda share: None)
+    model = Trainer(Recipe(epochs=(1, 1))).fitted(
+        lesson, Recipe().networks, 1, SEED, Shelf(ids, texts), lambda share: None
+    )
     served = Dtdr.loads(model.dumps())
-    served.align(ids, draw.standard_normal((size, 384)).astype(np.float32))
+    served.align(ids, texts)
     times: dict[str, list[float]] = {"first": [], "next": []}
     for vector in vectors[episodes:]:
         history = [ids[call] for call in draw.integers(size, size=6)]

@@ -9,8 +9,9 @@ The paper conditions on the task and on the calls so far, so does this; where it
 - Beside it stand the nearest past tasks whose calls match the history (instead of clusters), and one dependency graph
   on the last three calls with back-off.
 - A listwise layer, one softmax over per-tool parts, sums them up with what is known of any tool, seen or not: how near
-  its text is to the task and to the last tool, words of its name in the task, whether it was called already. So a tool
-  that came after training is ranked at once, and every number can be explained.
+  its text is to the task, to the last tool and to what is expected next (`retrieval.aim`), words of its name in the
+  task, whether it was called already. So a tool that came after training is ranked at once, and every number can be
+  explained. How much falls to tools that were never called hangs on how sure the network is of the others.
 
 numpy alone; nothing here trains (`training.dtdr`).
 """
@@ -20,12 +21,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.retrieval.aim import PLACES as AIM_PLACES
+from foretool.retrieval.aim import Aim, features, lengths
 from foretool.retrieval.latent import Latent
 from foretool.retrieval.learned import Floats, ModelError, pack, unpack
 from foretool.retrieval.ranking import Query
@@ -33,7 +36,7 @@ from foretool.retrieval.words import terms
 from foretool.storage.records import ToolId
 
 METHOD = "dtdr"
-VERSION = 1
+VERSION = 2
 LAST = 3
 """Calls back that are told apart; the paper's history length l, beyond which gains taper off."""
 MOST_HISTORY = 20
@@ -50,11 +53,16 @@ SUFFIX_MASS = 2.0
 TRACE = 1e-3
 """The least probability that a part gives a tool, so that its logarithm says "never" and not "impossible"."""
 
+UNKNOWN = -3
+"""A call of a tool that has no class: it counts as a call, and nothing is known of it."""
+
 PARTS = (
-    "network", "neighbours", "graph", "prior", "meaning", "name", "called", "kin", "end", "end_place",
-    "unseen", "unseen_meaning", "unseen_name",
+    "network", "neighbours", "graph", "prior", "meaning", "name", "called", "kin", "aim", "end", "end_place",
+    "unseen", "unseen_meaning", "unseen_name", "unseen_called", "unseen_aim", "unseen_sure", "arrived",
 )  # fmt: skip
-"""What the listwise layer sums up, one weight each."""
+"""What the listwise layer sums up, one weight each. Those from `unseen` on are 0 for tools that were called in
+training; `unseen_sure` is the network's surest logarithm, `arrived` is 1 for tools that were not even there."""
+AT = {name: place for place, name in enumerate(PARTS)}
 
 
 class Calls(NamedTuple):
@@ -85,11 +93,14 @@ class Model(Struct, frozen=True):
 
     tools: tuple[ToolId, ...]
     """By class."""
+    idle: tuple[ToolId, ...]
+    """Tools that were there in training and never called."""
     network: Network
     latent: Latent
     """Words to their part of the network's input."""
     dimension: int
-    """Of an encoder's vectors; 0 where there was none."""
+    """Of a task's vectors by all encoders; 0 where there was none."""
+    aim: Aim
     lens: Floats
     """(dimension of vector and words, fewer): past tasks are compared in the directions in which they differ."""
     tasks: Floats
@@ -104,7 +115,7 @@ class Model(Struct, frozen=True):
 
     def dumps(self) -> bytes:
         header = {
-            "tools": self.tools, "vocabulary": self.latent.vocabulary, "scales": self.scales,
+            "tools": self.tools, "idle": self.idle, "vocabulary": self.latent.vocabulary, "scales": self.scales,
             "dimension": self.dimension,
             "asked": dict(zip(PARTS, self.asked, strict=True)), "unasked": dict(zip(PARTS, self.unasked, strict=True)),
         }  # fmt: skip
@@ -113,6 +124,7 @@ class Model(Struct, frozen=True):
         # Half precision loses nothing that a ranking shows and halves the file.
         arrays |= {"projection": self.latent.projection.astype(np.float16), "tasks": self.tasks.astype(np.float16)}
         arrays["lens"] = self.lens.astype(np.float16)
+        arrays |= {f"aim_{name}": part.astype(np.float16) for name, part in self.aim._asdict().items()}
         return pack(METHOD, VERSION, header, arrays)
 
 
@@ -122,9 +134,11 @@ def loaded(model: bytes) -> Model:
     try:
         read = Model(
             tools=tuple(map(ToolId, header["tools"])),
+            idle=tuple(map(ToolId, header["idle"])),
             network=Network(*(arrays[f"network_{name}"] for name in Network._fields)),
             latent=Latent(header["vocabulary"], arrays["projection"].astype(np.float32)),
             dimension=int(header["dimension"]),
+            aim=Aim(*(arrays[f"aim_{name}"].astype(np.float32) for name in Aim._fields)),
             lens=arrays["lens"].astype(np.float32),
             tasks=arrays["tasks"].astype(np.float32),
             calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields)),
@@ -150,6 +164,12 @@ def _check(model: Model) -> None:
     for name, shape in expected.items():
         if (found := getattr(network, name).shape) != shape:
             raise ModelError(f"{METHOD}: {name} has the shape {found}, {classes} tools take {shape}")
+    aim = model.aim
+    for name, part, rows in (("task", aim.task, model.dimension), ("calls", aim.calls, 2 * aim.dimension + AIM_PLACES)):
+        if part.shape != (rows, aim.dimension):
+            raise ModelError(
+                f"{METHOD}: aim {name} has the shape {part.shape}, texts of {aim.dimension} take {rows} rows"
+            )
     episodes = len(model.calls.classes)
     if model.lens.shape != (width, model.tasks.shape[1]):
         raise ModelError(
@@ -166,10 +186,11 @@ def rows_of(classes: int) -> int:
 
 def history_rows(history: Sequence[int], classes: int) -> list[int]:
     """The rows that a history adds up: one a call, one for each of the last three or its absence, one for how many."""
-    rows = list(history[-MOST_HISTORY:])
+    rows = [call for call in history[-MOST_HISTORY:] if call != UNKNOWN]
     for back in range(LAST):
         missing = (1 + LAST) * classes + back
-        rows.append((1 + back) * classes + history[-1 - back] if len(history) > back else missing)
+        known = len(history) > back and history[-1 - back] != UNKNOWN
+        rows.append((1 + back) * classes + history[-1 - back] if known else missing)
     rows.append((1 + LAST) * classes + LAST + min(len(history), PLACES - 1))
     return rows
 
@@ -223,11 +244,16 @@ class Task(NamedTuple):
     """(slots,)."""
     name: Floats
     """(slots,)."""
+    aim: Floats
+    """(dimension of texts,): what it expects; none where nobody asked or nothing is expected."""
     asked: bool
 
 
 class Dtdr:
     """A trained model over a corpus (`retrieval.learned.Learned`)."""
+
+    reads_all: Final = True
+    """Vectors of tasks are those of all encoders, one after the other (`rankers.experience.ReadingAll`)."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -244,7 +270,6 @@ class Dtdr:
         self._said = np.flatnonzero(np.abs(model.tasks).sum(1) > 0)
         # What came next at each place of each past episode: a call, END, or nothing that was seen (one beyond END).
         self._next = _next_calls(calls, self.classes)
-        self._hidden: NDArray[np.int64] | None = None
         self.align((), None)
 
     @property
@@ -258,19 +283,18 @@ class Dtdr:
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """See `Learned`."""
-        self._hidden = None
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         self._classes = np.asarray([self._class_of.get(tool, -1) if tool else -1 for tool in tools], np.int64)
+        idle = set(self.model.idle)
+        self._arrived = self.live & (self._classes < 0) & np.asarray([tool not in idle for tool in tools], np.bool_)
         self.slots = {tool: slot for slot, tool in enumerate(tools) if tool}
-        fits = vectors is not None and vectors.shape == (len(tools), self.model.dimension)
+        aim, task = self.model.aim, self.model.dimension
+        # Texts are read by the first encoder, whose part of a task's vector comes first.
+        fits = vectors is not None and 0 < vectors.shape[1] <= task and aim.dimension in (0, vectors.shape[1])
         self._vectors = vectors if fits else None
+        self._lengths = lengths(self._vectors, aim.centre) if self._vectors is not None and aim.dimension else None
         self._names = _Names(tools)
         self._task: tuple[tuple[bytes, tuple[str, ...]], Task] | None = None
-
-    def hide(self, tools: Sequence[ToolId]) -> None:
-        """Rank these as if training had not seen them, until the next `align`: how training learns to rank such."""
-        self._hidden = np.asarray([self._class_of[tool] for tool in tools if tool in self._class_of], np.int64)
-        self._classes = np.where(np.isin(self._classes, self._hidden), -1, self._classes)
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         """(slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
@@ -297,39 +321,60 @@ class Dtdr:
 
     def parts(self, history: Sequence[ToolId], task: Task) -> Floats:
         """(`PARTS`, slots and END): what the listwise layer weighs."""
-        known = [number for tool in history if (number := self._class_of.get(tool)) is not None]
+        known = [self._class_of.get(tool, UNKNOWN) for tool in history]
         slots = len(self.live)
         found = np.zeros((len(PARTS), slots + 1), np.float32)
         by_class = np.stack(
             [self._network(known, task), self._neighbours(known, task), self.graph.after(known), self.graph.prior]
         )
-        if self._hidden is not None:
-            by_class[:, self._hidden] = 0
-            by_class /= np.maximum(by_class.sum(1, keepdims=True), np.float32(1e-12))
         floor = np.full((len(by_class), 1), np.float32(0))
         of_class = np.log(np.concatenate([by_class, floor], 1) + np.float32(TRACE))
         found[:4, :slots] = of_class[:, self._classes]  # -1 is the floor
         found[:4, slots] = of_class[:, self.classes]
-        found[4, :slots], found[5, :slots] = task.meaning, task.name
+        found[AT["meaning"], :slots], found[AT["name"], :slots] = task.meaning, task.name
         called = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
-        found[6, called] = 1
-        if history and (last := self.slots.get(history[-1])) is not None and self._vectors is not None:
-            found[7, :slots] = standard(self._vectors @ self._vectors[last])
-        found[8, slots] = 1
-        found[9, slots] = min(len(history), PLACES) / PLACES
-        found[10, :slots] = self._classes < 0
-        found[11], found[12] = found[10] * found[4], found[10] * found[5]
+        found[AT["called"], called] = 1
+        self._read_texts(found, history, called, task)
+        found[AT["end"], slots] = 1
+        found[AT["end_place"], slots] = min(len(history), PLACES) / PLACES
+        unseen = self._classes < 0
+        found[AT["unseen"], :slots] = unseen
+        for name in ("meaning", "name", "called", "aim"):
+            found[AT[f"unseen_{name}"], :slots] = unseen * found[AT[name], :slots]
+        found[AT["unseen_sure"], :slots] = unseen * found[AT["network"]].max()
+        found[AT["arrived"], :slots] = self._arrived
         return found
+
+    def _read_texts(self, found: Floats, history: Sequence[ToolId], called: Sequence[int], task: Task) -> None:
+        """Fills in how near each text is to the last tool's and to what is expected."""
+        vectors, slots = self._vectors, len(self.live)
+        if vectors is None:
+            return
+        last = self.slots.get(history[-1]) if history else None
+        wanted = [] if last is None else [vectors[last]]
+        if aims := bool(len(task.aim)) and self._lengths is not None:
+            aim = self.model.aim
+            towards = task.aim + aim.expected(features([vectors[slot] for slot in called], len(history), aim.dimension))
+            wanted.append(towards)
+        if not wanted:
+            return
+        # Both at once: what takes time is to walk through the vectors.
+        products = vectors @ np.stack(wanted, 1)
+        if last is not None:
+            found[AT["kin"], :slots] = standard(products[:, 0])
+        if aims and self._lengths is not None:
+            found[AT["aim"], :slots] = standard((products[:, -1] - towards @ self.model.aim.centre) / self._lengths)
 
     def _worked_out(self, vector: Floats | None, lines: Sequence[str]) -> Task:
         model, network, slots = self.model, self.model.network, len(self.live)
-        if vector is not None and vector.shape != (model.dimension,):
-            vector = None  # of another encoder
+        if vector is not None:
+            vector = of_length_1(vector) if vector.shape == (model.dimension,) else None  # of other encoders
         said = np.zeros(network.query.shape[0], np.float32)
         if vector is not None:
             said[: model.dimension] = vector
         if lines and model.latent.dimension:
             said[model.dimension :] = model.latent.vector("\n".join(lines))
+        texts = 0 if self._vectors is None else self._vectors.shape[1]
         # A network that was given vectors never saw words without one.
         asked = vector is not None or (not model.dimension and bool(said.any()))
         near, nearness = self._nearest(said)
@@ -339,8 +384,9 @@ class Dtdr:
             nearness=nearness,
             meaning=np.zeros(slots, np.float32)
             if vector is None or self._vectors is None
-            else standard(self._vectors @ vector),
+            else standard(self._vectors @ vector[:texts]),
             name=self._names.met(lines),
+            aim=np.zeros(0, np.float32) if vector is None else vector @ model.aim.task,
             asked=asked,
         )
 
@@ -393,7 +439,7 @@ class Dtdr:
         """(episodes, places): how like ours the calls before each place are, as an exponent."""
         calls = self.model.calls.classes[near]
         ours = np.zeros(self.classes + 1, np.float32)
-        ours[list(history)] = 1
+        ours[[call for call in history if call != UNKNOWN]] = 1
         shared = np.concatenate([np.zeros((len(calls), 1), np.float32), np.cumsum(ours[calls], 1)], 1)
         union = len(set(history)) + np.arange(shared.shape[1], dtype=np.float32) - shared
         overlap = np.where(union > 0, shared / np.maximum(union, 1), np.float32(1))
@@ -409,6 +455,12 @@ def _next_calls(calls: Calls, classes: int) -> NDArray[np.int64]:
     found[:, :-1] = np.where(calls.classes >= 0, calls.classes, classes + 1)
     rows = np.flatnonzero(calls.ended)
     found[rows, calls.lengths[rows]] = classes
+    return found
+
+
+def of_length_1(vectors: Floats) -> Floats:
+    """Along the last axis; zeros stay zeros."""
+    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.float32(1e-12))
     return found
 
 

@@ -1,13 +1,15 @@
 """Trains what comes next (`rankers.dtdr`): small networks on all demonstrations, and weights for the listwise layer.
 
 The weights are learned on demonstrations that the networks beside them have not seen: each fold is scored by a model of
-the others, where rarely used tools are unseen ones, too.
+the others. Those of tools that nobody called are learned where a tenth of the tools are missing from training, with
+every task that took one of them, as if they were installed a day later.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,20 +20,33 @@ from numpy.typing import NDArray
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.dtdr import METHOD as NAME
-from foretool.retrieval.rankers.dtdr import MOST_HISTORY, PARTS, Calls, Dtdr, Model, Network, history_rows, rows_of
+from foretool.retrieval.rankers.dtdr import (
+    MOST_HISTORY,
+    PARTS,
+    Calls,
+    Dtdr,
+    Model,
+    Network,
+    history_rows,
+    of_length_1,
+    rows_of,
+)
 from foretool.retrieval.training import Embed, Material, Progress, TooLittle
+from foretool.retrieval.training.aim import fit_aim
 from foretool.retrieval.training.demonstrations import Demonstration, demonstrations
 from foretool.retrieval.training.latent import fit_latent
 from foretool.retrieval.training.perceptron import Draw, Plan, Samples, Weights, fit, padded
 from foretool.storage.records import ToolId
 
 MINIMUM = 20
+FEWEST = 10
+"""Demonstrations that a judge is fitted on."""
 MOST_REMEMBERED = 4_000
 """Past tasks that are kept to look up; the latest ones."""
 LENS = 128
 """Numbers that a past task is compared by: a quarter of what was said of it, which is the time to look it up."""
 MOST_SCORES = 1_000_000
-"""Steps times tools that the listwise layer is fitted on, with and without task, with and without hidden tools: 50 MB
+"""Steps times tools that the listwise layer is fitted on, with and without task, with and without new tools: 70 MB
 each."""
 MOST_WEIGHTS = 1_000_000
 """Of the layer over all classes, networks together: what a millisecond multiplies, with room for the rest."""
@@ -61,12 +76,14 @@ class Recipe(Struct, frozen=True):
 
 
 PRIOR = dict.fromkeys(PARTS, 0.0) | {
-    "network": 0.7, "neighbours": 0.1, "meaning": 0.3, "name": 0.5, "unseen": 1.5, "unseen_meaning": 1.0
+    "network": 0.7, "neighbours": 0.1, "meaning": 0.3, "name": 0.5, "unseen": 0.0, "unseen_meaning": 0.7,
+    "unseen_name": 0.7, "unseen_called": -2.0, "unseen_aim": 0.5, "unseen_sure": -1.0, "arrived": 1.2
 }  # fmt: skip
 """What the weights are pulled to, and what they stay at where nothing tells."""
-OF_UNSEEN = tuple(name for name in PARTS if name.startswith("unseen"))
-HIDDEN_SHARE = 0.1
-"""Of the tools, hidden from the model that is judged while the weights of unseen tools are learned."""
+OF_UNSEEN = tuple(name for name in PARTS if name.startswith("unseen") or name == "arrived")
+ONE_IN = 10
+"""Tools are new while the weights of such are learned: of those in the order of their calls every tenth, so that much
+and little used ones have their share."""
 
 
 class Lesson(NamedTuple):
@@ -99,7 +116,19 @@ class Shelf(NamedTuple):
 
     tools: Sequence[ToolId]
     vectors: Floats | None
-    """(tools, dimension) of their texts."""
+    """(tools, dimension) of their texts, by the first encoder."""
+
+    def without(self, gone: Container[ToolId]) -> Shelf:
+        """The catalog before these were installed."""
+        kept = [place for place, tool in enumerate(self.tools) if tool not in gone]
+        return Shelf([self.tools[place] for place in kept], None if self.vectors is None else self.vectors[kept])
+
+    def texts(self, tools: Sequence[ToolId]) -> dict[int, Floats]:
+        """Vectors of those of these tools that it has, by their place."""
+        if self.vectors is None:
+            return {}
+        place_of = {tool: place for place, tool in enumerate(self.tools)}
+        return {number: self.vectors[place_of[tool]] for number, tool in enumerate(tools) if tool in place_of}
 
 
 class Trainer:
@@ -126,32 +155,52 @@ class Trainer:
     def model(self, lesson: Lesson, shelf: Shelf, seed: int, progress: Progress) -> Model:
         """What `train` packs."""
         folds = list(_folds(len(lesson.demonstrations), seed))
-        rounds = len(folds) + self.recipe.networks
-        kinds = [(said, hidden) for said in (True, False) for hidden in (False, True)]
-        given: dict[tuple[bool, bool], list[Example]] = {kind: [] for kind in kinds}
+        rounds = 2 * len(folds) + 2 * self.recipe.networks
+        given: dict[tuple[bool, bool], list[Example]] = {
+            (said, new): [] for said in (True, False) for new in (False, True)
+        }
         most = max(MOST_SCORES // (len(shelf.tools) + 1) // len(folds), 50)
         for number, (others, fold) in enumerate(folds):
-            progress("weighing the parts", number / rounds)
-            judge = Dtdr(self.fitted(lesson.part(others), 1, self.recipe.steps // 2, seed, lambda share: None))
-            judge.align(shelf.tools, shelf.vectors)
             held = Lesson(lesson.tools, [lesson.demonstrations[place] for place in fold], lesson.vectors[fold])
-            for said, hidden in kinds:
-                if hidden:
-                    judge.hide(_some(judge.model.tools, HIDDEN_SHARE, seed + number))
-                given[said, hidden] += examples(judge, held, most, seed, said=said)
-                judge.align(shelf.tools, shelf.vectors)
-        first = len(folds) / rounds
+            for new in (False, True):
+                progress("weighing the parts", (2 * number + new) / rounds)
+                judge = self._judge(lesson, others, shelf, seed + number, new=new)
+                if judge is None:
+                    continue
+                for said in (True, False):
+                    given[said, new] += examples(judge, held, most, seed, said=said)
+        first = 2 * len(folds) / rounds
         model = self.fitted(
             lesson.part(range(len(lesson.demonstrations))),
             self.recipe.networks,
             self.recipe.steps,
             seed,
+            shelf,
             lambda share: progress("training", first + share * (1 - first)),
         )
         asked, unasked = (weigh(given[said, False], given[said, True], self.recipe.ridge) for said in (True, False))
         return replace(model, asked=asked, unasked=unasked)
 
-    def fitted(self, lesson: Lesson, networks: int, steps: int, seed: int, progress: Callable[[float], None]) -> Model:
+    def _judge(self, lesson: Lesson, others: Sequence[int], shelf: Shelf, seed: int, *, new: bool) -> Dtdr | None:
+        """A smaller model of these demonstrations over the shelf; with `new`, some tools came after it was trained.
+        None where too little is left."""
+        known = shelf
+        if new:
+            calls = Counter(call for place in others for call in lesson.demonstrations[place].calls)
+            later = some([call for call, _ in sorted(calls.items(), key=lambda each: (-each[1], each[0]))], seed)
+            others = [place for place in others if later.isdisjoint(lesson.demonstrations[place].calls)]
+            if len(others) < FEWEST:
+                return None
+            gone = {lesson.tools[call] for call in later}
+            known = shelf.without(gone)
+        steps = self.recipe.steps // 2
+        judge = Dtdr(self.fitted(lesson.part(others), 1, steps, seed, known, lambda share: None))
+        judge.align(shelf.tools, shelf.vectors)
+        return judge
+
+    def fitted(
+        self, lesson: Lesson, networks: int, steps: int, seed: int, shelf: Shelf, progress: Callable[[float], None]
+    ) -> Model:
         """A model whose parts still have the weights of `PRIOR`."""
         recipe = self.recipe
         classes = len(lesson.tools) + 1
@@ -179,11 +228,14 @@ class Trainer:
         ]
         recent = slice(-MOST_REMEMBERED, None)
         lens = directions(said)
+        called = set(lesson.tools)
         return Model(
             tools=lesson.tools,
+            idle=tuple(tool for tool in shelf.tools if tool not in called),
             network=side_by_side(fitted),
             latent=latent,
             dimension=lesson.vectors.shape[1],
+            aim=fit_aim(lesson.demonstrations, lesson.vectors, shelf.texts(lesson.tools), len(lesson.tools)),
             lens=lens,
             tasks=said[recent] @ lens,
             calls=remembered(lesson.demonstrations[recent]),
@@ -201,7 +253,7 @@ def lesson_of(material: Material) -> Lesson:
     episodes = [episode for episode in material.episodes if episode.calls]
     tools = tuple(dict.fromkeys(call for episode in episodes for call in episode.calls))
     found = demonstrations(episodes, {tool: number for number, tool in enumerate(tools)})
-    return Lesson(tools, found, task_vectors([each.task for each in found], material.queries))
+    return Lesson(tools, found, task_vectors([each.task for each in found], material.readings or material.queries))
 
 
 def task_vectors(tasks: Sequence[str], embed: Embed | None) -> Floats:
@@ -209,7 +261,7 @@ def task_vectors(tasks: Sequence[str], embed: Embed | None) -> Floats:
     told = list(dict.fromkeys(task for task in tasks if task))
     if embed is None or not told:
         return np.zeros((len(tasks), 0), np.float32)
-    vectors = embed(told)
+    vectors = of_length_1(embed(told))
     rows = {task: row for row, task in enumerate(told)}
     nothing = np.zeros((1, vectors.shape[1]), np.float32)
     return np.concatenate([vectors, nothing])[[rows.get(task, -1) for task in tasks]]
@@ -378,8 +430,10 @@ def _loss(
     return value, slope, curve
 
 
-def _some(tools: Sequence[ToolId], share: float, seed: int) -> list[ToolId]:
-    return random.Random(seed).sample(tools, max(int(share * len(tools)), 1))  # noqa: S311 (a sample, not a secret)
+def some(calls: Sequence[int], seed: int) -> set[int]:
+    """One in `ONE_IN`, spread over the whole list; one at least."""
+    first = random.Random(seed).randrange(min(ONE_IN, len(calls)))  # noqa: S311 (a sample, not a secret)
+    return set(calls[first::ONE_IN])
 
 
 def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:

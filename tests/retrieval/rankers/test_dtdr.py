@@ -7,10 +7,22 @@ import pytest
 from msgspec.structs import replace
 from requirements import requirement
 
+from foretool.retrieval.aim import Aim, nothing
 from foretool.retrieval.latent import Latent
 from foretool.retrieval.learned import Floats, ModelError
 from foretool.retrieval.rankers import dtdr
-from foretool.retrieval.rankers.dtdr import PARTS, Calls, Dtdr, Graph, Model, Network, history_rows, rows_of
+from foretool.retrieval.rankers.dtdr import (
+    AT,
+    PARTS,
+    UNKNOWN,
+    Calls,
+    Dtdr,
+    Graph,
+    Model,
+    Network,
+    history_rows,
+    rows_of,
+)
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
@@ -28,6 +40,7 @@ def model(**changes: object) -> Model:
     hidden = 2
     base = Model(
         tools=(A, B),
+        idle=(),
         network=Network(
             query=np.zeros((2, hidden), np.float32),
             history=np.zeros((rows_of(2), hidden), np.float32),
@@ -38,6 +51,7 @@ def model(**changes: object) -> Model:
         ),
         latent=Latent((), np.zeros((0, 0), np.float32)),
         dimension=2,
+        aim=nothing(2),
         lens=np.eye(2, dtype=np.float32),
         tasks=np.eye(2, dtype=np.float32),
         calls=Calls(
@@ -65,6 +79,8 @@ def test_a_history_adds_up_its_counts_the_last_three_and_how_many_there_are() ->
     assert history_rows([2, 0], 3) == [2, 0, 3 + 0, 6 + 2, 14, 17]
     assert history_rows([1, 1, 2, 0], 3) == [1, 1, 2, 0, 3 + 0, 6 + 2, 9 + 1, 19]
     assert rows_of(3) == 23
+    # A tool that nobody knows: it counts, and its place is as if it were absent.
+    assert history_rows([0, UNKNOWN], 3) == [0, 12, 6 + 0, 14, 17]
 
 
 def test_the_graph_backs_off_to_shorter_ends_of_the_history() -> None:
@@ -79,6 +95,9 @@ def test_the_graph_backs_off_to_shorter_ends_of_the_history() -> None:
     assert listed(graph.after([0])) == listed((np.asarray([0, 1, 0]) + 2 * once) / 3)
     # After B, B nothing is known but what follows B: END, twice.
     assert listed(graph.after([1, 1])) == listed((np.asarray([0, 0, 2]) + 2 * prior) / 4)
+    # After a tool that nobody knows, how often each is called; before B, no more than B says.
+    assert listed(graph.after([0, UNKNOWN])) == listed(prior)
+    assert listed(graph.after([UNKNOWN, 1])) == listed((np.asarray([0, 0, 2]) + 2 * prior) / 4)
 
 
 def test_the_network_is_one_layer_of_task_and_history_and_a_softmax() -> None:
@@ -140,9 +159,53 @@ def test_a_tool_of_the_model_that_is_gone_takes_nothing() -> None:
     assert len(chance) == 2 and float(chance.sum()) + end == pytest.approx(1.0)
 
 
-def test_a_call_of_a_tool_that_nobody_knows_changes_nothing_but_the_number_of_calls() -> None:
-    found = served(model(unasked=weights(graph=1.0)))
-    assert np.array_equal(found.after((ToolId("x__gone"), A))[0], found.after((A,))[0])
+def test_after_a_call_of_a_tool_that_nobody_knows_the_task_is_not_where_it_began() -> None:
+    found = served(model())
+    task = found.of_task(None, ())
+    begun, after = (found.parts(history, task) for history in ((), (ToolId("x__gone"),)))
+    assert listed(after[AT["graph"]]) == listed(after[AT["prior"]])
+    assert listed(begun[AT["graph"]]) != listed(after[AT["graph"]])
+    assert (begun[AT["end_place"], -1], after[AT["end_place"], -1]) == (0, 1 / dtdr.PLACES)
+    # Neighbours: no call in common with A or B, nor the same last one.
+    task = found.of_task(np.asarray([1, 0], np.float32), ())
+    near, far = 1.0, np.exp(-1 / dtdr.NEARNESS)
+    expected = np.asarray([near, near + far, near + far])
+    assert listed(found.parts((ToolId("x__gone"),), task)[AT["neighbours"]]) == listed(
+        np.log(expected / expected.sum() + dtdr.TRACE)
+    )
+
+
+@requirement("dtdr:unseen")
+def test_how_much_falls_to_new_tools_hangs_on_how_sure_the_network_is() -> None:
+    network = model().network._replace(out_bias=np.log(np.asarray([8, 1, 1], np.float32)))
+    given = model(network=network, idle=(C,), unasked=weights(unseen=1.0, unseen_sure=-2.0, arrived=3.0))
+    found = served(given, A, C, NEW)
+    # The surest is A with .8; C was there in training and never called, NEW came later.
+    sure = -2 * np.log(0.8 + dtdr.TRACE)
+    odds = np.exp([0, 1 + sure, 1 + sure + 3, 0])
+    chance, end = found.after(())
+    assert listed([*chance, end]) == listed(odds / odds.sum())
+
+
+@requirement("dtdr:unseen")
+def test_a_tool_whose_text_is_expected_next_ranks_before_those_that_are_not() -> None:
+    # After a call the text is expected in the direction of that call's tool, a quarter turn on; the task says nothing.
+    calls = np.zeros((8, 2), np.float32)
+    calls[2:4] = [[0, 1], [-1, 0]]
+    aim = Aim(np.zeros((2, 2), np.float32), calls, np.zeros(2, np.float32))
+    found = served(model(aim=aim), A, B, NEW, vectors=np.asarray([[2, 0], [0, 2], [-1, 0]], np.float32))
+    part = found.parts((A,), found.of_task(np.asarray([1, 0], np.float32), ()))
+    # Towards (0, 2): 0, 4 / 2 and 0 by length, in standard deviations.
+    assert listed(part[AT["aim"]]) == [-0.7071, 1.4142, -0.7071, 0.0]
+    assert listed(part[AT["unseen_aim"]]) == [0.0, 0.0, -0.7071, 0.0]
+    assert listed(found.parts((A,), found.of_task(None, ()))[AT["aim"]]) == [0.0] * 4
+
+
+def test_texts_are_compared_with_what_the_first_encoder_read_of_the_task() -> None:
+    wide = model().network._replace(query=np.zeros((4, 2), np.float32))
+    given = model(network=wide, dimension=4, lens=np.eye(4, 2, dtype=np.float32), aim=nothing(4))
+    found = served(given, A, B, vectors=np.asarray([[1, 0], [0, 1]], np.float32))
+    assert listed(found.of_task(np.asarray([0, 1, 1, 0], np.float32), ()).meaning) == [-1.0, 1.0]
 
 
 def test_no_tools_means_that_the_task_is_done() -> None:
@@ -178,6 +241,7 @@ def test_what_a_task_gives_is_worked_out_once_and_anew_for_another_catalog() -> 
     [
         ({"tools": (A, B, C)}, "has the shape"),
         ({"tasks": np.zeros((1, 2), np.float32)}, "for 2 lists of calls"),
+        ({"aim": nothing(3)}, "aim task has the shape"),
         ({"lens": np.eye(3, dtype=np.float32)}, "a lens of the shape"),
         ({"calls": model().calls._replace(classes=np.full((2, 2), 7, np.int32))}, "lists of calls"),
     ],

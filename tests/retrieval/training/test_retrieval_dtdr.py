@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.dtdr import PARTS, Dtdr
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, TooLittle
-from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Trainer, directions, weigh
+from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Shelf, Trainer, directions, some, weigh
 from foretool.retrieval.training.perceptron import Plan
 from foretool.storage.records import Episode, Tool, ToolId
 
@@ -145,6 +146,41 @@ def test_a_tool_that_is_installed_later_is_found_by_its_words() -> None:
     model.align(tools, given.documents([name.replace("_", " ") for name in tools]))
     chance, _ = model.after((), embed(["file"])[0], ("open a file",))
     assert tools[int(chance[: len(tools)].argmax())] == "files__read_file"
+
+
+def test_every_tenth_tool_in_the_order_of_its_calls_is_new_and_one_at_least() -> None:
+    for seed in range(20):
+        chosen = sorted(some(range(40), seed))
+        assert len(chosen) == 4 and {later - earlier for earlier, later in pairwise(chosen)} == {
+            10
+        }
+        assert len(some([3, 1], seed)) == 1
+
+
+def test_a_catalog_before_some_tools_were_installed_has_the_texts_of_the_others() -> None:
+    shelf = Shelf([ToolId("a"), ToolId("b"), ToolId("c")], np.eye(3, dtype=np.float32))
+    before = shelf.without({ToolId("b")})
+    assert before.tools == [ToolId("a"), ToolId("c")]
+    texts = before.texts([ToolId("c"), ToolId("b"), ToolId("a")])
+    assert {place: text.tolist() for place, text in texts.items()} == {0: [0, 0, 1], 2: [1, 0, 0]}
+    assert Shelf([ToolId("a")], None).without(()).texts([ToolId("a")]) == {}
+
+
+def test_tools_that_were_there_and_never_called_are_told_from_those_that_came_later() -> None:
+    model = trained(material(world(), more=("files__read_file",)))
+    assert model.model.idle == (ToolId("files__read_file"),)
+
+
+def test_tasks_read_by_several_encoders_have_the_length_of_those_read_by_one() -> None:
+    twice = lambda texts: np.concatenate([embed(texts), embed(texts)], 1)  # noqa: E731
+    given = material(world())
+    given = Material(given.tools, given.episodes, {}, given.documents, given.queries, twice)
+    model = Dtdr.loads(Trainer(SMALL).train(given, lambda what, share: None))
+    assert model.model.dimension == 2 * len(WORDS) and model.model.aim.dimension == len(WORDS)
+    assert given.documents is not None
+    model.align([each.id for each in given.tools], given.documents([each.id for each in given.tools]))
+    chance, _ = model.after((), twice(["book a hotel"])[0], ("book a hotel",))
+    assert TOOLS[int(chance.argmax())] == "inn__search"
 
 
 def test_the_lens_keeps_the_directions_in_which_tasks_differ() -> None:
