@@ -54,6 +54,9 @@ FEWEST_HIDDEN = 32
 FEW = 1_500
 """Fewer demonstrations are all held out once, in folds; of more, one fold is enough."""
 FOLDS = 5
+ORDERS = 8
+"""Walks through the demonstrations, each in orders that their dependencies allow: to make one takes as long as to learn
+from it."""
 NEWTON_STEPS = 8
 HALVINGS = 8
 
@@ -76,8 +79,8 @@ class Recipe(Struct, frozen=True):
 
 
 PRIOR = dict.fromkeys(PARTS, 0.0) | {
-    "network": 0.7, "neighbours": 0.1, "meaning": 0.3, "name": 0.5, "unseen": 0.0, "unseen_meaning": 0.7,
-    "unseen_name": 0.7, "unseen_called": -2.0, "unseen_aim": 0.5, "unseen_sure": -1.0, "arrived": 1.2
+    "network": 0.7, "neighbours": 0.1, "meaning": 0.3, "name": 0.5, "unseen": 0.0, "unseen_meaning": 0.6,
+    "unseen_name": 0.8, "unseen_called": -2.0, "unseen_aim": 0.5, "unseen_sure": -1.0, "arrived": 1.0
 }  # fmt: skip
 """What the weights are pulled to, and what they stay at where nothing tells."""
 OF_UNSEEN = tuple(name for name in PARTS if name.startswith("unseen") or name == "arrived")
@@ -213,7 +216,7 @@ class Trainer:
         words = latent.vectors(tasks)
         said = np.concatenate([lesson.vectors, words], 1)
         scales = np.repeat(np.asarray(recipe.scales, np.float32), (lesson.vectors.shape[1], latent.dimension))
-        walked = walker(lesson, said)
+        walked = walker(lesson, said, seed)
         fitted = [
             fit(
                 said * scales,
@@ -276,18 +279,17 @@ def shelf_of(material: Material) -> Shelf:
     return Shelf(tools, material.documents(texts))
 
 
-def walker(lesson: Lesson, said: Floats) -> Callable[[Draw], Samples]:
-    """`samples` for each epoch; made once where every demonstration has but one order, as those of a log have."""
-    if any(each.has_orders for each in lesson.demonstrations):
-        return lambda draw: samples(lesson, said, draw)
-    always: list[Samples] = []
+def walker(lesson: Lesson, said: Floats, seed: int) -> Callable[[Draw], Samples]:
+    """`samples` for each epoch, one of `ORDERS` walks; of one where every demonstration has but one order, as those of
+    a log have."""
+    most = ORDERS if any(each.has_orders for each in lesson.demonstrations) else 1
+    kept: dict[int, Samples] = {}
 
     def walked(draw: Draw) -> Samples:
-        if not always:
-            always.append(samples(lesson, said, draw))
-        else:
-            draw.integers(1 << 62)  # as if they were made anew, so that the same seed gives the same network
-        return always[0]
+        which = int(draw.integers(most))
+        if which not in kept:
+            kept[which] = samples(lesson, said, np.random.default_rng((seed, which, most)))
+        return kept[which]
 
     return walked
 
