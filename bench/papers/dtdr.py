@@ -8,7 +8,7 @@ steps of one task go together. Everything is fitted on `train.jsonl`; the settin
 
 What is served comes first, as published last. "Installed after training": a fifth of the tools, and every task that
 took one of them, are kept from training; the model then ranks all tools. Of new tools: `likely` is the share of steps
-that needed one at which it had a probability of at least `server.foresight.GROW_LEAST`, `false` the share of the other
+that needed one at which it had a probability of at least `LIKELY`, `false` the share of the other
 steps at which a new tool had that.
 
 The sets are not the paper's: of TaskBench Multimedia only the plans of type dag are to be had (401 demonstrations,
@@ -39,7 +39,6 @@ from foretool.retrieval.training import Material
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import METHOD, Lesson, Recipe, Shelf, Trainer, spread, task_vectors
 from foretool.retrieval.training.dtdr_published import fit_c, fit_l
-from foretool.server.foresight import GROW_LEAST
 from foretool.storage.records import Episode, Tool, ToolId
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -60,6 +59,8 @@ LATER_SHARE = 0.2
 """Share of the tools that are installed after training, for the rows about such."""
 STRANGERS = {"taskbench_multimedia": "bfcl_multi_turn"}
 """Whose tools are installed after training though no task needs them; else those of taskbench_multimedia."""
+LIKELY = 0.15
+"""The probability from which a growing list takes a tool in."""
 LARGE = 5_000
 Row = dict[str, Any]
 
@@ -383,7 +384,7 @@ class Watched:
 
     def shares(self, steps: Sequence[int], needed: bool) -> Row:
         """Over these steps: how often one was likely, and the mean probability of all of them together."""
-        likely = [(self._needed if needed else self._any)[at] >= GROW_LEAST for at in steps]
+        likely = [(self._needed if needed else self._any)[at] >= LIKELY for at in steps]
         together = [self._together[at] for at in steps]
         return {"likely" if needed else "false": round(fmean(likely), 3), "new_together": round(fmean(together), 3)}
 
