@@ -215,9 +215,9 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     weights = encoders.find("auto")[0].untrained
     with Store.open(cache / "vectors.sqlite") as store:
         encoder = encoders.open_encoder(weights, cache)
-        embeds = [Embed(encoder, weights.key, Vectors(store), queries=kind) for kind in (True, False)]
+        queries, documents = (Embed(encoder, weights.key, Vectors(store), queries=kind) for kind in (True, False))
         for name in arguments.sets.split(","):
-            world = read(arguments.data / name, arguments.queries, *embeds)
+            world = read(arguments.data / name, arguments.queries, [queries], documents)
             if any(each.earlier for each in world.train):
                 world = world._replace(train=without_earlier(world.train), asked=without_earlier(world.asked))
             yield from over(world, model, arguments.steps, arguments.methods.split(","))

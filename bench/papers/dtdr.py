@@ -84,7 +84,7 @@ class World(NamedTuple):
     """Of queries, by the first encoder."""
     documents: Embed | None
     """Of tools, by the first encoder."""
-    readings: Callable[[Sequence[str]], Floats] | None
+    readings: Callable[[Sequence[str]], Floats] | None = None
     """Of queries, by all encoders one after the other."""
 
     @property

@@ -254,14 +254,17 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
         bank = Bank(data / SET, queries, opened[0])
         graph = Graph(schema_edges(bank.read))
         n = len(bank.records)
+        name = "+".join(each.encoder.name for each in opened)
+        for method, held, told in (
+            (f"served: {name} and graph", opened, graph),
+            (f"served: {name}, no graph", opened, None),
+            ("served: words and graph", (), graph),
+            ("served: words, no graph", (), None),
+        ):
+            yield {"set": SET, "method": method, "n": n, **scored(bank, served(bank, held, told))}
         for method, ranked in published(bank, graph, "schemas"):
             yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(graph)}
         for row, drawn in discriminators(data, bank):
             yield row
             for method, ranked in published(bank, drawn, "the discriminator") if drawn is not None else ():
                 yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(drawn or ())}
-        name = "+".join(each.encoder.name for each in opened)
-        yield {"set": SET, "method": "served: words, no graph", "n": n, **scored(bank, served(bank, (), None))}
-        yield {"set": SET, "method": "served: words and graph", "n": n, **scored(bank, served(bank, (), graph))}
-        yield {"set": SET, "method": f"served: {name}, no graph", "n": n, **scored(bank, served(bank, opened, None))}
-        yield {"set": SET, "method": f"served: {name} and graph", "n": n, **scored(bank, served(bank, opened, graph))}

@@ -1,0 +1,88 @@
+"""What the benchmark of the next tool counts and prints, on a set small enough to know what is right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+import numpy as np
+
+from bench.papers import dtdr
+from bench.papers.dtdr import Watched, demonstration, figures, judged, read, rows
+from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
+from foretool.retrieval.training.dtdr import Recipe, Trainer
+from foretool.retrieval.training.perceptron import Plan
+
+SMALL = Recipe(networks=1, plan=Plan(hidden=16, batch=16, rate=1e-2, decay=0.0), steps=60)
+NAMES = ("rail_search", "rail_book", "inn_search", "inn_book", "mail_list", "mail_read")
+TASKS = (("book a train", NAMES[:2]), ("book a hotel", NAMES[2:4]), ("read my mail", NAMES[4:]))
+
+
+def lines(path: Path, given: list[dict[str, object]]) -> None:
+    path.write_text("".join(json.dumps(each) + "\n" for each in given))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    lines(folder / "tools.jsonl", [{"name": name, "description": name.replace("_", " ")} for name in NAMES])
+    past = [{"query": f"{task} {number}", "calls": list(calls)} for number in range(12) for task, calls in TASKS]
+    lines(folder / "train.jsonl", past)
+    lines(folder / "renamed.jsonl", [{"query": task, "calls": list(calls)} for task, calls in TASKS])
+    other = tmp_path / "taskbench_multimedia"
+    other.mkdir()
+    lines(other / "tools.jsonl", [{"name": "paint", "description": "paint"}, {"name": "mail_read", "description": ""}])
+    return tmp_path
+
+
+def test_every_row_is_of_the_file_that_was_named_and_what_is_served_comes_first(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dtdr, "METHOD", Trainer(SMALL))
+    monkeypatch.setattr(dtdr, "latency", lambda: {"set": "5000 tools", "method": "as served, one prediction", "n": 0})
+    monkeypatch.setattr(dtdr.encoders, "find", lambda which: ())
+    found = list(rows(data, "renamed.jsonl", ["small"], None))
+    later = "as served, a fifth of the tools installed after training"
+    assert [row["method"] for row in found] == [
+        "as served",
+        "as served, nobody said the task",
+        f"{later}, all steps",
+        f"{later}, steps to those tools",
+        f"{later}, steps to others",
+        "as served, 1 tools that nobody needs installed after training",
+        "as served, one prediction",
+    ]
+    assert [row["n"] for row in found] == [9, 9, 9, 1, 8, 9, 0]
+    assert all(0 <= row["mrr"] <= 1 and len(row["mrr_interval"]) == 2 for row in found[:-1])
+    assert found[0]["mrr"] > 0.9 and found[3].keys() >= {"likely", "new_together"} and "false" in found[4]
+
+
+def test_a_step_counts_the_first_acceptable_place_and_as_many_as_are_acceptable() -> None:
+    asked = [Demonstration((0, 1), dependencies(2, []), "both at once")]
+    found = judged(asked, 2, lambda each, step: np.asarray([0.2, 0.3, 0.5], np.float32))
+    # Either of two, at places 2 and 3; then the other, last; then END, first.
+    assert [(each.reciprocal_rank, each.f1) for each in found] == [(0.5, 0.5), (0.5, 0.0), (1.0, 1.0)]
+    row = figures(found)
+    assert (row["n"], row["mrr"], row["f1"]) == (3, 0.6667, 0.5)
+
+
+def test_new_tools_are_watched_where_they_are_needed_and_where_not() -> None:
+    asked = Demonstration((0,), ((),))
+    watched = Watched(lambda each, step: np.asarray([0.5, 0.14, 0.2, 0.16], np.float32), {1, 2})
+    for acceptable in ((2,), (1,), (0,)):
+        watched(asked, Step((), acceptable))
+    assert watched.shares([0, 1], needed=True) == {"likely": 0.5, "new_together": 0.34}
+    assert watched.shares([2], needed=False) == {"false": 1.0, "new_together": 0.34}
+
+
+def test_edges_say_what_waits_for_what_and_without_them_each_call_for_the_one_before(data: Path) -> None:
+    number = {"a": 0, "b": 1}
+    assert demonstration({"query": "x", "calls": ["a", "b"]}, number).after == ((), (0,))
+    assert demonstration({"query": "x", "calls": ["a", "b"], "edges": []}, number).after == ((), ())
+    world = read(data / "small", "renamed.jsonl", [], None)
+    assert (len(world.tools), len(world.train), len(world.asked), world.readings) == (6, 36, 3, None)
