@@ -1,22 +1,27 @@
-"""Training the encoder (PORTS): the paper's table 2, the losses side by side on the same seeds, and what is served.
+"""Training the encoder (PORTS): the paper's table 2, what is served, a larger encoder, and the losses side by side.
 
 R@1, 2 and 3 of a query's one gold tool, over the whole catalogue of the set ("all") and over the tools that the set's
-test part is about ("test": for toole_unseen and octopus_unseen the unseen ones, else the gold tools of the file), for
-the paper does not say which it ranks. Encoders alone are cosines; "served" is the pipeline as the proxy runs it, names
-and words included.
+test part is about ("test": for toole_unseen and octopus_unseen the unseen ones, else the gold tools of the file; left
+out where these are all), for the paper does not say which it ranks. Encoders alone are cosines; "served" is the
+pipeline as the proxy runs it, names and words included.
 
-The losses are compared on one small budget that a CPU affords: `FEW` tasks of the training part, for each of which the
-language model was asked about the right tool and five hard ones, four times through, batches of 16, thin matrices of
-rank 16 beside the weights of all-MiniLM-L6-v2, queries only. What the paper does otherwise: both sides, all weights,
-batches of 2, 10,000 tasks twice through, RoBERTa or BGE of 110 million weights, language models of 8 to 22 billion.
-Needs torch (`foretool[train]`) and a language model (`foretool[llm]`); the rows that do not are printed without.
+In three rounds over the sets, the quickest first:
+
+1. the paper's rows; the installed encoders as they are; served without a past; with the encoder that was trained on
+   several sets; with past tasks (MassTool); MiniLM trained on the set's own tasks, alone and served (needs torch,
+   `foretool[train]`), and with both;
+2. an encoder of the paper's size (`bench.larger`), untrained, trained, and served (needs torch and its wheels);
+3. the losses on the same tasks and seeds (`bench.papers.ports_losses`; needs torch and a language model,
+   `foretool[llm]`).
+
+A row that cannot be had is one line that says what is missing.
 """
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,24 +32,27 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from bench.larger import NoLarger, larger
 from bench.methods import Embedder, Pool
 from bench.retrieval import read_lines, read_tools
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, adapted
-from foretool.retrieval.evaluation import interval, paired_interval
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.evaluation import interval
+from foretool.retrieval.learned import Floats, Learned
 from foretool.retrieval.pipeline import Pipeline, digest
 from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.rankers.ports import Ports
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training import continuation
-from foretool.retrieval.training.ports import Asked, Example, Loss, Plan, Trainer, ask, only_called
-from foretool.storage.records import Tool
+from foretool.retrieval.training import Embed, Material
+from foretool.retrieval.training.masstool import METHOD as PAST
+from foretool.retrieval.training.ports import Asked, Example, Loss, Plan, Trainer, only_called
+from foretool.storage.records import Episode, Tool
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
 
-SETS = ("toole_unseen", "bfcl_ports", "toole")
+SETS = ("octopus", "octopus_unseen", "toole_unseen", "bfcl_ports", "toole")
 PAPER = {
     "toole": (0.6735, 0.7948, 0.8375),
     "toole_unseen": (0.8987, 0.9220, 0.9404),
@@ -61,19 +69,17 @@ PAPER_REPLUG = {
     "octopus_unseen": (0.95, 1.0, 1.0),
 }
 RECALLS = (1, 2, 3)
-FEW = 80
-"""Tasks in the comparison of losses."""
-COMPARED: tuple[Loss, ...] = ("contrastive", "replug", "ports", "full")
-SEEDS = (42, 0)
-COMPARED_QUERIES = 500
-"""Of the file, drawn once; enough for paired differences of three points."""
 COMPARED_SETS = ("toole_unseen",)
 """Sets on which the losses are compared; on the others only what is served is trained, without a language model."""
-SERVED_SEED = 42
+LARGER_SETS = ("toole_unseen", "bfcl_ports")
+PAST_SETS = ("toole", "bfcl_ports")
+"""Sets whose tasks take tools that tasks before them took."""
+SERVED_SEED, MATERIAL_SEED = 42, 7
 MANY = 2048
 """Tasks in the training of what is served."""
-SEVERAL = "encoder.adapter"
-"""What `bench.encoder train` made, looked for in the cache folder."""
+LARGER_BATCH = 32
+SEVERAL, SHIPPED = "encoder.adapter", "minilm_tools.adapter"
+"""What `bench.encoder train` made: looked for in the cache folder, then beside `retrieval/`."""
 Row = dict[str, Any]
 
 
@@ -106,10 +112,14 @@ class Remembered:
         digests = [digest(text) for text in texts]
         missing = {each: text for each, text in zip(digests, texts, strict=True) if each not in self._known}
         if missing:
-            rows = self._encoder.queries(list(missing.values()))
-            new = {each: row.tobytes() for each, row in zip(missing, rows, strict=True)}
-            self._kept.save(self._key, new)
-            self._known |= new
+            # Alike lengths run together: a batch takes as long as its longest text.
+            order = sorted(missing, key=lambda each: len(missing[each]))
+            for start in range(0, len(order), 512):
+                part = order[start : start + 512]
+                rows = self._encoder.queries([missing[each] for each in part])
+                new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
+                self._kept.save(self._key, new)
+                self._known |= new
         return np.stack([np.frombuffer(self._known[each], np.float32) for each in digests])
 
 
@@ -129,6 +139,11 @@ class World(NamedTuple):
         return [embedded_text(document(each)) for each in self.tools]
 
 
+def is_there(path: Path) -> bool:
+    """This file, or the same gzipped."""
+    return path.exists() or path.with_name(f"{path.name}.gz").exists()
+
+
 def read_world(folder: Path, queries: str) -> World:
     """A set; queries whose tool is not in the catalogue are left out."""
     tools = read_tools(folder)
@@ -140,12 +155,20 @@ def read_world(folder: Path, queries: str) -> World:
     test = [at for at, known in enumerate(seen) if known is False] or sorted({gold for _, gold in asked})
     examples = [
         Example(row["query"], place[row["calls"][0]])
-        for row in read_lines(folder / "train.jsonl")
+        for row in (read_lines(folder / "train.jsonl") if is_there(folder / "train.jsonl") else ())
         if row["calls"][0] in place
     ]
     random.Random(7).shuffle(examples)
     texts, gold = [query for query, _ in asked], [at for _, at in asked]
-    return World(folder.name, tools, examples, texts, gold, {"all": range(len(tools)), "test": test})
+    pools: dict[str, Sequence[int]] = {"all": range(len(tools))}
+    if len(test) < len(tools):
+        pools["test"] = test
+    return World(folder.name, tools, examples, texts, gold, pools)
+
+
+def joined(have: Sequence[Encoder]) -> Embed:
+    """The vectors of all these encoders, one after the other."""
+    return lambda texts: np.concatenate([each.queries(texts) for each in have], axis=1)
 
 
 def hits(scores: Floats, world: World, pool: Sequence[int]) -> dict[int, list[float]]:
@@ -169,9 +192,35 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
         kept = cache or Path(scratch)
         kept.mkdir(parents=True, exist_ok=True)
         with Store.open(kept / "vectors.sqlite3") as store:
-            for name in sets or SETS:
-                if (data / name / queries).exists():
-                    yield from Bench(read_world(data / name, queries), kept, store).rows()
+            names = [name for name in sets or SETS if is_there(data / name / queries)]
+            benches = [Bench(read_world(data / name, queries), kept, store) for name in names]
+            for each in benches:
+                yield from each.rows()
+            yield from with_larger(benches, kept)
+            from bench.papers.ports_losses import compared
+
+            for each in benches:
+                if each.world.name in COMPARED_SETS:
+                    yield from compared(each)
+
+
+def with_larger(benches: Sequence[Bench], cache: Path) -> Iterator[Row]:
+    """The rows of the larger encoder, or one that says why there are none."""
+    wanted = [each for each in benches if each.world.name in LARGER_SETS]
+    try:
+        weights = larger(cache) if not untrainable() else None
+    except NoLarger as error:
+        for each in wanted:
+            yield {**each.head, "method": "larger encoder", "skipped": str(error)}
+        return
+    for each in wanted:
+        if weights is not None:
+            yield from each.larger(weights)
+
+
+def untrainable() -> str:
+    """What is missing to train with; empty where nothing is."""
+    return ", ".join(each for each in ("torch", "sentence_transformers") if find_spec(each) is None)
 
 
 class Bench:
@@ -179,6 +228,7 @@ class Bench:
 
     def __init__(self, world: World, cache: Path, store: Store) -> None:
         self.world, self.cache = world, cache
+        self.head: Row = {"set": world.name, "n": len(world.queries)}
         self.weights = [each.untrained for each in encoders.find("auto")]
         self.kept = Vectors(store)
         self.embedders = [
@@ -189,124 +239,82 @@ class Bench:
             )
             for each in self.weights
         ]
-        self.vectors = self._documents(self.embedders[0])  # (tools, dimension)
         self.called, self.examples = only_called(world.examples)
-        self.asked = Asked()
+
+    @cached_property
+    def vectors(self) -> Floats:
+        """(tools, dimension), of the first encoder."""
+        return self.documents(self.embedders[0])
 
     def rows(self) -> Iterator[Row]:
-        world = self.world
-        head = {"set": world.name, "n": len(world.queries)}
+        """The paper's rows, and all of ours that the installed encoders have."""
         for method, told in (("paper: PORTS, BGE-base", PAPER), ("paper: REPLUG, BGE-base", PAPER_REPLUG)):
-            if world.name in told:
-                yield {
-                    **head,
-                    "method": method,
-                    "pool": "not said",
-                    **dict(zip(("r@1", "r@2", "r@3"), told[world.name], strict=True)),
-                }
+            if found := told.get(self.world.name):
+                figures = dict(zip(("r@1", "r@2", "r@3"), found, strict=True))
+                yield {**self.head, "method": method, "pool": "not said", **figures}
         for embedder in self.embedders:
-            scores = embedder.encoder.queries(world.queries) @ self._documents(embedder).T
-            yield from self._rows(f"{embedder.encoder.name}, untrained", scores)
-        several = self.cache / SEVERAL
-        if several.exists():
-            yield from self._rows("trained on several sets", self.scores(several.read_bytes()))
-        missing = [each for each in ("torch", "sentence_transformers") if find_spec(each) is None]
-        if world.name in COMPARED_SETS and not missing:
-            yield from self._compared(dict(head))
-        yield from self._served("served, nothing learned", None)
-        if several.exists():
-            yield from self._served("served, trained on several sets", several.read_bytes())
-        if missing:
-            yield {**head, "method": "trained", "skipped": f"{', '.join(missing)} not installed"}
+            scores = embedder.encoder.queries(self.world.queries) @ self.documents(embedder).T
+            yield from self.ranked(f"{embedder.encoder.name}, untrained", scores)
+        yield from self.served("served, nothing learned", {})
+        if not self.embedders:
+            yield {**self.head, "method": "trained", "skipped": f"no encoder installed; {encoders.INSTALL}"}
             return
-        many = min(MANY, len(self.examples))
-        recipe = Recipe("full", SERVED_SEED, many, max(1, min(8, MANY // many)), 64)
+        if (several := self._several()) is not None:
+            yield from self.ranked("trained on several sets", self.scores(several))
+            yield from self.served("served, trained on several sets", {"ports": Ports(self.opened(several))})
+        past = self._past() if self.world.name in PAST_SETS else {}
+        if past:
+            yield from self.served("served with past tasks", past, seed=MATERIAL_SEED)
+        if missing := untrainable():
+            yield {**self.head, "method": "trained", "skipped": f"{missing} not installed"}
+            return
+        recipe = self.recipe("full")
         model = self.trained(recipe)
-        yield from self._rows(f"full, {many} tasks", self.scores(model), seed=SERVED_SEED, epochs=recipe.epochs)
-        yield from self._served(f"served with full, {many} tasks", model, seed=SERVED_SEED)
+        told = {"seed": recipe.seed, "tasks": recipe.tasks, "epochs": recipe.epochs}
+        yield from self.ranked("full, this set's tasks", self.scores(model), **told)
+        learned = {"ports": Ports(self.opened(model))}
+        yield from self.served("served with full", learned, **told)
+        if past:
+            yield from self.served("served with past tasks and full", {**past, **learned}, **told)
 
-    def _compared(self, head: Row) -> Iterator[Row]:
-        """The losses on the same tasks and seeds, and the full one against each of the others on the same queries."""
-        try:
-            scorer = continuation.open_scorer(os.environ.get("FORETOOL_LLM", "auto"))
-        except continuation.ScorerError as error:
-            yield {**head, "method": "losses", "skipped": str(error)}
-            return
-        with continuation.Kept(self.cache / "scores.txt") as kept:
-            trainer = self.trainer(Recipe("full", SEEDS[0], FEW, 1, 16))
-            self.asked = ask(trainer, [self.world.tools[at] for at in self.called], scorer, kept, most=10 * FEW)
-        means = [[self.asked.means[at, each] for each in near] for at, near in self.asked.scored.items()]
-        right = fmean(max(row) == row[0] for row in means)
-        yield {
-            **head,
-            "method": "language model",
-            "scorer": scorer.model,
-            "pairs": self.asked.pairs,
-            "right first": round(right, 3),
-        }
-        few = sorted(
-            random.Random(7).sample(range(len(self.world.queries)), min(COMPARED_QUERIES, len(self.world.queries)))
+    def larger(self, weights: encoders.Weights) -> Iterator[Row]:
+        """The same with another encoder in the place of all."""
+        recipe = self.recipe("contrastive", batch=LARGER_BATCH)
+        told = {"seed": recipe.seed, "tasks": recipe.tasks, "epochs": recipe.epochs}
+        before = self.embedder(weights, recipe, trained=False)
+        documents = self.documents(before)
+        name = Path(weights.name).name
+        yield from self.ranked(f"{name}, untrained", before.encoder.queries(self.world.queries) @ documents.T)
+        yield from self.served(f"served with {name} alone", {}, [before])
+        after = self.embedder(weights, recipe, trained=True)
+        yield from self.ranked(
+            f"{name}, contrastive, this set's tasks", after.encoder.queries(self.world.queries) @ documents.T, **told
         )
-        some = self.world._replace(
-            queries=[self.world.queries[at] for at in few], gold=[self.world.gold[at] for at in few]
-        )
-        head["n"] = len(few)
-        found: dict[Loss, dict[str, list[float]]] = {}
-        for loss in COMPARED:
-            scores = [self.scores(self.trained(Recipe(loss, seed, FEW, 4, 16)), some) for seed in SEEDS]
-            for pool, members in self.world.pools.items():
-                each = [hits(one, some, members) for one in scores]
-                mean = {k: [fmean(pair) for pair in zip(*(one[k] for one in each), strict=True)] for k in RECALLS}
-                found.setdefault(loss, {})[pool] = mean[1]
-                by_seed = [round(fmean(one[1]), 4) for one in each]
-                yield {
-                    **head,
-                    "method": f"{loss}, {FEW} tasks",
-                    "pool": pool,
-                    **recalls(mean),
-                    "seeds": list(SEEDS),
-                    "r@1 by seed": by_seed,
-                }
-        for loss in COMPARED[:-1]:
-            for pool in self.world.pools:
-                ours, theirs = found["full"][pool], found[loss][pool]
-                ends = [round(end, 4) for end in paired_interval(ours, theirs)]
-                yield {
-                    **head,
-                    "method": f"full over {loss}",
-                    "pool": pool,
-                    "r@1": round(fmean(ours) - fmean(theirs), 4),
-                    "r@1_interval": ends,
-                }
+        yield from self.served(f"served with {name} trained, alone", {}, [after], **told)
 
-    def _rows(self, method: str, scores: Floats, **told: Any) -> Iterator[Row]:
+    def recipe(self, loss: Loss, batch: int = 64) -> Recipe:
+        """What is served, on at most `MANY` tasks; few are gone through several times."""
+        many = min(MANY, len(self.examples))
+        return Recipe(loss, SERVED_SEED, many, max(1, min(8, MANY // many)), batch)
+
+    def ranked(self, method: str, scores: Floats, **told: Any) -> Iterator[Row]:
+        """Cosines over each pool; (queries, tools)."""
         for pool, members in self.world.pools.items():
-            head = {
-                "set": self.world.name,
-                "method": method,
-                "n": len(self.world.queries),
-                "pool": pool,
-                "tools": len(members),
-            }
+            head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
             yield {**head, **recalls(hits(scores, self.world, members)), **told}
 
-    def _served(self, method: str, model: bytes | None, **told: Any) -> Iterator[Row]:
-        """The pipeline over each pool."""
+    def served(
+        self, method: str, models: Mapping[str, Learned], others: Sequence[Embedder] = (), **told: Any
+    ) -> Iterator[Row]:
+        """The pipeline over each pool; `others`: encoders in the place of those that are installed."""
         for pool, members in self.world.pools.items():
-            pipeline = Pool([self.world.tools[at] for at in members], {}, self.embedders).pipeline()
-            if model is not None:
-                pipeline.experience = Experience({"ports": Ports(self.opened(model))})
-            found = self._ranked(pipeline)
-            head = {
-                "set": self.world.name,
-                "method": method,
-                "n": len(self.world.queries),
-                "pool": pool,
-                "tools": len(members),
-            }
-            yield {**head, **recalls(found), **told}
+            pipeline = Pool([self.world.tools[at] for at in members], {}, others or self.embedders).pipeline()
+            if models:
+                pipeline.experience = Experience(models)
+            head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
+            yield {**head, **recalls(self._found(pipeline)), **told}
 
-    def _ranked(self, pipeline: Pipeline) -> dict[int, list[float]]:
+    def _found(self, pipeline: Pipeline) -> dict[int, list[float]]:
         found: dict[int, list[float]] = {k: [] for k in RECALLS}
         for query, gold in zip(self.world.queries, self.world.gold, strict=True):
             ranking = pipeline.rank(Query(tuple(query.splitlines())), limit=max(RECALLS))
@@ -315,7 +323,8 @@ class Bench:
                 found[k].append(float(self.world.tools[gold].id in places[:k]))
         return found
 
-    def _documents(self, embedder: Embedder) -> Floats:
+    def documents(self, embedder: Embedder) -> Floats:
+        """(tools, dimension)"""
         texts = self.world.texts
         known = embedder.vectors(texts)
         return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
@@ -326,26 +335,89 @@ class Bench:
         return found
 
     def opened(self, model: bytes) -> Remembered:
+        """The first encoder with what was trained."""
         key = f"queries {self.weights[0].key} {sha256(model).hexdigest()[:16]}"
         return Remembered(adapted.opened(self.weights[0], model, self.cache / "encoders"), key, self.kept)
 
-    def trainer(self, recipe: Recipe, checkpoint: Path | None = None) -> Trainer:
-        texts = self.world.texts
+    def _several(self) -> bytes | None:
+        """What `bench.encoder train` left in the cache folder, else what comes with foretool."""
+        found = (self.cache / SEVERAL, Path(adapters.__file__).with_name(SHIPPED))
+        model = next((path.read_bytes() for path in found if path.is_file()), None)
+        return model if model is not None and adapters.loads(model).base == self.weights[0].sha256 else None
+
+    def _past(self) -> dict[str, Learned]:
+        """What `foretool learn` makes of the same tasks without torch."""
+        have = [each.encoder for each in self.embedders]
+        episodes = tuple(Episode((self.world.tools[each.tool].id,), (each.query,)) for each in self.world.examples)
+        material = Material(
+            tuple(self.world.tools), episodes, queries=have[0].queries, readings=joined(have), seed=MATERIAL_SEED
+        )
+        return {"masstool": MassTool.loads(PAST.train(material, lambda doing, share: None))}
+
+    def trainer(self, recipe: Recipe, checkpoint: Path | None = None, asked: Asked | None = None) -> Trainer:
+        """Of the first encoder."""
+        texts, asked = self.world.texts, asked or Asked()
         return Trainer(
             self.weights[0], [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
-            self.cache / "model", checkpoint, self.asked.useful, self.asked.scored, self.vectors[self.called],
+            self.cache / "model", checkpoint, asked.useful, asked.scored, self.vectors[self.called],
         )  # fmt: skip
 
-    def trained(self, recipe: Recipe) -> bytes:
+    def trained(self, recipe: Recipe, asked: Asked | None = None) -> bytes:
         """From the cache, or trained now; goes on where a killed run stood."""
-        told = msgspec.json.encode((self.world.name, recipe, msgspec.to_builtins(recipe.plan), len(self.examples)))
-        path = self.cache / f"{self.world.name}-{recipe.loss}-{sha256(told).hexdigest()[:12]}.adapter"
+        path = self.cache / f"{self.told(recipe)}.adapter"
         if path.exists():
             adapters.loads(data := path.read_bytes())
             return data
-        trainer = self.trainer(recipe, path.with_suffix(".checkpoint"))
+        trainer = self.trainer(recipe, path.with_suffix(".checkpoint"), asked)
         trainer.run()
         data = trainer.adapter({"set": self.world.name, **recipe._asdict()}).dumps()
         path.write_bytes(data)
         path.with_suffix(".checkpoint").unlink(missing_ok=True)
         return data
+
+    def told(self, recipe: Recipe) -> str:
+        """What a training is kept under."""
+        told = msgspec.json.encode((self.world.name, recipe, msgspec.to_builtins(recipe.plan), len(self.examples)))
+        return f"{self.world.name}-{recipe.loss}-{sha256(told).hexdigest()[:12]}"
+
+    def embedder(self, weights: encoders.Weights, recipe: Recipe, *, trained: bool) -> Embedder:
+        """Another encoder than the installed ones, through torch: tools as it has them, tasks as it was trained."""
+        plain = InTorch(weights, lambda: self._torch(weights, recipe, None))
+        tools = Embedder(plain, weights.key, self.kept)
+        if not trained:
+            return Embedder(Remembered(plain, f"queries {weights.key}", self.kept), weights.key, self.kept)
+
+        def taught() -> Trainer:
+            vectors = self.documents(tools)[self.called]
+            trainer = self._torch(weights, recipe, vectors)
+            trainer.run()
+            return trainer
+
+        key = f"queries {weights.key} {self.told(recipe)}"
+        return Embedder(Remembered(InTorch(weights, taught), key, self.kept), weights.key, self.kept)
+
+    def _torch(self, weights: encoders.Weights, recipe: Recipe, vectors: Floats | None) -> Trainer:
+        texts = self.world.texts
+        checkpoint = self.cache / f"larger-{self.told(recipe)}.checkpoint" if vectors is not None else None
+        return Trainer(
+            weights, [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
+            self.cache / "larger", checkpoint, vectors=vectors,
+        )  # fmt: skip
+
+
+class InTorch:
+    """`Encoder`, by a trainer that is made when it is first asked."""
+
+    def __init__(self, weights: encoders.Weights, make: Callable[[], Trainer]) -> None:
+        self.name = Path(weights.name).name
+        self._make = make
+
+    @cached_property
+    def _trainer(self) -> Trainer:
+        return self._make()
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        return self._trainer.embed_texts(documents=texts)[0]
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        return self._trainer.embed_texts(queries=texts)[1]

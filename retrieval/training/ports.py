@@ -478,14 +478,15 @@ def ask(
     kept: continuation.Kept,
     progress: Callable[[int, int], None] | None = None,
     most: int = MOST_ASKED,
+    hard: int = HARD,
 ) -> Asked:
     """The latest examples, each with the right tool and the most similar others, in the order of the trainer's
     documents."""
-    count = min(len(trainer.examples), most // (1 + HARD))
+    count = min(len(trainer.examples), most // (1 + hard))
     chosen = range(len(trainer.examples) - count, len(trainer.examples))
     near = trainer.cosines([trainer.examples[at] for at in chosen])
     scored = {
-        at: tuple(candidates(row, trainer.examples[at], None, HARD)) for at, row in zip(chosen, near, strict=True)
+        at: tuple(candidates(row, trainer.examples[at], None, hard)) for at, row in zip(chosen, near, strict=True)
     }
     asked = {
         (at, each): continuation.Asked(

@@ -44,3 +44,14 @@ def test_a_query_is_hit_where_its_tool_is_among_the_first_of_the_pool() -> None:
 def test_a_small_pool_is_no_error(pool: list[int]) -> None:
     world = World("toy", (), (), ("a",), (0,), {})
     assert hits(np.ones((1, 4), np.float32), world, pool)[1] == [1.0]
+
+
+def test_a_pool_that_is_all_tools_is_ranked_once(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    (folder / "all.jsonl").write_text(
+        "".join(json.dumps({"query": name, "calls": [name]}) + "\n" for name in ("dice", "news", "maps")), "utf-8"
+    )
+    tools = [{"name": name, "description": name} for name in ("dice", "news", "maps")]
+    (folder / "tools.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tools), "utf-8")
+    assert list(read_world(folder, "all.jsonl").pools) == ["all"]
+    assert read_world(folder, "dev.jsonl").pools["test"] == [2]

@@ -1,0 +1,111 @@
+"""The losses of PORTS on the same tasks and seeds: `bench.papers ports`, its last round.
+
+`FEW` tasks of the training part, for each of which the language model is asked about the right tool and `NEGATIVES`
+hard ones, once through in batches of 16, thin matrices of rank 16 beside the weights of all-MiniLM-L6-v2, queries only.
+What the paper does otherwise: both sides, all weights, batches of 2, 10,000 tasks twice through, RoBERTa or BGE of 110
+million weights, language models of 8 to 22 billion.
+
+The share of the published loss in the full one (`Plan.share`) was chosen on tools of the training part that were held
+out of training, never on the queries that are scored here.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from bench.papers.ports import RECALLS, Recipe, hits, recalls, untrainable
+from foretool.retrieval.evaluation import paired_interval
+from foretool.retrieval.training import continuation
+from foretool.retrieval.training.ports import Asked, Loss, ask
+
+if TYPE_CHECKING:
+    from bench.papers.ports import Bench, World
+
+FEW, BATCH, NEGATIVES = 320, 16, 3
+LOSSES: tuple[Loss, ...] = ("contrastive", "replug", "ports", "full")
+SEEDS = (42, 0, 1)
+QUERIES = 700
+"""Of the file, drawn once; enough for paired differences of three points."""
+Row = dict[str, Any]
+Found = dict[str, dict[int, list[float]]]
+"""By pool and k, for each query how often its tool was among the first k, over the seeds."""
+
+
+def compared(bench: Bench) -> Iterator[Row]:
+    """The losses, and the full one against each of the others on the same queries; one line where it cannot be had."""
+    if missing := untrainable():
+        yield {**bench.head, "method": "losses", "skipped": f"{missing} not installed"}
+        return
+    try:
+        scorer = continuation.open_scorer(os.environ.get("FORETOOL_LLM", "auto"))
+    except continuation.ScorerError as error:
+        yield {**bench.head, "method": "losses", "skipped": str(error)}
+        return
+    asked = answers(bench, scorer)
+    head = {**bench.head, "tasks": min(FEW, len(bench.examples))}
+    yield {**head, "method": "language model", "scorer": asked.model, "pairs": asked.pairs, "right first": right(asked)}
+    world = drawn(bench.world)
+    head["n"] = len(world.queries)
+    found: dict[Loss, Found] = {}
+    for loss in LOSSES:
+        every = [hits_of(bench, world, loss, seed, asked) for seed in SEEDS]
+        found[loss] = {pool: mean([each[pool] for each in every]) for pool in world.pools}
+        for pool in world.pools:
+            yield {
+                **head,
+                "method": f"{loss} alone" if loss in ("contrastive", "replug") else loss,
+                "pool": pool,
+                **recalls(found[loss][pool]),
+                "seeds": list(SEEDS),
+                "r@1 by seed": [round(fmean(each[pool][1]), 4) for each in every],
+            }
+    for loss in LOSSES[:-1]:
+        for pool in world.pools:
+            yield {
+                **head,
+                "method": f"full over {loss}",
+                "pool": pool,
+                **difference(found["full"][pool], found[loss][pool]),
+            }
+
+
+def answers(bench: Bench, scorer: continuation.ContinuationScorer) -> Asked:
+    """What the language model says of the tasks that all losses are trained on."""
+    with continuation.Kept(bench.cache / "scores.txt") as kept:
+        trainer = bench.trainer(Recipe("full", SEEDS[0], FEW, 1, BATCH))
+        tools = [bench.world.tools[at] for at in bench.called]
+        return ask(trainer, tools, scorer, kept, most=(1 + NEGATIVES) * FEW, hard=NEGATIVES)
+
+
+def right(asked: Asked) -> float:
+    """How often the right tool's call is the likeliest of those asked about."""
+    means = [[asked.means[at, each] for each in near] for at, near in asked.scored.items()]
+    return round(fmean(max(row) == row[0] for row in means), 3)
+
+
+def drawn(world: World) -> World:
+    """The same with fewer queries."""
+    few = sorted(random.Random(7).sample(range(len(world.queries)), min(QUERIES, len(world.queries))))
+    return world._replace(queries=[world.queries[at] for at in few], gold=[world.gold[at] for at in few])
+
+
+def hits_of(bench: Bench, world: World, loss: Loss, seed: int, asked: Asked) -> Found:
+    """One training."""
+    scores = bench.scores(bench.trained(Recipe(loss, seed, FEW, 1, BATCH), asked), world)
+    return {pool: hits(scores, world, members) for pool, members in world.pools.items()}
+
+
+def mean(every: list[dict[int, list[float]]]) -> dict[int, list[float]]:
+    """Over the seeds, query by query."""
+    return {k: [fmean(values) for values in zip(*(each[k] for each in every), strict=True)] for k in RECALLS}
+
+
+def difference(ours: Mapping[int, list[float]], theirs: Mapping[int, list[float]]) -> Row:
+    """Of the means, with the interval of the first over the same queries."""
+    row: Row = {f"r@{k}": round(fmean(ours[k]) - fmean(theirs[k]), 4) for k in RECALLS}
+    row["r@1_interval"] = [round(end, 4) for end in paired_interval(ours[1], theirs[1])]
+    return row
