@@ -215,7 +215,7 @@ def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
 def beside(kept: Gate, new: Gate) -> Gate:
     """What was fitted for other encoders stays; so do the weights for encoders that nobody fitted, which are those of
     untrained ones."""
-    models = {**kept.models, **new.models, **{"": each for name, each in kept.models.items() if not name}}
+    models = kept.models | new.models | ({"": kept.models[""]} if "" in kept.models else {})
     return Gate(new.fitted_on, models, {**kept.least, **new.least})
 
 
