@@ -11,7 +11,8 @@ and the agent waits for the list to grow as long as a model reads; what the hook
 
 After every second block of tasks a new epoch begins. With learning on `foretool learn` runs, which begins one; with
 learning off nothing is learned and the list follows usage alone. Tasks: the train file in a fixed random order (`dev`
-where a set has no other), never the held-out half. Prints one line of JSON a block, then one a run.
+where a set has no other), never the held-out half. Prints one line of JSON a block, then one a run: the tasks before
+the first epoch against as many at the end, all tasks, and all after the first epoch.
 """
 
 from __future__ import annotations
@@ -312,6 +313,7 @@ def block_of(told: Told, count: int) -> Json:
     return {
         "tasks": count,
         "calls": told.calls,
+        "hidden": told.hidden,
         "hidden_share": round(told.hidden / told.calls, 4),
         "discoveries_per_task": round(told.discoveries / count, 3),
         "not_found_share": round(told.not_found / told.discoveries, 3) if told.discoveries else 0.0,
@@ -322,19 +324,54 @@ def block_of(told: Told, count: int) -> Json:
     }
 
 
-def summary(blocks: Sequence[Json]) -> Json:
-    """The first block against the last."""
-    first, last = blocks[0], blocks[-1]
-    kept = {key: first[key] for key in ("set", "policy", "learning")}
+def summary(blocks: Sequence[Json], every: int) -> Json:
+    """The tasks before the first epoch against as many at the end, all of them, and all after the first epoch.
+
+    `every`: blocks between two epochs.
+    """
+    count = min(every, len(blocks) - 1) or 1
+    first, last, later = blocks[:count], blocks[-count:], blocks[count:] or blocks
+    kept = {key: blocks[0][key] for key in ("set", "policy", "learning")}
+    start, end = hidden_share(first), hidden_share(last)
     return {
-        "test": "simulation:run", **kept, "tasks": last["done"],
-        "hidden_share_first": first["hidden_share"], "hidden_share_last": last["hidden_share"],
-        "falls_to": round(last["hidden_share"] / first["hidden_share"], 3) if first["hidden_share"] else 0.0,
-        "discoveries_first": first["discoveries_per_task"], "discoveries_last": last["discoveries_per_task"],
-        "tokens_first": first["tokens_per_task"], "tokens_last": last["tokens_per_task"],
-        "listed_tokens_first": first["listed_tokens"], "listed_tokens_last": last["listed_tokens"],
+        "test": "simulation:run", **kept, "tasks": blocks[-1]["done"],
+        "tasks_first": tasks_of(first), "tasks_last": tasks_of(last),
+        "hidden_share_first": start, "hidden_share_last": end, "falls_to": round(end / start, 3) if start else 0.0,
+        "hidden_share": hidden_share(blocks), "hidden_share_after_first": hidden_share(later),
+        "discoveries_first": by_task(first, "discoveries_per_task", 3),
+        "discoveries_last": by_task(last, "discoveries_per_task", 3),
+        "tokens_first": by_task(first, "tokens_per_task"), "tokens_last": by_task(last, "tokens_per_task"),
+        "listed_tokens_first": by_task(first, "listed_tokens"), "listed_tokens_last": by_task(last, "listed_tokens"),
+        "listed_tokens_after_first": by_task(later, "listed_tokens"),
         "most_list_tokens": max(block["list_tokens"] for block in blocks),
     }  # fmt: skip
+
+
+def tasks_of(blocks: Sequence[Json]) -> int:
+    return sum(block["tasks"] for block in blocks)
+
+
+def hidden_share(blocks: Sequence[Json]) -> float:
+    """Of the calls of several blocks."""
+    return round(sum(block["hidden"] for block in blocks) / sum(block["calls"] for block in blocks), 4)
+
+
+def by_task(blocks: Sequence[Json], key: str, digits: int | None = None) -> float:
+    """The mean over the tasks of several blocks."""
+    return round(sum(block[key] * block["tasks"] for block in blocks) / tasks_of(blocks), digits)
+
+
+def table(summaries: Sequence[Json]) -> Iterator[str]:
+    """Runs as rows of Markdown, one a line, as docs/learning.md has them."""
+    for each in summaries:
+        onoff = "on" if each["learning"] else "off"
+        yield (
+            f"| {each['set']} | {each['policy']} | {onoff} | {each['hidden_share_first']:.3f} |"
+            f" {each['hidden_share_last']:.3f} | x {each['falls_to']:.2f} | {each['hidden_share_after_first']:.3f} |"
+            f" {each['discoveries_first']:.2f} -> {each['discoveries_last']:.2f} |"
+            f" {each['tokens_first']:,.0f} -> {each['tokens_last']:,.0f} |"
+            f" {each['listed_tokens_first']:,.0f} -> {each['listed_tokens_last']:,.0f} |"
+        )
 
 
 def drawn(runs: Sequence[Sequence[Json]], key: str, title: str, unit: str, most: float | None = None) -> str:
@@ -385,25 +422,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--every", type=int, default=2, help="blocks between two epochs; default %(default)s")
     parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
     parser.add_argument("--svg", type=Path, help="where the plot goes; a second one, of tokens, beside it")
-    parser.add_argument("--drawn", type=Path, nargs="*", help="simulate nothing: draw what earlier runs printed")
+    parser.add_argument(
+        "--drawn", type=Path, nargs="*", help="simulate nothing: draw and tabulate what earlier runs printed"
+    )
     parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
     arguments = parser.parse_args(argv)
     if arguments.drawn:
-        draw(told_by(arguments.drawn), arguments.svg)
+        runs = told_by(arguments.drawn)
+        print("\n".join(table([summary(blocks, arguments.every) for blocks in runs])))
+        draw(runs, arguments.svg)
         return
     data = arguments.data or Path(os.environ.get("FORETOOL_DATA", ""))
     if not data.is_dir() or data == Path():
         print("left out: FORETOOL_DATA names no folder", file=sys.stderr)
         return
     command = processes.installed(arguments.foretool)
-    runs = []
+    runs: list[list[Json]] = []
     for name in arguments.sets.split(","):
         for policy in arguments.policies.split(","):
             for learning in arguments.learning.split(","):
                 options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder)
                 blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options))
                 runs.append(blocks)
-                print(json.dumps(summary(blocks)), flush=True)
+                print(json.dumps(summary(blocks, arguments.every)), flush=True)
     if arguments.svg:
         draw(runs, arguments.svg)
 

@@ -39,7 +39,7 @@ from foretool.server.links.base import Link, Receiver
 from foretool.server.links.stdio import Watcher, open_stdio
 from foretool.server.living import is_running
 from foretool.server.memory import EVERY_S, give_back
-from foretool.server.models import Models, prior
+from foretool.server.models import Models, base, prior
 from foretool.server.pipes import Turn
 from foretool.server.prompts import Prompts
 from foretool.server.proxy import Proxy
@@ -85,6 +85,7 @@ class App:
         self.schedule = Schedule(store, config.path)
         self.prompts = Prompts(self.proxy, store, time.time)
         self.exposures.prior = lambda: prior(store)
+        self.exposures.base = lambda: base(store)
         self.started_at = time.time()
         self._watcher = Watcher()
         self._fingerprints: dict[str, str] = {}

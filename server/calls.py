@@ -151,8 +151,8 @@ class Calls:
         found = discovery.with_handle(found, session.handle_for(chat, id))
         content = [{"type": "text", "text": found.text}]
         result = {"content": content, "structuredContent": found.structured}
-        foresight, client, matches = proxy.foresight, exchange.client, [match.tool for match in found.matches]
-        grows = found.level in ("high", "medium") and foresight.grow_by(client, session, matches)
+        foresight, client = proxy.foresight, exchange.client
+        grows = foresight.grow_by(client, session, kept)
         if (hint := foresight.hint(client, session, chat, foresight.next(chat))) is not None:
             content.append({"type": "text", "text": hint.text})
         if grows:
@@ -314,9 +314,9 @@ class Calls:
         """Predict what follows this call, and have the list grow for it."""
         foresight, session, client = self._proxy.foresight, attempt.session, exchange.client
         chat = exchange.chat or session.conversation()
-        chances = foresight.next(chat)
-        attempt.grew = foresight.grow_for(client, session, chances)
-        attempt.hint = foresight.hint(client, session, chat, chances)
+        said = foresight.next(chat)
+        attempt.grew = foresight.grow_for(client, session, said)
+        attempt.hint = foresight.hint(client, session, chat, said)
 
     def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
         if isinstance(reply, Lost):

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from foretool.retrieval.growth import BASE_SHARE
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.tokens import estimate
 from foretool.server import discovery, names, protocol
@@ -30,10 +31,6 @@ HALF_LIFE_S: Final = 14 * 86_400.0
 RELISTERS: Final = frozenset({"claude-code", "mcp-use", "goose", "opencode", "cline", "windsurf"})
 """Clients known to list again after `list_changed` in the legacy era, until the ledger knows better
 (docs/clients.md has the sources)."""
-
-GROWTH_SHARE: Final = 0.5
-"""Of the budget, what a growing list keeps free at its start for what the client will turn out to need. Hidden calls
-on 100 tasks of ultratool (train) after 160: 0 .60, .15 .50, .25 .45, .4 .39, .5 .40, .6 .41; with prompts .09 at .5."""
 
 RELIST_SHARE: Final = 0.5
 """A client that answered fewer of its announcements than this is not grown for."""
@@ -105,6 +102,9 @@ class Exposures:
         self._clock = clock
         self.prior: Callable[[], tuple[int, bytes]] = _unlearned
         """Number of the last learning run, and what it says of coming tasks (`retrieval.prior`)."""
+        self.base: Callable[[], int | None] = _unknown
+        """Tokens that a growing list begins with, besides our tools and pins, by what was learned (`retrieval.growth`);
+        None where nothing was."""
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
 
@@ -243,9 +243,10 @@ class Exposures:
         if policy == "full":
             chosen = [tool.id for tool in self._catalog.tools() if self.allowed(profile, tool.upstream)]
         else:
-            share = 1.0 - GROWTH_SHARE if policy == "growing" else 1.0
-            left = int(share * profile.list_tokens) - sum(estimate(bytes(one).decode()) for one in own.values())
+            left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in own.values())
             left -= sum(self._catalog.tokens(tool) for tool in pinned)
+            if policy == "growing":
+                left = self._begins_with(profile, left)
             chosen = [*pinned, *self._fitting(ranked, left)]
         marked = {protocol.ALWAYS_LOAD: True}
         definitions = dict(own)
@@ -254,6 +255,11 @@ class Exposures:
                 definitions[one] = self._catalog.definition(tool, marked if one in pinned else None)
         tools = tuple(sorted(definitions))
         return tools, b"[" + b",".join(bytes(definitions[tool]) for tool in tools) + b"]"
+
+    def _begins_with(self, profile: Profile, left: int) -> int:
+        """Of the tokens that are left in a growing list, those that it may begin with."""
+        learned = self.base()
+        return left - int((1.0 - BASE_SHARE) * profile.list_tokens) if learned is None else min(learned, left)
 
     def _fitting(self, ranked: Sequence[ToolId], left: int) -> list[ToolId]:
         """Greedy: a tool that does not fit is passed over, a smaller one after it may."""
@@ -267,6 +273,10 @@ class Exposures:
 
 def _unlearned() -> tuple[int, bytes]:
     return 0, b""
+
+
+def _unknown() -> int | None:
+    return None
 
 
 def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> Policy:

@@ -14,23 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from foretool.retrieval.growth import Fixed, Prediction, Rule, predicted
+from foretool.retrieval.ranking import Ranked
 from foretool.retrieval.tokens import estimate
 from foretool.server import jsonrpc
 from foretool.server.jsonrpc import Raw
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import Discovery, Tool, ToolId
 
 if TYPE_CHECKING:
     from foretool.server.client import Client
     from foretool.server.proxy import Proxy
     from foretool.server.session import Conversation, Session
 
-GROW_LEAST: Final = 0.15
-"""The probability from which on a list grows for a tool."""
-GROW_MOST: Final = 4
-"""Tools a batch."""
-FOUND_MOST: Final = 6
-"""Matches that a list grows by for a prompt, and for a discovery once something was learned: the ranking is sharper
-then, and more would cost tokens and show hardly anything that is needed."""
 HINT_TOKENS: Final = 70
 META_NEXT: Final = "foretool/next"
 
@@ -58,13 +53,23 @@ class Foresight:
         """Whether anything was learned; looking costs nothing."""
         return self._proxy.catalog.has_learned
 
-    def next(self, chat: Conversation) -> Mapping[ToolId, float]:
-        """Probabilities of the tools that may be called next, the likeliest first; none where the task is more likely
-        done than that any of them is needed."""
+    def next(self, chat: Conversation) -> Prediction:
+        """Which tools may be called next; none where nothing was learned."""
         if not self.is_ready:
-            return {}
-        chances, end = self._proxy.catalog.pipeline.after(chat.steps, chat.lines)
-        return chances if chances and next(iter(chances.values())) > end else {}
+            return Prediction({}, False)
+        return predicted(*self._proxy.catalog.pipeline.after(chat.steps, chat.lines))
+
+    @property
+    def rule(self) -> Rule:
+        """What lists gain. What was learned of it is for the scores of certain encoders."""
+        if not self.is_ready:
+            return Fixed(most_found=None)
+        pipeline = self._proxy.catalog.pipeline
+        growth = pipeline.experience.growth if pipeline.experience is not None else None
+        heads = pipeline.meaning.heads if pipeline.meaning is not None and pipeline.meaning.is_ready else ()
+        if growth is None or growth.encoders != "+".join(head.name for head in heads):
+            return Fixed()
+        return growth
 
     def hidden(self, client: Client, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
         """Those of them that the client does not see and may call."""
@@ -77,10 +82,10 @@ class Foresight:
             and exposures.allowed(client.profile, known.upstream)
         }
 
-    def grow_for(self, client: Client, session: Session, chances: Mapping[ToolId, float]) -> bool:
+    def grow_for(self, client: Client, session: Session, next: Prediction) -> bool:
         """Append the likely ones to the list; says whether the client was told to list again."""
-        likely = [tool for tool, chance in self.hidden(client, session, chances).items() if chance >= GROW_LEAST]
-        return self.grow(client, session, likely[:GROW_MOST])
+        hidden = self.hidden(client, session, next.chances)
+        return self.grow(client, session, self.rule.for_next(hidden, next.goes_on, self._proxy.catalog.tokens))
 
     def grow(self, client: Client, session: Session, tools: Sequence[ToolId], *, found: bool = False) -> bool:
         """Append tools to the list in one batch, where the client is known to re-list and as the budget allows; says
@@ -102,22 +107,25 @@ class Foresight:
         client.announce()
         return True
 
-    def grow_by(self, client: Client, session: Session, matches: Sequence[ToolId]) -> bool:
+    def grow_by(self, client: Client, session: Session, discovery: Discovery) -> bool:
         """Append what a discovery has found, best first."""
-        return self.grow(client, session, matches[:FOUND_MOST] if self.is_ready else matches, found=True)
+        # Tools that were asked for by name stand first, with scores of another kind.
+        rule = Fixed() if discovery.names and self.is_ready else self.rule
+        ranked = [Ranked(match.tool, match.score, match.parts) for match in discovery.matches]
+        is_sure = discovery.level in ("high", "medium")
+        found = rule.for_discovery(ranked, is_sure, self._proxy.catalog.tokens)
+        return self.grow(client, session, found, found=True)
 
-    def grow_for_prompt(self, client: Client, session: Session, ranked: Sequence[ToolId]) -> bool:
+    def grow_for_prompt(self, client: Client, session: Session, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
         """Append what a prompt is likely to need, best first, before it is missed."""
-        return self.grow(client, session, ranked[:FOUND_MOST])
+        return self.grow(client, session, self.rule.for_prompt(ranked, is_sure, self._proxy.catalog.tokens))
 
-    def hint(
-        self, client: Client, session: Session, chat: Conversation, chances: Mapping[ToolId, float]
-    ) -> Hint | None:
+    def hint(self, client: Client, session: Session, chat: Conversation, next: Prediction) -> Hint | None:
         """The likeliest hidden tool, if it is likely enough to be worth its tokens."""
         threshold = self._proxy.settings.hint_threshold
-        if threshold >= 1.0:
+        if threshold >= 1.0 or not next.goes_on:
             return None
-        for tool, chance in self.hidden(client, session, chances).items():
+        for tool, chance in self.hidden(client, session, next.chances).items():
             if chance < threshold:
                 return None
             if (known := self._proxy.catalog.get(tool)) is not None:

@@ -14,6 +14,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.retrieval import growth as growths
 from foretool.retrieval import prior as priors
 from foretool.retrieval.tokens import estimate
 from foretool.server import discovery, embedding, models
@@ -36,10 +38,12 @@ from foretool.storage.vectors import Vectors
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Weights
+    from foretool.retrieval.growth import Fixed, Growth
     from foretool.retrieval.learned import Floats, Learned
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.rankers.dense import Meaning
     from foretool.retrieval.training import Embed, Material, Method
+    from foretool.retrieval.training.growth import Stretch, Told
     from foretool.retrieval.training.replay import Comparison, Walk
     from foretool.server.catalog import Catalog
 
@@ -203,6 +207,8 @@ class Learner:
                 yield self._method(kind)
         if self._known and (not methods or models.WEIGHTS in methods):
             yield self._factors()
+        if self._known and (not methods or models.GROWTH in methods):
+            yield self._growth()
 
     # -- which episodes
 
@@ -264,12 +270,12 @@ class Learner:
         started = time.perf_counter()
         try:
             compared, trained = self._compared(kind, method, parts)
-            if not compared.is_better:
+            if not (compared.is_better or (old is not None and compared.may_follow)):
                 return self._kept(kind, compared, old, started)
             data = method.train(self._material(len(self.episodes)), lambda what, share: self.say(kind, what, share))
         except TooLittle as error:
             return Lesson(kind, "skipped", str(error))
-        self._known[kind] = trained
+        self._known[kind] = [*self._known.get(kind, ()), *trained]
         report = {**self._report(compared, started), "bytes": len(data)}
         made = self.artifacts.add(kind, data, report, promote=True, at=self.now)
         return Lesson(kind, "promoted", _gained(compared), report, made.number)
@@ -278,7 +284,8 @@ class Learner:
         report = self._report(compared, started)
         made = self.artifacts.add(kind, b"", report, promote=False, at=self.now)
         serves = f"{kind} {old.number} serves on" if old else "it is not served"
-        return Lesson(kind, "kept", f"not better outside the error: {_gained(compared)}; {serves}", report, made.number)
+        short = "not better" if old else "not better outside the error"
+        return Lesson(kind, "kept", f"{short}: {_gained(compared)}; {serves}", report, made.number)
 
     def _report(self, compared: Comparison, started: float) -> dict[str, Any]:
         from foretool.retrieval.training.replay import told
@@ -375,6 +382,107 @@ class Learner:
         made = self.artifacts.add(kind, msgspec.json.encode(fitted), report, promote=True, at=self.now)
         return Lesson(kind, "promoted", _gained(compared), report, made.number)
 
+    # -- how lists grow
+
+    def _growth(self) -> Lesson:
+        """Refitted with every run for the models that serve now, from tasks that none of them had seen."""
+        from foretool.retrieval.training import growth as training
+
+        kind, old = models.GROWTH, self.artifacts.active(models.GROWTH)
+        stretches = [each for each in self._stretches() if each.episodes]
+        count = sum(len(each.episodes) for each in stretches)
+        if count < LEAST_REPLAYED:
+            said = f"{count} tasks in words that no model has seen; it takes {LEAST_REPLAYED}"
+            return Lesson(kind, "skipped", said)
+        started = time.perf_counter()
+        self.say(kind, "replaying", 0.0)
+        tokens, budget, own = self.catalog.tokens, self._budget, self._own
+        allowed = training.allowance(self._unlearned(), tokens, budget)
+
+        def fitted(part: Sequence[Stretch]) -> Growth | None:
+            weights = training.weigh(part)
+            return training.choose(part, weights, tokens, budget=budget, own=own, allowed=allowed)
+
+        rule = self._grows_by(old)
+        before: list[Told] = []
+        after: list[Told] = []
+        halves = training.halves(stretches)
+        for number, (part, other) in enumerate((halves, halves[::-1])):
+            self.say(kind, "fitting", (number + 1) / 3)
+            crossed = fitted(other) or rule
+            before += training.play(part, rule, tokens, budget, self._base(rule))
+            after += training.play(part, crossed, tokens, budget, self._base(crossed))
+        gain = training.Gain(tuple(before), tuple(after))
+        report = {**self._stamp(), **gain.told(), "allowed": round(allowed, 1)}
+        growth = fitted(stretches)
+        if growth is None or not gain.is_better:
+            report["took_s"] = round(time.perf_counter() - started, 1)
+            made = self.artifacts.add(kind, b"", report, promote=False, at=self.now)
+            return Lesson(kind, "kept", f"not better: {_spared(report)}", report, made.number)
+        growth = replace(growth, models=self._numbers(), encoders=self._encoders())
+        report |= {"growth": msgspec.to_builtins(growth), "took_s": round(time.perf_counter() - started, 1)}
+        made = self.artifacts.add(kind, growths.dumps(growth), report, promote=True, at=self.now)
+        return Lesson(kind, "promoted", _spared(report), report, made.number)
+
+    def _stretches(self) -> Iterator[Stretch]:
+        """The later tasks with every model as it was before them."""
+        from foretool.retrieval.rankers.experience import Experience, Factors
+        from foretool.retrieval.training.growth import Stretch
+
+        last = len(self.episodes)
+        places = sorted({place for held in self._known.values() for place, _ in held if place < last})
+        factors = Factors(self._encoders(), dict(_read_factors(self.artifacts, self.artifacts.active(models.WEIGHTS))))
+        prompted = self._prompted()
+        has_prior = self.artifacts.active(models.PRIOR) is not None
+        for first, end in itertools.pairwise([*places, last]):
+            served = self._unseeing(first)
+            if len(served) < len(self._known) or end <= last - MOST_REPLAYED:
+                continue
+            earlier = [each.calls for each in self.episodes[:first]]
+            usage = used_in(earlier)
+            prior = self._fitted(earlier) if has_prior else priors.Prior()
+            order = priors.order(prior, usage.values(), self.catalog.tokens, 0.0, 1.0)
+            yield Stretch(
+                self._ranking({}), Experience(served, factors), self.episodes[first:end], self.upstream_of,
+                usage=usage, order=order, prompted=prompted,
+            )  # fmt: skip
+
+    def _unlearned(self) -> Stretch:
+        """The tasks on record as they would be without anything learned or used."""
+        from foretool.retrieval.training.growth import Stretch
+
+        return Stretch(
+            self._ranking({}), None, self.episodes[-MOST_REPLAYED:], self.upstream_of, usage={}, order=(),
+            prompted=self._prompted(),
+        )  # fmt: skip
+
+    def _prompted(self) -> frozenset[str]:
+        """Tasks that a hook recorded before their first call."""
+        return frozenset(each.text for each in self.store.prompts())
+
+    def _grows_by(self, old: Artifact | None) -> Fixed | Growth:
+        """How lists grow now, with the models that serve now."""
+        for _, data in self.artifacts.whole(models.GROWTH) if old else ():
+            with suppress(msgspec.MsgspecError):
+                growth = growths.loads(data)
+                if growth.models == self._numbers() and growth.encoders == self._encoders():
+                    return growth
+        return growths.Fixed()
+
+    def _base(self, rule: Fixed | Growth) -> int:
+        """Tokens that a list begins with."""
+        if isinstance(rule, growths.Growth):
+            return rule.base
+        return max(int(growths.BASE_SHARE * self._config.profiles[""].list_tokens) - self._own, 0)
+
+    def _numbers(self) -> dict[str, int]:
+        served = {kind: each for kind in self.artifacts.kinds() if (each := self.artifacts.active(kind)) is not None}
+        return models.numbers(served)
+
+    def _encoders(self) -> str:
+        meaning = self._ranking({}).meaning
+        return "+".join(head.name for head in meaning.heads) if meaning else ""
+
     # -- lists
 
     def _lists(self) -> Lesson:
@@ -404,10 +512,15 @@ class Learner:
         return Lesson(kind, "promoted", figures, report, made.number)
 
     @property
-    def _budget(self) -> int:
+    def _own(self) -> int:
+        """Tokens of our own tools."""
         own = discovery.definitions(self.catalog.upstreams())
-        spent = sum(estimate(bytes(definition).decode()) for _, definition in own)
-        return max(self._config.profiles[""].list_tokens - spent, 0)
+        return sum(estimate(bytes(definition).decode()) for _, definition in own)
+
+    @property
+    def _budget(self) -> int:
+        """Tokens of a list without our own tools."""
+        return max(self._config.profiles[""].list_tokens - self._own, 0)
 
     def _listed(self, prior: priors.Prior, earlier: Sequence[tuple[ToolId, ...]]) -> list[ToolId]:
         usages = used_in(earlier).values()
@@ -483,6 +596,15 @@ def _gained(compared: Comparison) -> str:
         f"reciprocal rank {compared.old['mrr']:.3f} -> {compared.new['mrr']:.3f} ({low:+.3f} to {high:+.3f}),"
         f" in the first five {compared.old['top5']:.1%} -> {compared.new['top5']:.1%},"
         f" over {compared.episodes} later tasks"
+    )
+
+
+def _spared(report: Mapping[str, Any]) -> str:
+    old, new = report["old"], report["new"]
+    return (
+        f"hidden calls {old['hidden']:.1%} -> {new['hidden']:.1%}, discoveries a task {old['discoveries']:.2f} ->"
+        f" {new['discoveries']:.2f}, tokens of tools in the list {old['tokens']:.0f} -> {new['tokens']:.0f},"
+        f" over {report['replayed']} later tasks"
     )
 
 

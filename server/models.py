@@ -35,6 +35,8 @@ WEIGHTS: Final = "weights"
 """The kind of the refitted weights; its bytes are JSON (`rankers.experience.Factors`)."""
 PRIOR: Final = "prior"
 """The kind of what lists are made from; its bytes are JSON (`retrieval.prior`)."""
+GROWTH: Final = "growth"
+"""The kind of how lists grow; its bytes are JSON (`retrieval.growth`). It counts for the models it was fitted with."""
 RETRY_TICKS: Final = 30
 """Ticks between two looks at a store that could not be read."""
 
@@ -108,12 +110,13 @@ class Models:
 def read(store: Store) -> dict[str, list[tuple[Artifact, bytes]]]:
     """Everything that is to be served, with what it replaced."""
     artifacts = Artifacts(store)
-    return {kind: artifacts.whole(kind) for kind in artifacts.kinds() if kind in (*CLASSES, WEIGHTS)}
+    return {kind: artifacts.whole(kind) for kind in artifacts.kinds() if kind in (*CLASSES, WEIGHTS, GROWTH)}
 
 
 def open_models(kept: Kept) -> Opened:
     """The models of these bytes; imports what they need. Never raises for what a model may be."""
     try:
+        from foretool.retrieval import growth as growths
         from foretool.retrieval.learned import ModelError
         from foretool.retrieval.rankers.experience import Experience, Factors
     except ImportError as error:
@@ -122,6 +125,7 @@ def open_models(kept: Kept) -> Opened:
     served: dict[str, Artifact] = {}
     problems: list[str] = []
     factors = Factors()
+    growth: growths.Growth | None = None
     for kind, candidates in kept.items():
         if not candidates:
             problems.append(f"{kind}: every copy that is kept is damaged; `foretool learn` makes a new one")
@@ -129,6 +133,8 @@ def open_models(kept: Kept) -> Opened:
             try:
                 if kind == WEIGHTS:
                     factors = msgspec.json.decode(data, type=Factors)
+                elif kind == GROWTH:
+                    growth = growths.loads(data)
                 else:
                     models[kind] = open_model(kind, data)
             except (ModelError, msgspec.MsgspecError) as error:
@@ -139,7 +145,16 @@ def open_models(kept: Kept) -> Opened:
             else:
                 served[kind] = artifact
                 break
-    return Opened(Experience(models, factors) if models else None, served, tuple(problems))
+    if growth is not None and growth.models != numbers(served):
+        # Other models than it was fitted with: they give other scores, and it says nothing of these.
+        growth = None
+        del served[GROWTH]
+    return Opened(Experience(models, factors, growth) if models else None, served, tuple(problems))
+
+
+def numbers(served: Mapping[str, Artifact]) -> dict[str, int]:
+    """The number of each model that takes part in scores."""
+    return {kind: each.number for kind, each in served.items() if kind in (*CLASSES, WEIGHTS)}
 
 
 _WAY_OUT = "pip install 'foretool[models]'"
@@ -162,6 +177,27 @@ def prior(store: Store) -> tuple[int, bytes]:
     except StorageError:
         return 0, b""
     return version, whole[0][1] if whole else b""
+
+
+def base(store: Store) -> int | None:
+    """Tokens that a growing list begins with, by what was learned with the models that serve; None where nothing was,
+    or the store does not answer."""
+    artifacts = Artifacts(store)
+    try:
+        whole = artifacts.whole(GROWTH)
+        served = {kind: each for kind in artifacts.kinds() if (each := artifacts.active(kind)) is not None}
+    except StorageError:
+        return None
+    if not whole:
+        return None
+    # Not at the top: a list that is restored is served before this is wanted.
+    from foretool.retrieval import growth as growths
+
+    try:
+        found = growths.loads(whole[0][1])
+    except msgspec.MsgspecError:
+        return None
+    return found.base if found.models == numbers(served) else None
 
 
 def attach(catalog: Catalog, store: Store) -> tuple[str, ...]:

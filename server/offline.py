@@ -44,7 +44,7 @@ def read(config: Config) -> Iterator[Offline]:
         app = App(config, store)
         settings = config.settings
         exposures = Exposures(app.catalog, _Reading(store), settings.pin, settings.epoch_s, time)
-        exposures.prior = app.exposures.prior
+        exposures.prior, exposures.base = app.exposures.prior, app.exposures.base
         yield Offline(app, exposures, store)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from foretool.retrieval.growth import DEPTH
 from foretool.retrieval.ranking import Query
 from foretool.storage.store import StorageError, Store
 
@@ -75,10 +76,11 @@ class Prompts:
         def answered(ranking: Ranking) -> None:
             from foretool.retrieval.selection import level
 
-            if level(ranking, query) in ("high", "medium") and client in proxy.clients:
-                proxy.foresight.grow_for_prompt(client, session, [each.tool for each in ranking.ranked])
+            if client in proxy.clients:
+                is_sure = level(ranking, query) in ("high", "medium")
+                proxy.foresight.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
 
         def asked() -> None:
-            proxy.searching.after(query, proxy.rank(query, client.profile, 10), answered)
+            proxy.searching.after(query, proxy.rank(query, client.profile, DEPTH), answered)
 
         proxy.searching.before(query, asked)

@@ -194,12 +194,15 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:list": Promise("docs/learning.md", "lists follow what was learned, at the next epoch and within the budget"),
     "learn:pick-up": Promise("docs/learning.md", "a running proxy picks up what was learned, once it has given a list"),
     "learn:damaged": Promise("docs/learning.md", "a damaged model is refused and the one before it serves"),
-    "learn:promotion": Promise("docs/learning.md", "only what ranks later tasks better outside the error is served"),
+    "learn:promotion": Promise("docs/learning.md", "only what ranks later tasks better is served"),
     "learn:minimum": Promise("docs/learning.md", "each method says what it takes, and what is missing"),
     "learn:trusted": Promise("docs/learning.md", "tool text that changed never enters training"),
     "learn:command": Promise("docs/learning.md", "foretool learn imports, trains, reports and rolls back"),
     "learn:bare": Promise("docs/learning.md", "an installation without extras learns and serves what it learned"),
     "learn:growth": Promise("docs/learning.md", "a growing list gains what is likely next, before it is missed"),
+    "learn:worth": Promise(
+        "docs/learning.md", "a list gains what is worth its tokens, at no more tokens than at first"
+    ),
     "learn:prompt": Promise(
         "docs/learning.md", "a growing list gains what a recorded prompt needs, before it is missed"
     ),

@@ -17,6 +17,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.blend import Floats, standard
+from foretool.retrieval.growth import Growth
 from foretool.retrieval.learned import Learned, Reading
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
@@ -104,10 +105,13 @@ class Knowing(Protocol):
 class Experience:
     """The models that are served; made anew whenever other ones are to be."""
 
-    def __init__(self, models: Mapping[str, Learned], factors: Factors | None = None) -> None:
-        """`models` by method."""
+    def __init__(
+        self, models: Mapping[str, Learned], factors: Factors | None = None, growth: Growth | None = None
+    ) -> None:
+        """`models` by method; `growth`: how lists grow by what these score."""
         self.models = dict(models)
         self.factors = factors or Factors()
+        self.growth = growth
         self.live: NDArray[np.bool_] = np.empty(0, np.bool_)
         """(slots,): which hold a tool."""
         self._aligned: tuple[object, ...] = ()

@@ -73,6 +73,21 @@ def test_a_growing_list_keeps_a_part_of_the_budget_for_its_growth() -> None:
     assert "calc__big" not in setting.view("growing").shown
 
 
+@requirement("learn:worth")
+def test_a_growing_list_begins_with_what_was_learned_to_be_worth_it() -> None:
+    setting = Setting(list_tokens=1400)
+    setting.used("add")
+    setting.used("sub")
+    add = setting.catalog.tokens(ToolId("calc__add"))
+    for run, (base, shown) in enumerate(((None, 2), (0, 0), (add, 1), (10_000, 2))):
+        setting.exposures.base = lambda base=base: base
+        setting.exposures.prior = lambda run=run: (run, b"")
+        setting.exposures.forget()
+        assert len(setting.view("growing").tools) == len(OWN) + shown
+    # Growing or not, nothing exceeds the budget.
+    assert setting.view("growing").tokens <= 1400
+
+
 def test_usage_is_brought_in_by_the_next_epoch_and_not_before() -> None:
     setting = Setting(epoch_s=100)
     setting.view()

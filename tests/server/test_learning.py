@@ -13,20 +13,24 @@ from requirements import requirement
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
+from foretool.retrieval import growth as growths
 from foretool.retrieval import prior as priors
+from foretool.retrieval.training import growth as training
+from foretool.retrieval.training.replay import Comparison
 from foretool.server import config as configs
 from foretool.server import learning, models, offline
 from foretool.server.learning import Busy, Run, learn, names_of, trusted
 from foretool.storage.artifacts import Artifacts
 from foretool.storage.records import Call, Episode, Tool, ToolId
 from foretool.storage.store import Store
-from tests.retrieval.learned_fakes import CountedMethod
+from tests.retrieval.learned_fakes import Counted, CountedMethod
 
 ADD, SUB, SUM = (ToolId(f"calc__{name}") for name in ("add", "sub", "sum"))
 MOON, RAIN = (ToolId(f"sky__{name}") for name in ("moon", "rain"))
 TEXT = "Works on a number."
 
 METHOD = CountedMethod()
+METHOD_BYTES = Counted({"": {"calc__sum": 1}}).dumps()
 
 
 class Watching(CountedMethod):
@@ -175,6 +179,42 @@ def test_lists_are_filled_by_what_tasks_need_if_that_would_have_shown_more(setti
         assert need[RAIN] > need[SUM]
     else:
         assert lesson.report["difference"][0] <= 0.0
+
+
+@requirement("learn:worth")
+def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growths, "BASE_SHARE", 0.0)
+    setting.demonstrate(SUM, RAIN, times=40)
+    # Alike in words, none of the tools was ever listed by what was found: nothing may be spent on them.
+    lesson = next(each for each in setting.learn().lessons if each.kind == "growth")
+    assert (lesson.outcome, lesson.report["allowed"], lesson.report["replayed"]) == ("kept", 0.0, 16)
+    setting.artifacts.roll_back("dtdr")
+    monkeypatch.setattr(training, "allowance", lambda *_: 100.0)
+    lesson = next(each for each in setting.learn().lessons if each.kind == "growth")
+    report = lesson.report
+    assert (lesson.outcome, lesson.number) == ("promoted", 2)
+    assert report["new"]["hidden"] < report["old"]["hidden"]
+    assert report["new"]["tokens"] <= 100.0
+    growth = growths.loads(setting.artifacts.whole("growth")[0][1])
+    assert growth.models == {"dtdr": 2}
+    assert models.base(setting.store) == growth.base
+    setting.artifacts.roll_back("dtdr")
+    assert models.base(setting.store) is None
+
+
+@requirement("learn:promotion")
+def test_what_follows_its_like_need_not_be_better_outside_the_error(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    better = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.52, "top5": 0.5}, (-0.01, 0.02, 0.05))
+    monkeypatch.setattr(learning.Learner, "_compared", lambda *_: (better, []))
+    setting.demonstrate(SUM, RAIN, times=40)
+    assert setting.outcomes(setting.learn())["dtdr"] == "kept"
+    setting.artifacts.add("dtdr", METHOD_BYTES, {"imported": 20}, promote=True)
+    run = setting.learn()
+    assert setting.outcomes(run)["dtdr"] == "promoted"
 
 
 def _budget(setting: Setting) -> int:

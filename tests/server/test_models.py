@@ -6,6 +6,7 @@ import pytest
 from fakes import FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
 
+from foretool.retrieval import growth as growths
 from foretool.retrieval.prior import Prior, dumps
 from foretool.server import models
 from foretool.server.models import Opened, open_models, prior, read
@@ -109,6 +110,31 @@ def test_weights_are_read_with_the_models() -> None:
         assert models.attach(_Catalog(), store) == (  # type: ignore[arg-type]
             "weights: every copy that is kept is damaged; `foretool learn` makes a new one",
         )
+
+
+def grown(**models_of: int) -> bytes:
+    return growths.dumps(growths.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
+
+
+@requirement("learn:worth")
+def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None:
+    with Store.open(":memory:") as store:
+        artifacts = Artifacts(store)
+        assert models.base(store) is None
+        artifacts.add("dtdr", MODEL, {}, promote=True)
+        artifacts.add("growth", grown(dtdr=1), {}, promote=True)
+        opened = open_models(read(store))
+        assert opened.experience is not None
+        assert opened.experience.growth == growths.loads(grown(dtdr=1))
+        assert models.base(store) == 250
+        artifacts.add("dtdr", MODEL, {}, promote=True)
+        opened = open_models(read(store))
+        assert opened.experience is not None
+        assert (opened.experience.growth, sorted(opened.served), models.base(store)) == (None, ["dtdr"], None)
+        artifacts.roll_back("dtdr")
+        assert models.base(store) == 250
+        store.write_all("UPDATE artifacts SET data = ? WHERE kind = 'growth'", [(b"{}",)])
+        assert models.base(store) is None
 
 
 class _Catalog:

@@ -49,6 +49,18 @@ def test_a_difference_within_the_error_is_not_better() -> None:
     found = compare(old, new)
     assert found.difference[1] > 0.0
     assert not found.is_better
+    assert found.may_follow  # one that knows more of the same log has a reason to be better beside these figures
+
+
+def test_what_follows_its_like_must_be_better_in_the_mean_and_not_worse_outside_the_error() -> None:
+    same = [Walk((1,)), Walk((2,))] * 10
+    assert not compare(same, same).may_follow
+    slightly_worse = [Walk((1,)), Walk((2,))] * 9 + [Walk((2,)), Walk((2,))]
+    assert not compare(same, slightly_worse).may_follow
+    # Better ranks, and tools that leave the first five.
+    old, new = [Walk((2,)), Walk((5,))] * 20, [Walk((1,)), Walk((6,))] * 20
+    assert compare(old, new).difference[0] > 0.0
+    assert not compare(old, new).may_follow
 
 
 def test_better_ranks_do_not_make_up_for_tools_that_leave_the_first_five() -> None:
