@@ -202,12 +202,13 @@ class Learner:
         if opened.experience is not None:
             for kind, model in opened.experience.models.items():
                 self._known[kind] = [(self._place_after(opened.served[kind]), model)]
+        before = self._numbers()
         for kind in METHODS:
             if not methods or kind in methods:
                 yield self._method(kind)
         if self._known and (not methods or models.WEIGHTS in methods):
             yield self._factors()
-        if self._known and (not methods or models.GROWTH in methods):
+        if self._known and (not methods or models.GROWTH in methods or self._numbers() != before):
             yield self._growth()
 
     # -- which episodes

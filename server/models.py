@@ -20,6 +20,7 @@ from foretool.storage.artifacts import Artifact, Artifacts
 from foretool.storage.store import StorageError, Store
 
 if TYPE_CHECKING:
+    from foretool.retrieval.growth import Growth
     from foretool.retrieval.learned import Learned
     from foretool.retrieval.rankers.experience import Experience
     from foretool.server.catalog import Catalog
@@ -116,7 +117,6 @@ def read(store: Store) -> dict[str, list[tuple[Artifact, bytes]]]:
 def open_models(kept: Kept) -> Opened:
     """The models of these bytes; imports what they need. Never raises for what a model may be."""
     try:
-        from foretool.retrieval import growth as growths
         from foretool.retrieval.learned import ModelError
         from foretool.retrieval.rankers.experience import Experience, Factors
     except ImportError as error:
@@ -125,7 +125,6 @@ def open_models(kept: Kept) -> Opened:
     served: dict[str, Artifact] = {}
     problems: list[str] = []
     factors = Factors()
-    growth: growths.Growth | None = None
     for kind, candidates in kept.items():
         if not candidates:
             problems.append(f"{kind}: every copy that is kept is damaged; `foretool learn` makes a new one")
@@ -134,7 +133,7 @@ def open_models(kept: Kept) -> Opened:
                 if kind == WEIGHTS:
                     factors = msgspec.json.decode(data, type=Factors)
                 elif kind == GROWTH:
-                    growth = growths.loads(data)
+                    continue  # once it is known which models serve
                 else:
                     models[kind] = open_model(kind, data)
             except (ModelError, msgspec.MsgspecError) as error:
@@ -145,10 +144,10 @@ def open_models(kept: Kept) -> Opened:
             else:
                 served[kind] = artifact
                 break
-    if growth is not None and growth.models != numbers(served):
-        # Other models than it was fitted with: they give other scores, and it says nothing of these.
-        growth = None
-        del served[GROWTH]
+    fitting = _fitting(kept.get(GROWTH, ()), served)
+    if fitting is not None:
+        served[GROWTH] = fitting[0]
+    growth = fitting[1] if fitting is not None else None
     return Opened(Experience(models, factors, growth) if models else None, served, tuple(problems))
 
 
@@ -188,16 +187,26 @@ def base(store: Store) -> int | None:
         served = {kind: each for kind in artifacts.kinds() if (each := artifacts.active(kind)) is not None}
     except StorageError:
         return None
-    if not whole:
+    fitting = _fitting(whole, served)
+    return fitting[1].base if fitting is not None else None
+
+
+def _fitting(
+    candidates: Sequence[tuple[Artifact, bytes]], served: Mapping[str, Artifact]
+) -> tuple[Artifact, Growth] | None:
+    """The newest way to grow that was fitted with the models that serve; other models give other scores, of which it
+    says nothing."""
+    if not candidates:
         return None
     # Not at the top: a list that is restored is served before this is wanted.
     from foretool.retrieval import growth as growths
 
-    try:
-        found = growths.loads(whole[0][1])
-    except msgspec.MsgspecError:
-        return None
-    return found.base if found.models == numbers(served) else None
+    for artifact, data in candidates:
+        with contextlib.suppress(msgspec.MsgspecError):
+            growth = growths.loads(data)
+            if growth.models == numbers(served):
+                return artifact, growth
+    return None
 
 
 def attach(catalog: Catalog, store: Store) -> tuple[str, ...]:

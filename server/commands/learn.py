@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from foretool.server import offline
+from foretool.server import models, offline
 from foretool.server.cli import WRONG, complain
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load
@@ -21,7 +21,7 @@ from foretool.storage.records import Tool
 from foretool.storage.store import Store
 
 RUNS_SHOWN: Final = 20
-_METHODS: Final = ("dtdr", "tgr", "masstool", "ports", "weights")
+_METHODS: Final = ("dtdr", "tgr", "masstool", "ports", "weights", "growth")
 
 
 @click.command("learn")
@@ -51,8 +51,8 @@ def command(
     """Learn from the tasks on record which tools the next ones need.
 
     Every method that has enough tasks is trained, and played against what is served now on later tasks; what ranks
-    better outside the error of that comparison is promoted, and running proxies pick it up. It all stays on this
-    machine.
+    them better is promoted (docs/learning.md says how sure that has to be), and running proxies pick it up. It all
+    stays on this machine.
 
     \b
     foretool learn --from demonstrations.jsonl
@@ -135,6 +135,9 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
 def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
     artifacts = Artifacts(store)
     kinds = [kind for kind in artifacts.kinds() if not methods or kind in methods]
+    if not methods and models.base(store) is None:
+        # What is there of growing was fitted with the models that serve again now.
+        kinds = [kind for kind in kinds if kind != models.GROWTH]
     done = {kind: artifacts.roll_back(kind) for kind in kinds}
     if as_json:
         output.emit(done)
@@ -164,7 +167,10 @@ def _report(store: Store, as_json: bool) -> int:
         return 0
     columns = ("kind", "number#", "when", "state", "tasks#", "replayed#", "was", "became", "difference")
     output.table("", columns, rows[:RUNS_SHOWN])
-    output.say("was, became: mean reciprocal rank of the next tool on later tasks; for lists the share that was in it")
+    output.say(
+        "was, became: mean reciprocal rank of the next tool on later tasks; for lists (prior) the share that was in it;"
+        " for growth the share of calls of hidden tools, and the difference in tokens a task, discoveries included"
+    )
     return 0
 
 
@@ -179,5 +185,8 @@ def _state(artifact: Artifact) -> str:
 def _figures(report: dict[str, Any]) -> tuple[str, str, str]:
     old, new = report.get("old", {}), report.get("new", {})
     low, mean, high = report.get("difference", (0.0, 0.0, 0.0))
-    key = "mrr" if "mrr" in new else "in_list"
-    return f"{old.get(key, 0):.3f}", f"{new.get(key, 0):.3f}", f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+    key = next((key for key in ("mrr", "in_list", "hidden") if key in new), "mrr")
+    difference = f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+    if key == "hidden":
+        difference = f"{mean:+,.0f} ({low:+,.0f} to {high:+,.0f})"
+    return f"{old.get(key, 0):.3f}", f"{new.get(key, 0):.3f}", difference

@@ -11,12 +11,14 @@ from requirements import requirement
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
+from foretool.retrieval import growth as growths
 from foretool.server import config as configs
 from foretool.server import learning, models
 from foretool.server.commands.group import run
+from foretool.server.commands.learn import _figures
 from foretool.storage.artifacts import Artifacts
 from foretool.storage.store import Store
-from tests.retrieval.learned_fakes import CountedMethod
+from tests.retrieval.learned_fakes import Counted, CountedMethod
 
 METHOD = CountedMethod()
 
@@ -71,6 +73,36 @@ def test_it_says_in_words_what_came_of_each_method(path: Path, capsys: pytest.Ca
     out = capsys.readouterr().out
     assert "dtdr       skipped   1 tasks on record; it takes 4\n" in out
     assert "1 task (0 imported)" in out
+
+
+@requirement("learn:command")
+def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def grown(number: int) -> bytes:
+        return growths.dumps(growths.Growth((0.0,) * 8, price=100.0, models={"dtdr": number}))
+
+    report = {"episodes": 50, "replayed": 20, "old": {"hidden": 0.25}, "new": {"hidden": 0.1},
+              "difference": [-900.0, -500.4, -100.0]}  # fmt: skip
+    with Store.open(configs.load(path).storage) as store:
+        artifacts = Artifacts(store)
+        model = Counted({}).dumps()
+        for number in (1, 2):
+            artifacts.add("dtdr", model, {}, promote=True)
+            artifacts.add("growth", grown(number), report, promote=True)
+        artifacts.add("dtdr", model, {}, promote=True)  # nothing was better for it
+    config = ["--config", str(path)]
+    assert run(["learn", "--report", "--json", *config]) == 0
+    assert json.loads(capsys.readouterr().out)["history"][1]["report"]["new"] == {"hidden": 0.1}
+    assert _figures(report) == ("0.250", "0.100", "-500 (-900 to -100)")
+    assert run(["learn", "--rollback", *config]) == 0
+    assert capsys.readouterr().out == "dtdr 3 is put away; dtdr 2 serves again\n"
+    assert run(["learn", "--rollback", *config]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "dtdr 2 is put away; dtdr 1 serves again", "growth 2 is put away; growth 1 serves again",
+    ]  # fmt: skip
+    with Store.open(configs.load(path).storage) as store:
+        assert models.base(store) == 0
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,6 +131,8 @@ def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None
         opened = open_models(read(store))
         assert opened.experience is not None
         assert (opened.experience.growth, sorted(opened.served), models.base(store)) == (None, ["dtdr"], None)
+        # Of what was fitted later, that which was fitted with the models that serve again counts.
+        artifacts.add("growth", grown(dtdr=2), {}, promote=True)
         artifacts.roll_back("dtdr")
         assert models.base(store) == 250
         store.write_all("UPDATE artifacts SET data = ? WHERE kind = 'growth'", [(b"{}",)])
