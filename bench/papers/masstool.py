@@ -181,6 +181,8 @@ def alone(world: World, model: MassTool, have: Sequence[Remembered]) -> Answer:
     """The shares of head and vote, nothing else, whatever the trust."""
     embed = joined(have)
     tools = [ToolId(tool) for tool in model.header.tools]
+    if embed is not None:
+        embed([task.query for task in world.asked])  # together they are read sooner
 
     def answer(text: str) -> list[ToolId]:
         shares = model.past(model.read(text, embed([text])[0] if embed else None)).shares

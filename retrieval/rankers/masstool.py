@@ -115,16 +115,11 @@ class Net(Struct, frozen=True):
         """Whether a task without a sentence vector is none for it."""
         return len(self.out) > int(self.rows.shape[1])
 
-    def probabilities(self, places: Ints, values: Floats, vector: Floats) -> Floats:
+    def logits(self, places: Ints, values: Floats, vector: Floats) -> Floats:
         """(classes,); grams as `weighted` has them, vector (dimension,), zeros where there is none."""
         words = (values * self.scales[places]) @ self.rows[places].astype(np.float32)
-        size = len(words)
-        logits = words @ self.out[:size] + self.bias
-        if self.reads_vectors:
-            logits += vector @ self.out[size:]
-        powers = np.exp(logits - logits.max())
-        found: Floats = powers / powers.sum()
-        return found
+        inputs = np.concatenate([words, vector if self.reads_vectors else vector[:0]])
+        return (inputs @ self.out + self.bias).astype(np.float32)
 
 
 class Signs(Struct, frozen=True):
@@ -137,7 +132,7 @@ class Signs(Struct, frozen=True):
     sureness: float
     """The head's probability of its likeliest class."""
     agreement: float
-    """What the shares of head and vote have in common, 0 to 1."""
+    """What the shares of head and vote have in common; 0 to 1, or a little more where sets do not count evenly."""
 
 
 class Trust(Struct, frozen=True):
@@ -320,9 +315,9 @@ class MassTool:
         vote = self.bank_tools.spread(votes(likeness), tools)
         head, sureness = np.zeros(tools, np.float32), 0.0
         if self.nets:  # one of them at least reads words alone
-            nets = [net for net in self.nets if task.has_vector or not net.reads_vectors]
-            said = [net.probabilities(task.places, task.values, task.vector) for net in nets]
-            classes: Floats = np.asarray(said, np.float32).mean(0)
+            nets = [net for net in self.nets if net.reads_vectors is task.has_vector] or self.nets
+            said = [net.logits(task.places, task.values, task.vector) for net in nets]
+            classes = softmax(np.mean(said, axis=0, dtype=np.float32))
             head, sureness = self.classes.spread(classes, tools), float(classes.max())
         signs = Signs(
             meaning=float(meaning.max(initial=0.0)),
@@ -390,6 +385,13 @@ def votes(likeness: Floats) -> Floats:
     best = np.argpartition(-likeness, count - 1)[:count]
     powers = np.exp(np.float32(SHARPNESS) * (likeness[best] - likeness[best].max()))
     found[best] = powers / powers.sum()
+    return found
+
+
+def softmax(logits: Floats) -> Floats:
+    """Over the last axis."""
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    found: Floats = powers / powers.sum(-1, keepdims=True)
     return found
 
 

@@ -140,8 +140,31 @@ def test_a_head_reads_words_and_vector() -> None:
         bias=np.asarray([0.0, 0.5], np.float32),
     )
     # The words' one number is 3 * 1 + 1 * 1, the vector's is 2: logits 4 and 2.5.
-    found = net.probabilities(np.asarray([0, 1]), np.asarray([3.0, 1.0], np.float32), np.asarray([2.0], np.float32))
-    assert found == pytest.approx([1 / (1 + exp(-1.5)), 1 / (1 + exp(1.5))])
+    found = net.logits(np.asarray([0, 1]), np.asarray([3.0, 1.0], np.float32), np.asarray([2.0], np.float32))
+    assert found.tolist() == [4.0, 2.5]
+
+
+def test_heads_that_read_vectors_answer_together_and_the_others_where_there_is_none() -> None:
+    bank = np.asarray([[127], [127]], np.int8)
+    other = {
+        f"{name}{number}": values
+        for name, values in {"rows": arrays()["rows0"], "scales": np.ones(3), "bias": np.zeros(2)}.items()
+        for number in (1, 2)
+    }
+    told = model(
+        replace(ALONE, nets=3),
+        bank=bank,
+        detect=np.zeros(5, np.float16),
+        out1=np.asarray([[0.0, 1.0], [0.0, 3.0]], np.float16),
+        out2=np.asarray([[0.0, 2.0], [0.0, 0.0]], np.float16),
+        **other,
+    )
+    # Of the sets {read} and {read, send}: logits 0 and (1 + 3 + 2 + 0) / 2 with the vector, 0 and 2 by the word alone.
+    for vector, logit in ((np.ones(1, np.float32), 3.0), (None, 2.0)):
+        second = 1 / (1 + exp(-logit))
+        found = told.past(told.read("send", vector))
+        assert found.shares.tolist() == pytest.approx([1 - second / 2, second / 2], abs=1e-3)
+        assert found.signs.sureness == pytest.approx(second, abs=1e-3)
 
 
 @requirement("masstool:trust")

@@ -43,12 +43,3 @@ def test_two_steps_of_one_row_are_those_of_the_whole() -> None:
     for slope in (1.0, 3.0):
         adam.step(np.asarray([1]), np.asarray([[slope]], np.float32), 0.1)
     assert values == pytest.approx(np.asarray([[1.0], [TWO_STEPS]]), abs=1e-5)
-
-
-def test_a_row_that_comes_late_steps_further_where_all_count_together() -> None:
-    values = np.zeros((2, 1), np.float32)
-    adam = RowAdam(values, apart=False)
-    adam.step(np.asarray([0]), np.ones((1, 1), np.float32), 0.1)
-    adam.step(np.asarray([1]), np.ones((1, 1), np.float32), 0.1)
-    # At step 2: (.1 / .19) / sqrt(.001 / .001999).
-    assert values == pytest.approx(np.asarray([[-0.1], [-0.1 * 0.5263158 / 0.7072837]]), abs=1e-6)
