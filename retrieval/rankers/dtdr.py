@@ -347,23 +347,19 @@ class Dtdr:
 
     def _read_texts(self, found: Floats, history: Sequence[ToolId], called: Sequence[int], task: Task) -> None:
         """Fills in how near each text is to the last tool's and to what is expected."""
-        vectors, slots = self._vectors, len(self.live)
+        vectors, slots, aim = self._vectors, len(self.live), self.model.aim
         if vectors is None:
             return
-        last = self.slots.get(history[-1]) if history else None
-        wanted = [] if last is None else [vectors[last]]
-        if aims := bool(len(task.aim)) and self._lengths is not None:
-            aim = self.model.aim
-            towards = task.aim + aim.expected(features([vectors[slot] for slot in called], len(history), aim.dimension))
-            wanted.append(towards)
-        if not wanted:
-            return
-        # Both at once: what takes time is to walk through the vectors.
-        products = vectors @ np.stack(wanted, 1)
-        if last is not None:
-            found[AT["kin"], :slots] = standard(products[:, 0])
-        if aims and self._lengths is not None:
-            found[AT["aim"], :slots] = standard((products[:, -1] - towards @ self.model.aim.centre) / self._lengths)
+        # One product each: BLAS takes three times as long for both columns at once.
+        if history and (last := self.slots.get(history[-1])) is not None:
+            found[AT["kin"], :slots] = standard(vectors @ vectors[last])
+        if len(task.aim) and self._lengths is not None:
+            so_far = features([vectors[slot] for slot in called], len(history), aim.dimension)
+            towards: Floats = task.aim + aim.expected(so_far)
+            products: Floats = vectors @ towards
+            products -= towards @ aim.centre
+            products /= self._lengths
+            found[AT["aim"], :slots] = standard(products)
 
     def _worked_out(self, vector: Floats | None, lines: Sequence[str]) -> Task:
         model, network, slots = self.model, self.model.network, len(self.live)
