@@ -17,7 +17,8 @@ _DISCOVERIES: Final = """
     SELECT id, session, handle, at, probability, matches FROM discoveries
     WHERE at >= ? AND names = '[]' AND matches != '[]' ORDER BY id DESC LIMIT ?
 """
-_CALLS: Final = "SELECT discovery, tool FROM calls WHERE discovery != 0 AND at >= ? ORDER BY id"
+# Of each group SQLite takes the other columns from the row with the least id.
+_CALLS: Final = "SELECT discovery, tool, min(id) FROM calls WHERE discovery >= ? AND at >= ? GROUP BY discovery"
 _OTHERS: Final = """
     SELECT session, handle, at FROM discoveries WHERE at >= ? AND names = '[]'
     UNION ALL SELECT session, handle, at FROM calls WHERE at >= ? AND hidden = 1 AND discovery = 0
@@ -40,9 +41,8 @@ def _told(store: Store, since: float, limit: int) -> Iterator[Verdict]:
     if not rows:
         return
     oldest = min(row[3] for row in rows)
-    called: dict[int, str] = {}
-    for discovery, tool in store.read(_CALLS, (oldest,)):
-        called.setdefault(discovery, tool)
+    # `rows` is the newest first.
+    called = {discovery: tool for discovery, tool, _ in store.read(_CALLS, (rows[-1][0], oldest))}
     later: dict[tuple[str, str], list[float]] = {}
     for session, handle, at in store.read(_OTHERS, (oldest, oldest)):
         later.setdefault((session, handle), []).append(at)
