@@ -4,8 +4,8 @@ FOLDER holds the `tools/list` of real servers, one file each. Up to their number
 repeated under other names with some of their words exchanged for others, so that no two are the same. They are
 served by stand-ins, `--per-server` tools each. For every size and encoder, in a fresh proxy each: the cold start until
 the last tool is known; then, warm, the first list, the first search, searches through `discover_tools` one after the
-other, and the proxy's memory before and after. The load average says how quiet the machine was, and `cpu_ms` what a
-search takes of a processor whatever else runs.
+other, and the proxy's memory before and after; then, warm again, a search right after the first list, with pings. The
+load average says how quiet the machine was, and `cpu_ms` what a search takes of a processor whatever else runs.
 
 With an encoder, tools are embedded beforehand and kept in `--vectors`; those of repeated tools are the originals'
 with noise, which costs a search what real ones cost. Embedding is timed on the way. Prints one JSON object a line.
@@ -45,6 +45,7 @@ WARM_UP = 20
 READY_S = 900.0
 CALL_S = 120.0
 SETTLE_S = 5.0
+PING_S = 0.005
 
 
 def read_catalogs(folder: Path) -> list[tuple[str, Json]]:
@@ -190,7 +191,37 @@ async def measured(command: Sequence[str], path: Path, wanted: int, asked: Mappi
     found["search"] = {name: await search(client, queries) for name, queries in asked.items()}
     found["rss_after_searches_mib"] = processes.memory_mib(client.pid)[0]
     await client.stop(60.0)
-    return found
+    return found | {"hurried": await hurried(command, path, next(iter(asked.values()))[0])}
+
+
+async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
+    """A search right after the first list of a warm start, while the index of words is made, until nothing is missing;
+    and how long a `ping` takes meanwhile, one every few milliseconds."""
+    client = await StdioClient.start([*command, "serve", "--config", str(path)])
+    await client.initialize()
+    await client.tools()
+    times: list[float] = []
+
+    async def ping() -> None:
+        while True:
+            started = time.perf_counter()
+            await client.ask("ping", {}, CALL_S)
+            times.append(1e3 * (time.perf_counter() - started))
+            await asyncio.sleep(PING_S)
+
+    pinging = asyncio.create_task(ping())
+    started, first = time.perf_counter(), 0.0
+    is_short = True
+    while is_short and time.perf_counter() - started < READY_S:
+        found = await client.call("discover_tools", {"task": task}, CALL_S)
+        first = first or time.perf_counter() - started
+        is_short = "not searched yet" in found["structuredContent"]["advice"]
+    whole = time.perf_counter() - started
+    pinging.cancel()
+    await asyncio.gather(pinging, return_exceptions=True)
+    await client.stop(60.0)
+    pings = {f"ping_p{share:g}_ms": round(processes.quantile(times, share / 100), 1) for share in (50, 99, 100)}
+    return {"search_after_list_s": round(first, 2), "all_searched_s": round(whole, 2), **pings}
 
 
 async def settled(client: StdioClient) -> None:

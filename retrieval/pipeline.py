@@ -83,6 +83,12 @@ class Corpus:
 
     def replace(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> None:
         """Make `tools` all that this upstream has; unchanged tools are not read again."""
+        for _ in self.replacing(upstream, tools, server_text):
+            pass
+
+    def replacing(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> Iterator[None]:
+        """As `replace`, with a pause after each tool that was read. The corpus may be searched in it, not changed; go
+        through to the end."""
         wanted = {tool.id: (upstream, tool.name, tool.schema_hash or tool.definition, server_text) for tool in tools}
         before = [each for slot in self.slots_of.get(upstream, ()) if (each := self.ids[slot]) is not None]
         for known in dict.fromkeys([*before, *wanted]):
@@ -92,6 +98,7 @@ class Corpus:
             if tool.id not in self.slot_of:
                 self._add(tool, server_text)
                 self._known[tool.id] = wanted[tool.id]
+                yield
         if wanted:
             self.slots_of[upstream] = tuple(self.slot_of[tool] for tool in wanted)
         else:
@@ -153,6 +160,9 @@ class Pipeline:
         """Whose readings they are."""
         self.has_searched = False
         """Whether anything was looked for in words: an encoder is worth its memory from then on."""
+        self.is_filling = False
+        """Many tools are still to come: words and names rank those that are there. Encoders and models would have to
+        follow each of them."""
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """The best `limit` tools for a query; tools asked for by name first; empty when nothing fits."""
@@ -201,7 +211,7 @@ class Pipeline:
 
     def _experience(self, meaning: Meaning | None) -> Experience | None:
         """What was learned, brought up to the tools as they are now."""
-        experience = self.experience
+        experience = self.experience if not self.is_filling else None
         if experience is not None and not experience.follows(stamp := (self.corpus.version, id(meaning))):
             vectors = meaning.heads[0].vectors() if meaning is not None else None
             experience.align(self.corpus.ids, stamp, vectors)
@@ -209,7 +219,7 @@ class Pipeline:
 
     def _meaning(self) -> Meaning | None:
         """The encoders, if they know nearly all tools as they are now."""
-        meaning = self.meaning
+        meaning = self.meaning if not self.is_filling else None
         if meaning is not None and meaning.version != self.corpus.version:
             meaning.align(self.corpus.digests, self.corpus.version)
         return meaning if meaning is not None and meaning.is_ready else None

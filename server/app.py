@@ -45,6 +45,7 @@ from foretool.server.prompts import Prompts
 from foretool.server.proxy import Proxy
 from foretool.server.recorder import Recorder
 from foretool.server.schedule import Schedule
+from foretool.server.searching import FEW
 from foretool.server.upstream import OpenLink, State, Upstream
 from foretool.storage.flows import Flows
 from foretool.storage.records import Era, Tool, ToolId, UpstreamRecord, UpstreamState
@@ -133,6 +134,7 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Upstreams and housekeeping, until the block ends; then everything is ended in order."""
         self.store.clear_states(os.getpid())
+        self.catalog.at_once = FEW
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for upstream in self.proxy.upstreams.values():
@@ -148,6 +150,7 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
+        await self.proxy.searching.stop()
         await self.embedding.stop()
         await self.schedule.stop()
         await self.models.stop()
@@ -175,14 +178,14 @@ class App:
         while True:
             self.proxy.tick()
             self._save_names()
-            while self.catalog.index_one():
-                await asyncio.sleep(0)  # one upstream at a time, so that no call waits for all of them
+            is_indexed = await self.proxy.searching.index(TICK_S)
             while self.proxy.flows.look():
                 await asyncio.sleep(0)
             self._keep_flows()
             self.assurance.tick()
             self.proxy.calibrate = self.assurance.calibrate
-            self.embedding.tick()
+            if is_indexed:
+                self.embedding.tick()
             self.models.tick(has_listed=bool(self.exposures.views()))
             self.schedule.tick(self.config.settings.learn_s)
             await self._reload_if_changed()

@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -83,6 +85,10 @@ class Catalog:
         self._ranking: tuple[Corpus, Pipeline] | None = None
         self._unindexed: dict[str, None] = {}
         """Upstreams whose tools the ranking does not know yet, in order."""
+        self._indexing: tuple[str, Iterator[None]] | None = None
+        """The one whose tools are being indexed, and what goes on with it."""
+        self.at_once: float = inf
+        """Tools that may be indexed at once where `pipeline` is asked for; while we serve, more would hold up calls."""
         self._ever_named: set[str] = set()
         self._resolver: Resolver | None = None
         """Made when it is asked; most names are found without it."""
@@ -94,10 +100,17 @@ class Catalog:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The ranking over every tool; what is not indexed yet is indexed first."""
-        while self.index_one():
-            pass
-        return self._index()[1]
+        """The ranking over every tool: what is not indexed yet is indexed first. Where more than `at_once` are missing,
+        the ranking over those that are there."""
+        return self.ranking(self.at_once)
+
+    def ranking(self, at_once: float) -> Pipeline:
+        """As `pipeline`, where somebody can wait for so many."""
+        ranking = self._index()[1]
+        if not self.is_indexed and self.unindexed() <= at_once:
+            self.index()
+        ranking.is_filling = not self.is_indexed
+        return ranking
 
     @property
     def has_learned(self) -> bool:
@@ -113,18 +126,35 @@ class Catalog:
             self._ranking = corpus, Pipeline(corpus)
         return self._ranking
 
-    def index_one(self) -> bool:
-        """Index the tools of one more upstream; False when there is none left. Lists do not need it, searches do, so
-        it is done in idle moments after the start."""
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the ranking knows every tool as it is now."""
+        return not self._unindexed and self._indexing is None
+
+    def unindexed(self) -> int:
+        """About how many tools are still to be indexed."""
+        names = {*self._unindexed, *([self._indexing[0]] if self._indexing else [])}
+        return sum(len(self._by_upstream.get(name, ())) for name in names)
+
+    def index(self, patience_s: float = inf) -> bool:
+        """Index tools for about so long; True if that was all. Lists do not need it, searches do, so it is done in idle
+        moments after the start."""
+        until = time.perf_counter() + patience_s
+        while (going := self._indexing or self._next_upstream()) is not None:
+            self._indexing = going
+            for _ in going[1]:
+                if time.perf_counter() >= until:
+                    return False
+            self._indexing = None
+        return True
+
+    def _next_upstream(self) -> tuple[str, Iterator[None]] | None:
         if not self._unindexed:
-            return False
+            return None
         upstream = next(iter(self._unindexed))
         del self._unindexed[upstream]
-        if upstream in self._by_upstream:
-            self._index()[0].replace(upstream, self._by_upstream[upstream], self.server_text(upstream))
-        else:
-            self._index()[0].remove(upstream)
-        return True
+        tools = self._by_upstream.get(upstream, ())
+        return upstream, self._index()[0].replacing(upstream, tools, self.server_text(upstream))
 
     @property
     def names(self) -> Mapping[Key, ToolId]:

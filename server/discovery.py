@@ -232,7 +232,7 @@ def answer(
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if shared := schemas.shared():
         structured["$defs"] = shared
-    structured |= {**more, "advice": _advice(level, unknown)}
+    structured |= {**more, "advice": _advice(level, unknown, catalog)}
     text = _text(structured)
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
     return Answer(level, text, structured, matches, budget - schemas.left + ADVICE_TOKENS)
@@ -334,8 +334,11 @@ def _summary_tokens(definition: bytes) -> int:
     return estimate(_summary(definition))
 
 
-def _advice(level: Level, unknown: Sequence[str]) -> str:
+def _advice(level: Level, unknown: Sequence[str], catalog: Catalog) -> str:
     missing = f"No tool is called {', '.join(map(repr, unknown))}. " if unknown else ""
+    if not catalog.is_indexed:  # thousands of tools came at once, and there was no time yet
+        left = f"{catalog.unindexed()} of {len(catalog)} tools"
+        return f"{missing}{left} are not searched yet: if none of these fits, ask again in a few seconds."
     if level in ("low", "none"):
         return missing + "None fits clearly: describe the task in other words, or go on without a tool."
     return missing + "Call a match by its name, or call_tool(name, arguments) where it is not listed."
@@ -346,7 +349,7 @@ def _nothing(
 ) -> Answer:
     """No match: which servers there are, so that the next question can be a better one."""
     servers = _servers(catalog, admits, budget - _cost(fragments))
-    advice = _advice("none", unknown).replace("None fits clearly", "Nothing fits")
+    advice = _advice("none", unknown, catalog).replace("None fits clearly", "Nothing fits")
     structured = {"confidence": "none", "matches": [], **_cited(fragments), "servers": servers, "advice": advice}
     text = _text(structured)
     return Answer("none", text, structured, (), estimate(text))

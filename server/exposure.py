@@ -32,6 +32,9 @@ RELISTERS: Final = frozenset({"claude-code", "mcp-use", "goose", "opencode", "cl
 """Clients known to list again after `list_changed` in the legacy era, until the ledger knows better
 (docs/clients.md has the sources)."""
 
+AT_ONCE: Final = 5000
+"""Tools that are indexed while a list waits, 0.7 s; where more are missing, tasks and profiles have no say in it."""
+
 RELIST_SHARE: Final = 0.5
 """A client that answered fewer of its announcements than this is not grown for."""
 
@@ -217,7 +220,7 @@ class Exposures:
         ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
         lines = tuple(line for line in (profile.about, *self._memory.tasks(0.0, 5)) if line.strip())
         if lines:
-            for each in self._catalog.pipeline.rank(Query(lines=lines), limit=50).ranked:
+            for each in self._catalog.ranking(AT_ONCE).rank(Query(lines=lines), limit=50).ranked:
                 if self._is_candidate(profile, each.tool, pinned):
                     ranked.setdefault(each.tool)
         return tuple(ranked)

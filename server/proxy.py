@@ -499,7 +499,7 @@ class Proxy:
 
     def rank(self, query: Query, profile: Profile, limit: int) -> Ranking:
         ranking = self.catalog.pipeline.rank(query, self._recent_usage(), limit)
-        if profile.servers == ("*",):
+        if profile.servers == ("*",) and self.catalog.is_indexed:
             return ranking
         kept = tuple(
             each

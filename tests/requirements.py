@@ -178,6 +178,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
     "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),
     "discovery:slow": Promise("design: ranking", "a reranker or a remote encoder keeps no other request waiting"),
+    "discovery:index": Promise(
+        "design: ranking", "an index of thousands of tools is made between calls, and said if short"
+    ),
     "discovery:shared": Promise("design: the two tools", "definitions that schemas of an answer share are said once"),
     "discovery:alike": Promise(
         "design: the two tools",

@@ -190,3 +190,20 @@ def test_ranking_imports_nothing_heavy() -> None:
     code = f"{ours}\nprint([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_corpus_that_is_filled_tool_by_tool_is_searched_meanwhile_and_ends_as_one_filled_at_once() -> None:
+    whole, query = Corpus(catalog()), Query(("open an issue in my repository",))
+    corpus = Corpus()
+    ranker = Pipeline(corpus)
+    by_upstream: dict[str, list[Tool]] = {}
+    for each in catalog():
+        by_upstream.setdefault(each.upstream, []).append(each)
+    sizes = []
+    for upstream, theirs in by_upstream.items():
+        for _ in corpus.replacing(upstream, theirs):
+            sizes.append(len(corpus))
+            assert {each.tool for each in ranker.rank(query).ranked} <= corpus.slot_of.keys()
+    assert sizes == list(range(1, len(catalog()) + 1))
+    assert ranker.rank(query) == Pipeline(whole).rank(query)
+    assert corpus.slots_of == whole.slots_of

@@ -44,3 +44,22 @@ async def test_a_search_that_is_read_once_more_lets_other_requests_pass() -> Non
     names = [match["name"] for match in answer["structuredContent"]["matches"]]
     assert sorted(names) == ["mail__fax", "mail__post", "mail__send"]
     assert all("reader" in match.parts for match in discoveries[0].matches)
+
+
+@requirement("discovery:index")
+async def test_an_answer_says_how_many_tools_were_not_searched_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.server.app.FEW", 1)
+    monkeypatch.setattr("foretool.server.searching.FEW", 1)
+    monkeypatch.setattr("foretool.server.searching.INDEX_S", 0.0)
+    monkeypatch.setattr("foretool.server.searching.SLICE_S", 0.0)
+    upstream = FakeUpstream("mail", [tool("send", "Send a mail"), tool("post", "Send a letter"), tool("fax", "Send")])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        short = await stage.client.discover("send")
+        advice = "3 of 3 tools are not searched yet: if none of these fits, ask again in a few seconds."
+        assert (short["matches"], short["advice"]) == ([], advice)
+        assert await stage.client.call_tool("mail__fax", {})  # a name needs no index
+        assert await stage.app.proxy.searching.index(1.0)
+        whole = await stage.client.discover("send")
+    assert {match["name"] for match in whole["matches"]} == {"mail__fax", "mail__post", "mail__send"}
+    assert "searched yet" not in whole["advice"]

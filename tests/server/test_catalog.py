@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from requirements import requirement
 
+from foretool.retrieval.ranking import Query
 from foretool.server.catalog import Catalog, Changes
 from foretool.server.jsonrpc import raw
 from foretool.server.names import Key, assign
@@ -164,6 +165,33 @@ def test_what_the_store_remembers_is_named_filtered_and_ranked() -> None:
     assert one.tokens(ToolId("calc__add")) == 12
     assert one.server_text("calc") == "A calculator."
     assert "calc__add" in one.pipeline.corpus
+
+
+@requirement("discovery:index")
+def test_the_index_is_made_in_slices_and_is_the_same_in_the_end() -> None:
+    one, other = (catalog(FakeUpstream("calc"), FakeUpstream("mail")) for _ in range(2))
+    for each in (one, other):
+        each.replace("calc", listed("add", "sub", "mul"))
+        each.replace("mail", listed("send", "add"))
+    query = Query(("add",))
+    assert (one.is_indexed, one.unindexed()) == (False, 5)
+    assert not one.index(0.0)
+    one.at_once = 4
+    assert [each.tool for each in one.pipeline.rank(query).ranked] == ["calc__add"]  # the one tool that is there
+    assert (one.pipeline.is_filling, one.is_indexed) == (True, False)
+    assert one.ranking(5).rank(query) == other.pipeline.rank(query)
+    assert (one.pipeline.is_filling, one.is_indexed, one.unindexed()) == (False, True, 0)
+
+
+@requirement("discovery:index")
+def test_what_changes_while_it_is_indexed_is_indexed_once_more() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add", "sub", "mul"))
+    assert not one.index(0.0)
+    one.replace("calc", listed("sub", "div"))
+    while not one.index(0.0):
+        pass
+    assert one.pipeline.corpus.slot_of.keys() == {"calc__sub", "calc__div"}
 
 
 def test_an_upstream_that_left_the_config_is_forgotten() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from fakes import tool
+from requirements import requirement
 
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.server.catalog import Catalog
@@ -127,3 +129,33 @@ def test_a_command_waits_for_all_of_it() -> None:
     searching.encoders, searching.reranker = [slow], reader  # type: ignore[list-item]
     found = searching.now(Query(("open",)), lambda: RANKING)
     assert (slow.asked, len(reader.asked), len(found.ranked)) == (["open"], 1, 2)
+
+
+@requirement("discovery:index")
+async def test_a_search_waits_for_the_index_while_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.server.searching.FEW", 0)
+    monkeypatch.setattr("foretool.server.searching.SLICE_S", 0.0)
+    tools = catalog()
+    searching, said = Searching(tools), []
+    searching.before(Query(("open",)), lambda: said.append(tools.is_indexed))
+    searching.before(Query(names=("git__open",)), lambda: said.append("a name"))
+    assert (said, tools.unindexed()) == (["a name"], 2)
+    left = []
+    while len(said) < 2:
+        left.append(tools.unindexed())
+        await asyncio.sleep(0)
+    assert said == ["a name", True]
+    assert len(left) > 3  # a turn of the loop for each of the tools at least
+    searching.before(Query(("open",)), lambda: said.append("at once"))
+    assert said[-1] == "at once"
+
+
+@requirement("discovery:index")
+async def test_the_index_is_made_beside_who_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.server.searching.SLICE_S", 0.0)
+    tools = catalog()
+    searching = Searching(tools)
+    assert not await searching.index(0.0)
+    assert await searching.index(5.0)
+    assert await searching.index(0.0)
+    await searching.stop()

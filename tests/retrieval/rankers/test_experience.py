@@ -196,3 +196,14 @@ def test_a_tool_that_came_after_training_is_still_found() -> None:
     assert lifted.parts["new"] > 0.0
     assert sum(lifted.parts.values()) == pytest.approx(lifted.score, abs=1e-3)
     assert "new" not in found.ranked[0].parts
+
+
+def test_while_a_corpus_is_filled_words_alone_rank() -> None:
+    corpus = Corpus(catalog())
+    pipeline = Pipeline(corpus, meant(corpus, catalog()), experience())
+    query = Query(("a page of the web",))
+    pipeline.is_filling = True
+    assert pipeline.rank(query) == Pipeline(Corpus(catalog())).rank(query)
+    assert pipeline.after(()) == ({}, 0.0)
+    pipeline.is_filling = False
+    assert {"history", "hash"} <= pipeline.rank(query).ranked[0].parts.keys()
