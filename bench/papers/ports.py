@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -77,7 +77,7 @@ PAST_SETS = ("toole", "bfcl_ports")
 SERVED_SEED, MATERIAL_SEED = 42, 7
 MANY = 2048
 """Tasks in the training of what is served."""
-LARGER_BATCH = 32
+LARGER_BATCH, REFRESH = 32, 12
 SEVERAL, SHIPPED = "encoder.adapter", "minilm_tools.adapter"
 """What `bench.encoder train` made: looked for in the cache folder, then beside `retrieval/`."""
 Row = dict[str, Any]
@@ -91,10 +91,18 @@ class Recipe(NamedTuple):
     tasks: int
     epochs: int
     batch: int
+    sides: Literal["both", "query"] = "query"
 
     @property
     def plan(self) -> Plan:
-        return Plan(loss=self.loss, seed=self.seed, epochs=self.epochs, batch=self.batch, sides="query")
+        return Plan(
+            loss=self.loss, seed=self.seed, epochs=self.epochs, batch=self.batch, sides=self.sides, refresh=REFRESH
+        )
+
+    @property
+    def told(self) -> Row:
+        """What a row says of it."""
+        return {"seed": self.seed, "tasks": self.tasks, "epochs": self.epochs, "sides": self.sides}
 
 
 class Remembered:
@@ -270,7 +278,7 @@ class Bench:
             return
         recipe = self.recipe("full")
         model = self.trained(recipe)
-        told = {"seed": recipe.seed, "tasks": recipe.tasks, "epochs": recipe.epochs}
+        told = recipe.told
         yield from self.ranked("full, this set's tasks", self.scores(model), **told)
         learned = {"ports": Ports(self.opened(model))}
         yield from self.served("served with full", learned, **told)
@@ -278,19 +286,16 @@ class Bench:
             yield from self.served("served with past tasks and full", {**past, **learned}, **told)
 
     def larger(self, weights: encoders.Weights) -> Iterator[Row]:
-        """The same with another encoder in the place of all."""
-        recipe = self.recipe("contrastive", batch=LARGER_BATCH)
-        told = {"seed": recipe.seed, "tasks": recipe.tasks, "epochs": recipe.epochs}
-        before = self.embedder(weights, recipe, trained=False)
-        documents = self.documents(before)
+        """Another encoder in the place of all: as it is, and with both sides trained."""
+        recipe = self.recipe("contrastive", LARGER_BATCH)._replace(sides="both")
         name = Path(weights.name).name
-        yield from self.ranked(f"{name}, untrained", before.encoder.queries(self.world.queries) @ documents.T)
-        yield from self.served(f"served with {name} alone", {}, [before])
-        after = self.embedder(weights, recipe, trained=True)
-        yield from self.ranked(
-            f"{name}, contrastive, this set's tasks", after.encoder.queries(self.world.queries) @ documents.T, **told
-        )
-        yield from self.served(f"served with {name} trained, alone", {}, [after], **told)
+        for embedder, done, told in (
+            (self.embedder(weights), "untrained", {}),
+            (self.embedder(weights, recipe), f"{recipe.loss}, both sides", recipe.told),
+        ):
+            asked = embedder.encoder.queries(self.world.queries)
+            yield from self.ranked(f"{name}, {done}", asked @ self.documents(embedder).T, **told)
+            yield from self.served(f"served with {name}, {done}", {}, [embedder], **told)
 
     def recipe(self, loss: Loss, batch: int = 64) -> Recipe:
         """What is served, on at most `MANY` tasks; few are gone through several times."""
@@ -380,29 +385,23 @@ class Bench:
         told = msgspec.json.encode((self.world.name, recipe, msgspec.to_builtins(recipe.plan), len(self.examples)))
         return f"{self.world.name}-{recipe.loss}-{sha256(told).hexdigest()[:12]}"
 
-    def embedder(self, weights: encoders.Weights, recipe: Recipe, *, trained: bool) -> Embedder:
-        """Another encoder than the installed ones, through torch: tools as it has them, tasks as it was trained."""
-        plain = InTorch(weights, lambda: self._torch(weights, recipe, None))
-        tools = Embedder(plain, weights.key, self.kept)
-        if not trained:
-            return Embedder(Remembered(plain, f"queries {weights.key}", self.kept), weights.key, self.kept)
+    def embedder(self, weights: encoders.Weights, recipe: Recipe | None = None) -> Embedder:
+        """Another encoder than the installed ones, through torch; trained on both sides where there is a recipe."""
+        key = weights.key if recipe is None else f"{weights.key} {self.told(recipe)}"
+        encoder = InTorch(weights, lambda: self._torch(weights, recipe))
+        return Embedder(Remembered(encoder, f"queries {key}", self.kept), key, self.kept)
 
-        def taught() -> Trainer:
-            vectors = self.documents(tools)[self.called]
-            trainer = self._torch(weights, recipe, vectors)
-            trainer.run()
-            return trainer
-
-        key = f"queries {weights.key} {self.told(recipe)}"
-        return Embedder(Remembered(InTorch(weights, taught), key, self.kept), weights.key, self.kept)
-
-    def _torch(self, weights: encoders.Weights, recipe: Recipe, vectors: Floats | None) -> Trainer:
+    def _torch(self, weights: encoders.Weights, recipe: Recipe | None) -> Trainer:
+        if recipe is None:
+            return Trainer(weights, (), (), Plan(), self.cache / "larger")
         texts = self.world.texts
-        checkpoint = self.cache / f"larger-{self.told(recipe)}.checkpoint" if vectors is not None else None
-        return Trainer(
+        checkpoint = self.cache / f"larger-{self.told(recipe)}.checkpoint"
+        trainer = Trainer(
             weights, [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
-            self.cache / "larger", checkpoint, vectors=vectors,
+            self.cache / "larger", checkpoint,
         )  # fmt: skip
+        trainer.run()
+        return trainer
 
 
 class InTorch:

@@ -127,6 +127,8 @@ class Plan(Struct, frozen=True):
     sides: Literal["both", "query"] = "both"
     """`query`: tools keep the vectors of the untrained encoder, and only tasks are read anew. Nothing has to be
     embedded again when a model is promoted, and a step costs a third."""
+    fresh: int = 56
+    """Tools at most that a step reads anew where both sides are trained; the others are as of the last refresh."""
     tokens: tuple[int, int] = (48, 64)
     """Of a query and of a document; the paper: 512."""
     seed: int = 42
@@ -153,6 +155,13 @@ def candidates(cosines: Floats, example: Example, among: Sequence[int] | None, n
         np.argsort(-cosines, kind="stable").tolist() if among is None else sorted(among, key=lambda at: -cosines[at])
     )
     return [example.tool, *[at for at in order if at not in right][:negatives]]
+
+
+def read_anew(batch: Batch, most: int) -> list[int]:
+    """The right documents of a step, then the hardest other ones of each example, then the next, up to `most`."""
+    ranks = max(map(len, batch.candidates))
+    order = [row[rank] for rank in range(ranks) for row in batch.candidates if rank < len(row)]
+    return sorted(list(dict.fromkeys(order))[:most])
 
 
 SORTED = 8
@@ -337,32 +346,29 @@ class Trainer:
                 for row, at in zip(near, chosen, strict=True)
             ],
         )
-        if plan.sides == "query":
-            used = list(range(len(self.documents)))
-            vectors = torch.from_numpy(self._cached)
-        else:
-            used = sorted({at for row in batch.candidates for at in row})
-            vectors = self._vectors([self._documents[at] for at in used])
-        column = {at: place for place, at in enumerate(used)}
-        cosines = queries @ vectors.T  # (queries, documents used)
-        loss = self._loss(cosines, batch, column)
+        vectors = torch.from_numpy(self._cached)
+        if plan.sides == "both":
+            fresh = read_anew(batch, plan.fresh)
+            read = self._vectors([self._documents[at] for at in fresh])
+            vectors = vectors.index_copy(0, torch.tensor(fresh), read)
+        loss = self._loss(queries @ vectors.T, batch)  # cosines: (queries, documents)
         self._optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_([each for part in self.thin.values() for each in (part.left, part.right)], 1.0)
         self._optimizer.step()
         return float(loss.detach())
 
-    def _loss(self, cosines: Any, batch: Batch, column: Mapping[int, int]) -> Any:
+    def _loss(self, cosines: Any, batch: Batch) -> Any:
         """The mean over the batch."""
         torch, plan = self._torch, self.plan
         total = cosines.sum() * 0.0
         if plan.loss in ("contrastive", "full"):
-            total = total + contrastive(self._right_first(cosines, batch, column), plan.temperature, torch).mean()
+            total = total + contrastive(self._right_first(cosines, batch), plan.temperature, torch).mean()
         if plan.loss == "contrastive":
             return total
         share = plan.share if plan.loss == "full" else 1.0
         fewest = min(map(len, batch.candidates))
-        places = torch.tensor([[column[at] for at in row[:fewest]] for row in batch.candidates])
+        places = torch.tensor([row[:fewest] for row in batch.candidates])
         log_p = log_retrieval(cosines.gather(1, places), plan.gamma, torch)  # (queries, 1 + negatives)
         known = [
             self.useful(at, row[:fewest]) if self.useful else None
@@ -376,15 +382,13 @@ class Trainer:
             total = total + share * plan.weight * preference(log_p, torch).mean()
         return total
 
-    def _right_first(self, cosines: Any, batch: Batch, column: Mapping[int, int]) -> Any:
-        """Every document of the batch, the right one of each query at 0, other right ones out of the way."""
+    def _right_first(self, cosines: Any, batch: Batch) -> Any:
+        """Every document, the right one of each query at 0, other right ones out of the way."""
         torch = self._torch
         shut = torch.zeros_like(cosines, dtype=torch.bool)
         for row, at in enumerate(batch.examples):
-            for other in {*self.examples[at].also, self.examples[at].tool}:
-                if other in column:
-                    shut[row, column[other]] = True
-        right = torch.tensor([[column[row[0]]] for row in batch.candidates])
+            shut[row, [*self.examples[at].also, self.examples[at].tool]] = True
+        right = torch.tensor([row[:1] for row in batch.candidates])
         return torch.cat([cosines.gather(1, right), cosines.masked_fill(shut, -1e4)], 1)
 
 

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from foretool.retrieval.adapters import Adapter
+from foretool.retrieval.blend import standard
 from foretool.retrieval.learned import Floats, ModelError
 from foretool.retrieval.rankers import ports
+from foretool.retrieval.rankers.dense import TOGETHER
+from foretool.retrieval.rankers.experience import Experience
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
@@ -34,11 +37,34 @@ def model() -> ports.Ports:
     return ports.Ports(Turned())
 
 
+def test_the_new_reading_comes_in_and_the_old_one_goes_out() -> None:
+    ranker = model()
+    ranker.align(TOOLS, VECTORS)
+    # Cosines .6 and .8 now, 1 and 0 before: a deviation below and above their mean, and the other way round.
+    learned = [-ports.NEW - ports.OLD, 0.0, ports.NEW + ports.OLD]
+    assert ranker.score(Query(("shut it",)), BASE).tolist() == pytest.approx(learned, rel=1e-4)
+    # Read as before, what is left is what it counts more than the old one.
+    same = [ports.NEW - ports.OLD, 0.0, ports.OLD - ports.NEW]
+    assert ranker.score(Query(("open",)), BASE).tolist() == pytest.approx(same, rel=1e-4)
+
+
 def test_a_tool_has_its_best_cosine_to_any_line() -> None:
     ranker = model()
     ranker.align(TOOLS, VECTORS)
-    assert ranker.score(Query(("shut it",)), BASE).tolist() == pytest.approx([0.6, 0.0, 0.8])
-    assert ranker.score(Query(("open", "shut it", " ")), BASE).tolist() == pytest.approx([1.0, 0.0, 0.8])
+    # 1 and .8 over both lines, so the first tool is ahead as it was.
+    found = ranker.score(Query(("open", "shut it", " ")), BASE).tolist()
+    assert found == pytest.approx([ports.NEW - ports.OLD, 0.0, ports.OLD - ports.NEW], rel=1e-4)
+
+
+def test_in_the_sum_it_takes_the_place_of_the_old_reading() -> None:
+    ranker = model()
+    ranker.align(TOOLS, VECTORS)
+    live = np.asarray([True, False, True])
+    before = np.float32(TOGETHER) * standard(VECTORS @ BASE, live)
+    parts = Experience({"ports": ranker})
+    parts.align(TOOLS, ("one",), VECTORS)
+    added = parts.parts(Query(("shut it",)), (BASE,))["trained"]
+    assert (before + added).tolist() == pytest.approx([-ports.NEW, 0.0, ports.NEW], rel=1e-4)
 
 
 def test_nothing_is_added_without_words_or_without_vectors() -> None:

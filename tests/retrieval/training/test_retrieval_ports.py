@@ -83,6 +83,13 @@ def test_negatives_are_the_nearest_that_are_not_right() -> None:
     assert ports.candidates(cosines, Example("q", 0), (0, 4, 2), 3) == [0, 2, 4]
 
 
+def test_a_step_reads_the_right_tools_anew_and_then_the_hardest_others() -> None:
+    batch = ports.Batch([0, 1, 2], [[4, 1, 2], [5, 3, 1], [4, 0]])
+    assert ports.read_anew(batch, 9) == [0, 1, 2, 3, 4, 5]
+    assert ports.read_anew(batch, 4) == [1, 3, 4, 5]
+    assert ports.read_anew(batch, 2) == [4, 5]
+
+
 def test_every_example_is_gone_through_once_an_epoch_and_lengths_stay_together() -> None:
     lengths = [at % 7 for at in range(100)]
     plan = Plan(batch=10, epochs=2, seed=1)
