@@ -22,7 +22,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -105,11 +105,11 @@ def strung(by_set: Sequence[Sequence[Example]]) -> list[Example]:
 class SeveralRight(Trainer):
     """Every tool of a task is right, and none of them stands against another."""
 
-    def _loss(self, cosines: Any, batch: Batch, column: Mapping[int, int]) -> Any:
+    def _loss(self, cosines: Any, batch: Batch) -> Any:
         """The mean over the batch of the mean over a task's tools."""
         torch = self._torch
         scores = cosines / self.plan.temperature
-        right = [[column[at] for at in self._right(at)] for at in batch.examples]
+        right = [self._right(at) for at in batch.examples]
         shut = torch.zeros_like(scores, dtype=torch.bool)
         for row, places in enumerate(right):
             shut[row, places] = True

@@ -41,7 +41,7 @@ def test_no_tool_of_a_task_stands_against_another() -> None:
     trainer._torch, trainer.plan = torch, SimpleNamespace(temperature=0.5)  # type: ignore[assignment]
     trainer.examples = [Example("both", 0, (2,)), Example("one", 1)]
     cosines = torch.tensor([[0.5, 0.25, 0.0], [0.1, 0.3, 0.2]])
-    loss = trainer._loss(cosines, Batch([0, 1], [[0, 1], [1, 2]]), {0: 0, 1: 1, 2: 2})
+    loss = trainer._loss(cosines, Batch([0, 1], [[0, 1], [1, 2]]))
     # Over the temperature: 1, .5, 0 and .2, .6, .4; tool 1 alone stands against 0 and 2.
     both = (log(1 + exp(0.5 - 1.0)) + log(1 + exp(0.5 - 0.0))) / 2
     one = log(1 + exp(0.2 - 0.6) + exp(0.4 - 0.6))
