@@ -26,6 +26,7 @@ from typing import Any
 
 from bench import processes
 from bench.clients import LEGACY, MODERN, HttpClient, said
+from foretool.retrieval.evaluation import quantile
 
 ERAS = {"legacy": LEGACY, "modern": MODERN}
 AT_ONCE = 32
@@ -144,7 +145,7 @@ async def targets(folder: Path, foretool: Sequence[str]) -> AsyncIterator[list[T
 
 def rows(era: str, found: Sequence[Target]) -> list[dict[str, Any]]:
     """One for each target."""
-    p50 = {target.name: processes.quantile(target.milliseconds, 0.5) for target in found}
+    p50 = {target.name: quantile(target.milliseconds, 0.5) for target in found}
     added = {name: value - p50["upstream"] for name, value in p50.items() if name != "upstream"}
     made = []
     for target in found:
@@ -155,7 +156,7 @@ def rows(era: str, found: Sequence[Target]) -> list[dict[str, Any]]:
             "target": target.name,
             "calls": len(target.milliseconds),
             "p50_ms": round(p50[target.name], 3),
-            "p99_ms": round(processes.quantile(target.milliseconds, 0.99), 3),
+            "p99_ms": round(quantile(target.milliseconds, 0.99), 3),
             "calls_per_s": round(statistics.median(target.rates)),
             "rss_mib": rss,
             "pss_mib": pss,

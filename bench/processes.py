@@ -75,12 +75,6 @@ def children(pid: int) -> int:
     return len(Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split())
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of them lie."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-
-
 def spread(values: Sequence[float], digits: int = 3) -> dict[str, Any]:
     """First, median, least and all of a few repeated measurements; the first is told apart since it is often cold."""
     return {

@@ -22,6 +22,7 @@ from bench import processes
 from bench.clients import Failed, StdioClient, said
 from bench.retrieval import read_lines
 from foretool.retrieval import tokens
+from foretool.retrieval.evaluation import quantile
 
 Json = dict[str, Any]
 Catalogs = Mapping[str, list[Json]]
@@ -132,10 +133,10 @@ async def search(client: StdioClient, queries: Sequence[str]) -> Json:
     words = [len(query.split()) for query in queries]
     return {
         "queries": len(queries),
-        "words_median": processes.quantile(words, 0.5),
-        "p50_ms": round(processes.quantile(times, 0.50), 2),
-        "p95_ms": round(processes.quantile(times, 0.95), 2),
-        "answer_tokens_median": processes.quantile(tokens.count(sizes), 0.5),
+        "words_median": quantile(words, 0.5),
+        "p50_ms": round(quantile(times, 0.50), 2),
+        "p95_ms": round(quantile(times, 0.95), 2),
+        "answer_tokens_median": quantile(tokens.count(sizes), 0.5),
         "nothing_found": empty,
     }
 
@@ -168,7 +169,7 @@ async def call_each(client: StdioClient, names: Mapping[str, Sequence[str]]) -> 
                 wrong.append(f"{server}: answered by {got['server']}")
 
     await asyncio.gather(*(call(server, exposed[0]) for server, exposed in names.items()))
-    shares = {name: round(processes.quantile(times, share), 3) for name, share in (("p50", 0.5), ("p95", 0.95))}
+    shares = {name: round(quantile(times, share), 3) for name, share in (("p50", 0.5), ("p95", 0.95))}
     return {"servers": len(names), "answered": len(times), "wrong": wrong, "start_and_call_s": shares}
 
 

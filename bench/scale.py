@@ -30,6 +30,7 @@ from bench.methods import Embedder
 from bench.retrieval import read_lines, tool_of
 from foretool.retrieval import encoders, tokens
 from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.evaluation import quantile
 from foretool.retrieval.pipeline import digest
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -160,11 +161,11 @@ async def search(client: StdioClient, queries: Sequence[str]) -> Json:
         by_meaning += any(match["why"] == "meaning" for match in result["structuredContent"]["matches"])
     return {
         "queries": len(queries),
-        "words_median": processes.quantile([len(query.split()) for query in queries], 0.5),
-        "p50_ms": round(processes.quantile(times, 0.50), 2),
-        "p95_ms": round(processes.quantile(times, 0.95), 2),
+        "words_median": quantile([len(query.split()) for query in queries], 0.5),
+        "p50_ms": round(quantile(times, 0.50), 2),
+        "p95_ms": round(quantile(times, 0.95), 2),
         "cpu_ms": round(1e3 * (processes.cpu_s(client.pid) - busy) / len(queries), 2),
-        "answer_tokens_median": processes.quantile([tokens.estimate(each) for each in sizes], 0.5),
+        "answer_tokens_median": quantile([tokens.estimate(each) for each in sizes], 0.5),
         "with_matches_by_meaning": by_meaning,
     }
 
@@ -220,7 +221,7 @@ async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
     pinging.cancel()
     await asyncio.gather(pinging, return_exceptions=True)
     await client.stop(60.0)
-    pings = {f"ping_p{share:g}_ms": round(processes.quantile(times, share / 100), 1) for share in (50, 99, 100)}
+    pings = {f"ping_p{share:g}_ms": round(quantile(times, share / 100), 1) for share in (50, 99, 100)}
     return {"search_after_list_s": round(first, 2), "all_searched_s": round(whole, 2), **pings}
 
 

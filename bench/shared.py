@@ -23,6 +23,7 @@ from typing import Any
 
 from bench import processes
 from bench.clients import Failed, StdioClient, said
+from foretool.retrieval.evaluation import quantile
 
 
 @dataclass
@@ -83,7 +84,7 @@ async def shared(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "wrong": sum(len(worker.wrong) for worker in workers),
         **records(folder / "foretool.sqlite3", workers),
         "most_ms": round(max(ms for worker in workers for ms in worker.milliseconds), 1),
-        "p99_ms": round(processes.quantile([ms for worker in workers for ms in worker.milliseconds], 0.99), 1),
+        "p99_ms": round(quantile([ms for worker in workers for ms in worker.milliseconds], 0.99), 1),
         "seconds": round(took, 1),
         "exit_statuses": statuses,
         "load": processes.load_average(),

@@ -31,6 +31,7 @@ from typing import Any
 from bench import processes
 from bench.clients import LEGACY, MODERN, Failed, said
 from bench.streaming import Stream, TalliedClient, Tally
+from foretool.retrieval.evaluation import quantile
 
 WARM_UP = 0.1
 """Share of the calls before the first sample that counts."""
@@ -453,8 +454,8 @@ async def measured(arguments: argparse.Namespace, work: Work, watch: Watch) -> d
         "upstreams": len(work.servers),
         "seconds": round(took, 1),
         "calls_per_s": round(work.done / took),
-        "p50_ms": round(processes.quantile(work.milliseconds, 0.5), 2),
-        "p99_ms": round(processes.quantile(work.milliseconds, 0.99), 2),
+        "p50_ms": round(quantile(work.milliseconds, 0.5), 2),
+        "p99_ms": round(quantile(work.milliseconds, 0.99), 2),
         "growth": growth(during, work.calls),
         "rss_mib": [sample["rss_mib"] for sample in during],
         "after_the_clients_left": after,

@@ -37,3 +37,4 @@ def test_intervals_hold_the_mean_and_shrink_with_more_values() -> None:
 
 def test_quantiles() -> None:
     assert [e.quantile([3, 1, 2], share) for share in (0.0, 0.5, 1.0)] == [1, 2, 3]
+    assert e.quantile([1.0], 0.99) == 1.0
