@@ -8,6 +8,7 @@ re-ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -41,19 +42,39 @@ def open_reranker(setting: str, cache: Path | None = None) -> Reranker | None:
     or a CrossEncoder of sentence-transformers by id or folder. Raises `EncoderError` where it cannot be had."""
     if setting == "none":
         return None
-    if missing := missing_libraries():
-        raise EncoderError(f"reranker {setting!r}: {', '.join(missing)} not installed; {INSTALL}")
+    _check(setting)
     from foretool.retrieval.rankers import cross_encoder
 
+    if "/" in setting:
+        return cross_encoder.HubCrossEncoder(setting)
     if setting == "cross_encoder" and locate(cross_encoder.WEIGHTS) is not None:
         return cross_encoder.CrossEncoder()
-    if setting in ("cross_encoder", "maxsim"):
-        return _maxsim(cache)
-    if "/" not in setting:
+    return _maxsim(cache)
+
+
+def described(setting: str) -> str:
+    """What `open_reranker` opens, for people; "" for "none". Raises `EncoderError` as far as can be told beforehand."""
+    if setting == "none":
+        return ""
+    _check(setting)
+    from foretool.retrieval.rankers import cross_encoder
+
+    if "/" in setting:
+        if find_spec("sentence_transformers") is None:
+            raise EncoderError(f"reranker {setting!r}: pip install sentence-transformers")
+        return setting
+    if setting == "cross_encoder" and locate(cross_encoder.WEIGHTS) is not None:
+        return cross_encoder.WEIGHTS.described
+    return f"maxsim over {_first().name}"
+
+
+def _check(setting: str) -> None:
+    if missing := missing_libraries():
+        raise EncoderError(f"reranker {setting!r}: {', '.join(missing)} not installed; {INSTALL}")
+    if setting not in ("cross_encoder", "maxsim") and "/" not in setting:
         raise EncoderError(
             f'reranker {setting!r}: expected "none", "cross_encoder", "maxsim", a folder, or a sentence-transformers id'
         )
-    return cross_encoder.HubCrossEncoder(setting)
 
 
 def _maxsim(cache: Path | None) -> Reranker:

@@ -9,7 +9,7 @@ import pytest
 from foretool.retrieval import reranking
 from foretool.retrieval.encoders import EncoderError
 from foretool.retrieval.ranking import Ranked, Ranking
-from foretool.retrieval.reranking import open_reranker, reranked
+from foretool.retrieval.reranking import described, open_reranker, reranked
 from foretool.storage.records import ToolId
 
 
@@ -70,6 +70,22 @@ def test_settings_that_name_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         open_reranker("cross_encoder", tmp_path)
     with pytest.raises(EncoderError, match="no encoder with token states is installed"):
         open_reranker("maxsim", tmp_path)
+
+
+def test_what_a_setting_means_is_told_without_opening_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(reranking, "missing_libraries", list)
+    monkeypatch.setattr(reranking, "locate", lambda weights: tmp_path)
+    monkeypatch.setattr(reranking, "find_spec", lambda module: None)
+    assert described("none") == ""
+    assert described("cross_encoder").startswith("cross_encoder (")
+    assert described("maxsim") == "maxsim over minilm"
+    with pytest.raises(EncoderError, match="'some/model': pip install sentence-transformers"):
+        described("some/model")
+    monkeypatch.setattr(reranking, "find_spec", lambda module: module)
+    assert described("some/model") == "some/model"
+    monkeypatch.setattr(reranking, "locate", lambda weights: None)
+    with pytest.raises(EncoderError, match="no encoder with token states is installed"):
+        described("cross_encoder")
 
 
 def test_maxsim_stands_in_for_a_cross_encoder_that_is_not_installed(
