@@ -7,9 +7,8 @@ pipeline as the proxy runs it, names and words included.
 
 In three rounds over the sets, the quickest first:
 
-1. the paper's rows; the installed encoders as they are; served without a past; with the encoder that was trained on
-   several sets; with past tasks (MassTool); MiniLM trained on the set's own tasks, alone and served (needs torch,
-   `foretool[train]`), and with both;
+1. the paper's rows; the installed encoders untrained, and as they are shipped; served without a past; with past tasks
+   (MassTool); MiniLM trained on the set's own tasks, alone and served (needs torch, `foretool[train]`), and with both;
 2. an encoder of the paper's size (`bench.larger`), untrained, trained, and served (needs torch and its wheels);
 3. the losses on the same tasks and seeds (`bench.papers.ports_losses`; needs torch and a language model,
    `foretool[llm]`).
@@ -47,7 +46,7 @@ from foretool.retrieval.rankers.ports import Ports
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Embed, Material
 from foretool.retrieval.training.masstool import METHOD as PAST
-from foretool.retrieval.training.ports import Asked, Example, Loss, Plan, Trainer, only_called
+from foretool.retrieval.training.ports import Asked, Example, Loss, Plan, Trainer, only_called, shipped
 from foretool.storage.records import Episode, Tool
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -78,8 +77,6 @@ SERVED_SEED, MATERIAL_SEED = 42, 7
 MANY = 2048
 """Tasks in the training of what is served."""
 LARGER_BATCH, REFRESH = 32, 12
-SEVERAL, SHIPPED = "encoder.adapter", "minilm_tools.adapter"
-"""What `bench.encoder train` made: looked for in the cache folder, then beside `retrieval/`."""
 Row = dict[str, Any]
 
 
@@ -92,6 +89,8 @@ class Recipe(NamedTuple):
     epochs: int
     batch: int
     sides: Literal["both", "query"] = "query"
+    goes_on: bool = False
+    """From the adapter that comes with us, as `foretool learn` does; else from the untrained encoder."""
 
     @property
     def plan(self) -> Plan:
@@ -102,7 +101,7 @@ class Recipe(NamedTuple):
     @property
     def told(self) -> Row:
         """What a row says of it."""
-        return {"seed": self.seed, "tasks": self.tasks, "epochs": self.epochs, "sides": self.sides}
+        return {"seed": self.seed, "tasks": self.tasks, "epochs": self.epochs}
 
 
 class Remembered:
@@ -213,17 +212,18 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
 
 
 def with_larger(benches: Sequence[Bench], cache: Path) -> Iterator[Row]:
-    """The rows of the larger encoder, or one that says why there are none."""
+    """The rows of the larger encoder, or one for each set that says why there are none."""
     wanted = [each for each in benches if each.world.name in LARGER_SETS]
+    why = f"{missing} not installed" if (missing := untrainable()) else ""
     try:
-        weights = larger(cache) if not untrainable() else None
+        weights = larger(cache)
     except NoLarger as error:
-        for each in wanted:
-            yield {**each.head, "method": "larger encoder", "skipped": str(error)}
+        why = why or str(error)
+    if why:
+        yield from ({**each.head, "method": "larger encoder", "skipped": why} for each in wanted)
         return
     for each in wanted:
-        if weights is not None:
-            yield from each.larger(weights)
+        yield from each.larger(weights)
 
 
 def untrainable() -> str:
@@ -237,17 +237,24 @@ class Bench:
     def __init__(self, world: World, cache: Path, store: Store) -> None:
         self.world, self.cache = world, cache
         self.head: Row = {"set": world.name, "n": len(world.queries)}
-        self.weights = [each.untrained for each in encoders.find("auto")]
+        self.weights = encoders.find("auto")
         self.kept = Vectors(store)
-        self.embedders = [
-            Embedder(
-                Remembered(encoders.open_encoder(each, cache / "encoders"), f"queries {each.key}", self.kept),
-                each.key,
-                self.kept,
-            )
-            for each in self.weights
-        ]
+        self.embedders = [self._opened(each, f"queries {each.query_key}") for each in self.weights]
         self.called, self.examples = only_called(world.examples)
+
+    def _opened(self, weights: encoders.Weights, key: str) -> Embedder:
+        encoder = encoders.open_encoder(weights, self.cache / "encoders")
+        return Embedder(Remembered(encoder, key, self.kept), weights.key, self.kept)
+
+    @cached_property
+    def base(self) -> encoders.Weights:
+        """What is trained."""
+        return self.weights[0].untrained
+
+    @cached_property
+    def untrained(self) -> list[Embedder]:
+        """The encoders as their packages have them."""
+        return [self._opened(each.untrained, f"queries {each.key}") for each in self.weights]
 
     @cached_property
     def vectors(self) -> Floats:
@@ -260,30 +267,34 @@ class Bench:
             if found := told.get(self.world.name):
                 figures = dict(zip(("r@1", "r@2", "r@3"), found, strict=True))
                 yield {**self.head, "method": method, "pool": "not said", **figures}
-        for embedder in self.embedders:
-            scores = embedder.encoder.queries(self.world.queries) @ self.documents(embedder).T
-            yield from self.ranked(f"{embedder.encoder.name}, untrained", scores)
-        yield from self.served("served, nothing learned", {})
         if not self.embedders:
+            yield from self.served("served, without encoders", {})
             yield {**self.head, "method": "trained", "skipped": f"no encoder installed; {encoders.INSTALL}"}
             return
-        if (several := self._several()) is not None:
-            yield from self.ranked("trained on several sets", self.scores(several))
-            yield from self.served("served, trained on several sets", {"ports": Ports(self.opened(several))})
+        for embedder in self.untrained:
+            yield from self.alone(f"{embedder.encoder.name}, untrained", embedder)
+        yield from self.served("served, encoders untrained", {}, self.untrained)
+        if self.base is not self.weights[0]:
+            yield from self.alone(f"{self.weights[0].name}, as shipped", self.embedders[0])
+        yield from self.served("served, nothing learned", {})
         past = self._past() if self.world.name in PAST_SETS else {}
         if past:
             yield from self.served("served with past tasks", past, seed=MATERIAL_SEED)
         if missing := untrainable():
             yield {**self.head, "method": "trained", "skipped": f"{missing} not installed"}
             return
-        recipe = self.recipe("full")
+        recipe = self.recipe("full")._replace(goes_on=True)
         model = self.trained(recipe)
-        told = recipe.told
-        yield from self.ranked("full, this set's tasks", self.scores(model), **told)
+        yield from self.ranked("full, this set's tasks", self.scores(model), **recipe.told)
         learned = {"ports": Ports(self.opened(model))}
-        yield from self.served("served with full", learned, **told)
+        yield from self.served("served with full", learned, **recipe.told)
         if past:
-            yield from self.served("served with past tasks and full", {**past, **learned}, **told)
+            yield from self.served("served with past tasks and full", {**past, **learned}, **recipe.told)
+
+    def alone(self, method: str, embedder: Embedder, **told: Any) -> Iterator[Row]:
+        """Cosines of an encoder."""
+        scores = embedder.encoder.queries(self.world.queries) @ self.documents(embedder).T
+        yield from self.ranked(method, scores, **told)
 
     def larger(self, weights: encoders.Weights) -> Iterator[Row]:
         """Another encoder in the place of all: as it is, and with both sides trained."""
@@ -293,8 +304,7 @@ class Bench:
             (self.embedder(weights), "untrained", {}),
             (self.embedder(weights, recipe), f"{recipe.loss}, both sides", recipe.told),
         ):
-            asked = embedder.encoder.queries(self.world.queries)
-            yield from self.ranked(f"{name}, {done}", asked @ self.documents(embedder).T, **told)
+            yield from self.alone(f"{name}, {done}", embedder, **told)
             yield from self.served(f"served with {name}, {done}", {}, [embedder], **told)
 
     def recipe(self, loss: Loss, batch: int = 64) -> Recipe:
@@ -341,14 +351,8 @@ class Bench:
 
     def opened(self, model: bytes) -> Remembered:
         """The first encoder with what was trained."""
-        key = f"queries {self.weights[0].key} {sha256(model).hexdigest()[:16]}"
-        return Remembered(adapted.opened(self.weights[0], model, self.cache / "encoders"), key, self.kept)
-
-    def _several(self) -> bytes | None:
-        """What `bench.encoder train` left in the cache folder, else what comes with foretool."""
-        found = (self.cache / SEVERAL, Path(adapters.__file__).with_name(SHIPPED))
-        model = next((path.read_bytes() for path in found if path.is_file()), None)
-        return model if model is not None and adapters.loads(model).base == self.weights[0].sha256 else None
+        key = f"queries {self.base.key} {sha256(model).hexdigest()[:16]}"
+        return Remembered(adapted.opened(self.base, model, self.cache / "encoders"), key, self.kept)
 
     def _past(self) -> dict[str, Learned]:
         """What `foretool learn` makes of the same tasks without torch."""
@@ -363,8 +367,9 @@ class Bench:
         """Of the first encoder."""
         texts, asked = self.world.texts, asked or Asked()
         return Trainer(
-            self.weights[0], [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
+            self.base, [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
             self.cache / "model", checkpoint, asked.useful, asked.scored, self.vectors[self.called],
+            shipped(recipe.plan) if recipe.goes_on else None,
         )  # fmt: skip
 
     def trained(self, recipe: Recipe, asked: Asked | None = None) -> bytes:

@@ -153,6 +153,14 @@ def test_a_tool_is_shown_as_a_function() -> None:
     assert ports.docstring(tool) == 'def roll(sides, times):\n"""\nRolls dice.\n"""'
 
 
+def test_a_training_goes_on_from_the_adapter_that_comes_with_us_where_the_rank_is_the_same() -> None:
+    found = ports.shipped(Plan(rank=16))
+    assert found is not None
+    assert found.base == encoders.MANIFEST[0].sha256
+    assert {left.shape[1] for left, _ in found.changes.values()} == {16}
+    assert ports.shipped(Plan(rank=4)) is None
+
+
 def test_training_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "find_spec", lambda name: None if name == "torch" else object())
     with pytest.raises(TooLittle, match=r"torch not installed; pip install 'foretool\[train\]'"):
