@@ -4,9 +4,9 @@ elsewhere does to sets it knows nothing of.
 Rows, all on the queries of FILE, everything fitted on `train.jsonl`:
 
     toollens              the paper's rows; the ranking without a past; MassTool as served, that is in the ranking
-                          that the proxy answers with, alone, and without an encoder; and last of all sets as published
-                          (needs torch; frozen MiniLM, `Settings` of `training/masstool_published.py` with what a row
-                          names)
+                          that the proxy answers with, alone, and without an encoder; where torch is installed also
+                          with the encoder fine-tuned on the past, and last of all sets as published (frozen MiniLM,
+                          `Settings` of `training/masstool_published.py` with what a row names)
     metatool_awareness    detection: the area under the curve of `needs_tool`, which tasks need a tool at all
     stabletoolbench, livemcpbench   the ranking without a past and with that of `toollens`
     bfcl_ports            the same with its own thin log, 1,260 tasks over 1,015 tools; `over`: the mean difference on
@@ -18,7 +18,10 @@ ToolLens and ToolDet name no licence: nothing of them is in the repository.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -31,13 +34,12 @@ from numpy.typing import NDArray
 from bench.retrieval import Task, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.pipeline import Corpus, Pipeline, digest
 from foretool.retrieval.rankers.experience import Experience
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training import Embed, Material
+from foretool.retrieval.training import Embed, Material, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
 from foretool.retrieval.training.masstool_published import Task as PublishedTask
 from foretool.storage.records import Episode, Tool, ToolId
@@ -83,16 +85,16 @@ class World(NamedTuple):
 class Remembered:
     """An encoder whose vectors are kept by the hash of the text. `Encoder`."""
 
-    def __init__(self, encoder: Encoder, key: str, kept: Vectors) -> None:
-        self._encoder, self._key, self._kept = encoder, key, kept
+    def __init__(self, weights: encoders.Weights, cache: Path | None, kept: Vectors) -> None:
+        self._encoder, self._weights, self._kept = encoders.open_encoder(weights, cache), weights, kept
         self._held: dict[tuple[str, bytes], Floats] = {}
-        self.name = encoder.name
+        self.name = weights.name
 
     def documents(self, texts: Sequence[str]) -> Floats:
-        return self._of(texts, self._key, self._encoder.documents)
+        return self._of(texts, self._weights.key, self._encoder.documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        return self._of(texts, f"{self._key}:queries", self._encoder.queries)
+        return self._of(texts, self._weights.query_key, self._encoder.queries)
 
     def _of(self, texts: Sequence[str], key: str, run: Callable[[Sequence[str]], Floats]) -> Floats:
         named = {digest(text): text for text in texts if (key, digest(text)) not in self._held}
@@ -114,10 +116,8 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
     with Store.open(cache / "masstool.sqlite" if cache else ":memory:") as store:
-        have = [
-            Remembered(encoders.open_encoder(weights, cache), weights.key, Vectors(store))
-            for weights in (each.untrained for each in encoders.find("auto"))
-        ]
+        found, kept = encoders.find("auto"), Vectors(store)
+        have = [Remembered(weights, cache, kept) for weights in found]
         pasts: dict[str, MassTool] = {}
         names = sets or [each for each in SETS if is_there(data / each / queries)]
         for name in names:
@@ -129,11 +129,12 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
                 yield from with_a_past(data, name, queries, have, pasts)
         if have and find_spec("torch") is not None:
             # Last: they take longest.
+            plain = Remembered(found[0].untrained, cache, kept)
             for name in names:
                 if name == "metatool_awareness":
-                    yield published_detection(data / name, queries, have[0])
+                    yield published_detection(data / name, queries, plain)
                 elif name == "toollens":
-                    yield from as_published(data, queries, have[0])
+                    yield from as_published(data, queries, plain)
 
 
 def read(folder: Path, queries: str, *, asked: bool = True) -> World:
@@ -148,6 +149,26 @@ def trained(world: World, have: Sequence[Remembered]) -> MassTool:
     first = have[0].queries if have else None
     material = Material(tuple(world.tools), world.episodes(), queries=first, readings=joined(have), seed=SEED)
     return MassTool.loads(METHOD.train(material, lambda step, share: None))
+
+
+@contextmanager
+def without_tuning() -> Iterator[None]:
+    """Nothing is fine-tuned in here."""
+    kept = masstool_tuned.LEAST
+    masstool_tuned.LEAST = sys.maxsize  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        masstool_tuned.LEAST = kept  # type: ignore[misc]
+
+
+def kinds(model: MassTool) -> Iterator[tuple[str, MassTool]]:
+    """What is served without torch, and what its fine-tuned encoder adds where training had it."""
+    plain = copy(model)
+    plain.tuned = None
+    yield "", plain
+    if model.tuned is not None:
+        yield " with foretool[train]", model
 
 
 def joined(have: Sequence[Remembered]) -> Embed | None:
@@ -200,15 +221,17 @@ def over_toollens(data: Path, queries: str, have: Sequence[Remembered], pasts: d
     for name, (r3, n3, r5, n5) in PAPER.items():
         yield {"set": world.name, "method": name, "n": 1877, "R@3": r3, "N@3": n3, "R@5": r5, "N@5": n5}
     yield measured(world, "ours without a past", ranking(world, have))
-    model = pasts[world.name] = trained(world, have)
-    yield measured(world, "ours as served", ranking(world, have, model))
-    yield measured(world, "ours as served, head and vote alone", alone(world, model, have))
+    pasts[world.name] = trained(world, have)
+    for kind, model in kinds(pasts[world.name]):
+        yield measured(world, f"ours as served{kind}", ranking(world, have, model))
+        yield measured(world, f"ours as served{kind}, head and vote alone", alone(world, model, have))
     if len(have) > 1:
-        yield measured(
-            world, "head and vote alone, the first encoder", alone(world, trained(world, have[:1]), have[:1])
-        )
+        with without_tuning():
+            model = trained(world, have[:1])
+        yield measured(world, "head and vote alone, the first encoder", alone(world, model, have[:1]))
     if have:
-        bare = trained(world, [])
+        with without_tuning():
+            bare = trained(world, [])
         yield measured(world, "ours as served, without encoders", ranking(world, [], bare))
 
 
@@ -352,15 +375,15 @@ def with_a_past(
     log = LOGS.get(name, name)
     if log not in pasts and (data / log).is_dir():
         pasts[log] = trained(read(data / log, queries, asked=False), have)
-    if log in pasts:
-        after = recalled(world, ranking(world, have, pasts[log]))
+    for kind, model in kinds(pasts[log]) if log in pasts else ():
+        after = recalled(world, ranking(world, have, model))
         over = {
             f"{key}_over": [
                 round(end, 4) for end in (fmean(after[key]) - fmean(before[key]), *paired(after[key], before[key]))
             ]
             for key in before
         }
-        row = {"set": name, "method": f"ours with a log of {log}", "n": len(world.asked)}
+        row = {"set": name, "method": f"ours with a log of {log}{kind}", "n": len(world.asked)}
         yield {**row, **told_recall(after), **over}
 
 

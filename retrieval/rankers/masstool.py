@@ -15,12 +15,13 @@ The detection tower is `needs_tool`: logistic, over the same two views of a task
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import exp, log
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from zlib import crc32
 
 import numpy as np
@@ -31,7 +32,11 @@ from foretool.retrieval.learned import Floats, ModelError, pack, unpack
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
+if TYPE_CHECKING:
+    from foretool.retrieval.encoders import Encoder
+
 Ints = NDArray[np.int64]
+_log = logging.getLogger("foretool.models")
 
 NAME: Final = "masstool"
 VERSION: Final = 1
@@ -122,6 +127,41 @@ class Net(Struct, frozen=True):
         return (inputs @ self.out + self.bias).astype(np.float32)
 
 
+class Tuned(Struct, frozen=True):
+    """An encoder that was fine-tuned on the tasks on record (`training.masstool_tuned`), and the head on it."""
+
+    encoder: Encoder
+    out: Floats
+    """(dimension, classes)"""
+    bias: Floats
+    """(classes,)"""
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
+        """None where there is none in a model, or the weights it belongs to are not installed here."""
+        if "tuned_adapter" not in arrays:
+            return None
+        from foretool.retrieval import adapters
+        from foretool.retrieval.encoders import EncoderError
+        from foretool.retrieval.encoders.adapted import opened
+        from foretool.retrieval.rankers.ports import base_of
+
+        told = arrays["tuned_adapter"].tobytes()
+        try:
+            # Not kept: every training would leave 90 MB.
+            encoder = opened(base_of(adapters.loads(told)), told, None)
+            encoder.queries(["warm"])
+        except (ModelError, EncoderError, OSError, ImportError) as error:
+            _log.info("%s is served without its fine-tuned encoder: %s", NAME, error)
+            return None
+        return cls(encoder, arrays["tuned_out"].astype(np.float32), arrays["tuned_bias"])
+
+    def logits(self, text: str) -> Floats:
+        """(classes,); reads the text once more, 2 to 3 ms."""
+        found: Floats = self.encoder.queries([text])[0] @ self.out + self.bias
+        return found
+
+
 class Signs(Struct, frozen=True):
     """How well a task is known."""
 
@@ -201,8 +241,9 @@ class MassTool:
     reads_all: Final = True
     """Vectors of tasks are those of all encoders, one after the other: together they find more than the first."""
 
-    def __init__(self, header: Header, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, header: Header, arrays: Mapping[str, NDArray[Any]], tuned: Tuned | None = None) -> None:
         self.header = header
+        self.tuned = tuned
         self.hashes: NDArray[np.uint32] = arrays["hashes"]
         """(vocabulary,), sorted."""
         self.idf: Floats = arrays["idf"].astype(np.float32)
@@ -235,7 +276,7 @@ class MassTool:
         """Raises `ModelError`."""
         told, arrays = unpack(model, NAME, VERSION)
         try:
-            return cls(convert(told, Header), arrays)
+            return cls(convert(told, Header), arrays, Tuned.of(arrays))
         except (KeyError, ValueError) as error:
             raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
 
@@ -297,8 +338,8 @@ class MassTool:
         size = self.bank.shape[1]
         # Where there are other encoders than in training, nothing of them is read.
         if vector is None or len(vector) != size or not vector.any():
-            return Task(places, values, np.zeros(size, np.float32), False)
-        return Task(places, values, of_length_1(np.asarray(vector, np.float32)), True)
+            return Task(text, places, values, np.zeros(size, np.float32), False)
+        return Task(text, places, values, of_length_1(np.asarray(vector, np.float32)), True)
 
     def believed(self, past: Past) -> float:
         """As `trust`, for a task that was looked up."""
@@ -317,7 +358,10 @@ class MassTool:
         if self.nets:  # one of them at least reads words alone
             nets = [net for net in self.nets if net.reads_vectors is task.has_vector] or self.nets
             said = [net.logits(task.places, task.values, task.vector) for net in nets]
-            classes = softmax(np.mean(said, axis=0, dtype=np.float32))
+            logits: Floats = np.asarray(said, np.float32).mean(0)
+            if self.tuned is not None and task.has_vector:
+                logits = np.float32(0.5) * (logits + self.tuned.logits(task.text))
+            classes = softmax(logits)
             head, sureness = self.classes.spread(classes, tools), float(classes.max())
         signs = Signs(
             meaning=float(meaning.max(initial=0.0)),
@@ -346,6 +390,7 @@ class Past(Struct, frozen=True):
 class Task(Struct, frozen=True):
     """A task as head and search see it."""
 
+    text: str
     places: Ints
     values: Floats
     """Its grams, as `weighted` has them."""

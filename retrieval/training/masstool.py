@@ -483,6 +483,7 @@ class _Training:
         mix, read, unread = self._believed(tasks, known)
         blind = tasks.without_vectors()
         heads = self._heads(tasks, blind, known, np.arange(count)) if mix > 0 else []
+        stage = self._tuned(texts[:count], known) if mix > 0 else {}
         detects = len(self.without) >= LEAST_WITHOUT
         detect = np.zeros(vectors.shape[1] + len(hashes) + 1, np.float32)
         if detects:
@@ -505,7 +506,23 @@ class _Training:
             "idf": idf.astype(np.float16),
             "detect": detect.astype(np.float16),
         }
-        return dumps(header, {**arrays, **_packed(tasks, known, heads)})
+        return dumps(header, {**arrays, **_packed(tasks, known, heads), **stage})
+
+    def _tuned(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:
+        """The encoder fine-tuned on these tasks and a head on it; {} where nothing could do that, or has it to."""
+        from foretool.retrieval.training import masstool_tuned
+
+        weights = masstool_tuned.weights_to_tune(len(texts)) if self.material.queries is not None else None
+        if weights is None:
+            return {}
+        found = masstool_tuned.tuned(
+            weights, texts, known.of, self.material.seed, lambda share: self.progress("fine-tuning the encoder", share)
+        )
+        return {
+            "tuned_adapter": np.frombuffer(found.adapter, np.uint8),
+            "tuned_out": found.out.astype(np.float16),
+            "tuned_bias": found.bias,
+        }
 
     def _vectors(self, texts: Sequence[str]) -> Floats:
         embed = self.material.readings or self.material.queries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import exp, log1p
 from typing import Any
 from zlib import crc32
@@ -12,7 +13,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from requirements import requirement
 
-from foretool.retrieval.learned import ModelError, pack
+from foretool.retrieval.adapters import Adapter
+from foretool.retrieval.learned import Floats, ModelError, pack
 from foretool.retrieval.rankers.masstool import (
     FAINT,
     LEAST_PRIOR,
@@ -27,6 +29,7 @@ from foretool.retrieval.rankers.masstool import (
     Signs,
     Sparse,
     Trust,
+    Tuned,
     dumps,
     grams,
     height,
@@ -165,6 +168,36 @@ def test_heads_that_read_vectors_answer_together_and_the_others_where_there_is_n
         found = told.past(told.read("send", vector))
         assert found.shares.tolist() == pytest.approx([1 - second / 2, second / 2], abs=1e-3)
         assert found.signs.sureness == pytest.approx(second, abs=1e-3)
+
+
+def test_a_fine_tuned_encoder_counts_as_much_as_the_heads_together() -> None:
+    class Certain:
+        name = "certain"
+
+        def documents(self, texts: Sequence[str]) -> Floats:
+            raise AssertionError("tools keep their vectors")
+
+        def queries(self, texts: Sequence[str]) -> Floats:
+            asked.extend(texts)
+            return np.asarray([[2.0]] * len(texts), np.float32)
+
+    asked: list[str] = []
+    plain = model(bank=np.asarray([[127], [127]], np.int8), detect=np.zeros(5, np.float16))
+    vector = np.ones(1, np.float32)
+    before = plain.past(plain.read("send", vector)).signs.sureness
+    plain.tuned = Tuned(Certain(), np.asarray([[0.0, 3.0]], np.float32), np.zeros(2, np.float32))
+    # The head's logits are 0 and 2, the tuned encoder's 0 and 6.
+    assert before == pytest.approx(1 / (1 + exp(-2.0)), abs=1e-3)
+    assert plain.past(plain.read("send", vector)).signs.sureness == pytest.approx(1 / (1 + exp(-4.0)), abs=1e-3)
+    assert plain.past(plain.read("send", None)).signs.sureness == before, "words alone are answered by words alone"
+    assert asked == ["send"]
+
+
+def test_a_model_whose_fine_tuned_encoder_is_not_installed_serves_without_it() -> None:
+    told = np.frombuffer(Adapter("ffff", {}).dumps(), np.uint8)
+    assert model(tuned_adapter=told, tuned_out=np.ones((1, 2)), tuned_bias=np.zeros(2)).tuned is None
+    assert model(tuned_adapter=np.zeros(3, np.uint8)).tuned is None
+    assert model().tuned is None
 
 
 @requirement("masstool:trust")
