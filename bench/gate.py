@@ -185,7 +185,7 @@ def offered(name: str, folder: Path, embedders: Sequence[Embedder], positives: P
             "auc": round(auc(right, wrong), 3)}  # fmt: skip
 
 
-def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
+def fitted(data: Path, embedders: Sequence[Embedder], untrained: Sequence[Embedder], catalogs: Path) -> Gate:
     """From every train split, alone and among the tools of real servers; for one encoder, two, and any."""
     distractors = read_catalogs(catalogs)[::EVERY]
     models: dict[str, Logistic] = {}
@@ -208,7 +208,7 @@ def fitted(data: Path, embedders: Sequence[Embedder], catalogs: Path) -> Gate:
     return Gate(
         f"{said}; {SAMPLE} queries each, alone and among {len(distractors)} other tools",
         models,
-        leasts(data, embedders),
+        leasts(data, untrained, [each.encoder.name for each in embedders]),
     )
 
 
@@ -219,31 +219,37 @@ def beside(kept: Gate, new: Gate) -> Gate:
     return Gate(new.fitted_on, models, {**kept.least, **new.least})
 
 
-def leasts(data: Path, embedders: Sequence[Embedder]) -> dict[str, float]:
-    """The mean cosine that all but `STRAY` of the queries that need a tool have, for one encoder and for two."""
+def leasts(data: Path, untrained: Sequence[Embedder], names: Sequence[str]) -> dict[str, float]:
+    """The mean cosine that all but `STRAY` of the queries that need a tool have, for one encoder and for two.
+
+    Read by the untrained encoders: a trained one knows the tools of this set, and is surer of them than of others; on
+    sets that took no part in its training the cosines are where they were.
+    """
     folder = data / "metatool_awareness"
     found = {}
-    for most in range(1, len(embedders) + 1):
-        pipeline = Pool(read_tools(folder), {}, embedders).pipeline(most)
+    for most in range(1, len(untrained) + 1):
+        pipeline = Pool(read_tools(folder), {}, untrained).pipeline(most)
         needing = [row["query"] for row in read_lines(folder / "train.jsonl") if row["needs_tool"]]
         signs = [asked(pipeline, text)[0].signs for text in needing]
         values = [fmean(each.cosines) for each in signs if each]
-        found["+".join(each.encoder.name for each in embedders[:most])] = round(
-            float(np.quantile(values, STRAY)) - ROOM, 2
-        )
+        found["+".join(names[:most])] = round(float(np.quantile(values, STRAY)) - ROOM, 2)
     return found
+
+
+def opened(found: Sequence[encoders.Weights], cache: Path | None, store: Store) -> list[Embedder]:
+    """The encoders, with the vectors that are kept."""
+    return [Embedder(encoders.open_encoder(each, cache), each.key, Vectors(store)) for each in found]
 
 
 def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     data: Path = arguments.data
     with Store.open(arguments.vectors or ":memory:") as store:
         cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
-        embedders = [
-            Embedder(encoders.open_encoder(weights, cache), weights.key, Vectors(store))
-            for weights in encoders.find(arguments.encoder)
-        ]
+        named = encoders.find(arguments.encoder)
+        embedders = opened(named, cache, store)
         if arguments.fit:
-            written = beside(gate.shipped(), fitted(data, embedders, data / "mcp_catalogs"))
+            untrained = opened([each.untrained for each in named], cache, store)
+            written = beside(gate.shipped(), fitted(data, embedders, untrained, data / "mcp_catalogs"))
             gate.FILE.write_text(json.dumps(to_builtins(written), indent=2) + "\n", encoding="utf-8")
             yield to_builtins(written)
             return

@@ -42,7 +42,8 @@ class Gate(Struct, frozen=True):
     models: dict[str, Logistic]
     least: dict[str, float] = {}
     """By encoders, the mean cosine of the best tool below which no tool fits: a little less than what all but one in a
-    hundred of the queries that need a tool have, on the train split of metatool_awareness (MIT)."""
+    hundred of the queries that need a tool have, on the train split of metatool_awareness (MIT), by the untrained
+    encoders."""
 
 
 def features(evidence: Evidence) -> dict[str, float]:
