@@ -76,7 +76,9 @@ PAST_SETS = ("toole", "bfcl_ports")
 SERVED_SEED, MATERIAL_SEED = 42, 7
 MANY = 2048
 """Tasks in the training of what is served."""
-LARGER_BATCH, REFRESH = 32, 12
+LARGER_MANY, LARGER_BATCH, REFRESH = 1024, 32, 12
+"""Tasks for the larger encoder (on tools held out of training it stands still from 512 on), and how it goes through
+them."""
 Row = dict[str, Any]
 
 
@@ -298,7 +300,7 @@ class Bench:
 
     def larger(self, weights: encoders.Weights) -> Iterator[Row]:
         """Another encoder in the place of all: as it is, and with both sides trained."""
-        recipe = self.recipe("contrastive", LARGER_BATCH)._replace(sides="both")
+        recipe = self.recipe("contrastive", LARGER_BATCH, LARGER_MANY)._replace(sides="both")
         name = Path(weights.name).name
         for embedder, done, told in (
             (self.embedder(weights), "untrained", {}),
@@ -307,10 +309,10 @@ class Bench:
             yield from self.alone(f"{name}, {done}", embedder, **told)
             yield from self.served(f"served with {name}, {done}", {}, [embedder], **told)
 
-    def recipe(self, loss: Loss, batch: int = 64) -> Recipe:
-        """What is served, on at most `MANY` tasks; few are gone through several times."""
-        many = min(MANY, len(self.examples))
-        return Recipe(loss, SERVED_SEED, many, max(1, min(8, MANY // many)), batch)
+    def recipe(self, loss: Loss, batch: int = 64, most: int = MANY) -> Recipe:
+        """What is served, on at most so many tasks; few are gone through several times."""
+        many = min(most, len(self.examples))
+        return Recipe(loss, SERVED_SEED, many, max(1, min(8, most // many)), batch)
 
     def ranked(self, method: str, scores: Floats, **told: Any) -> Iterator[Row]:
         """Cosines over each pool; (queries, tools)."""
