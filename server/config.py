@@ -25,6 +25,9 @@ from foretool.server.variables import Expansion, Secrets, collect, secrets_in_ur
 
 Transport = Literal["stdio", "http", "sse"]
 
+KEYS_NAMED = 5
+"""Of a file's keys that are none of ours."""
+
 
 class ConfigError(Exception):
     """The file cannot be used at all. One line: file, line, column, key, what was found, the way out."""
@@ -303,9 +306,12 @@ def _top_level(source: _Source) -> tuple[str, dict[str, Any], list[str]]:
         problem = f'expected an object of servers by name, found {kind_of(entries)}; write {{"name": {{...}}}}'
         raise ConfigError(source.describe(Invalid((key,), problem)))
     ignored = [name for name in document if name not in (key, "foretool", "inputs", "$schema")]
-    warnings = [
-        f"{source.name}: {dotted((name,))}: not read by foretool{guess(name, ['foretool'])}" for name in ignored
-    ]
+    meant = {name: advice for name in ignored if (advice := guess(name, ["foretool"]))}
+    warnings = [f"{source.name}: {dotted((name,))}: not read by foretool{advice}" for name, advice in meant.items()]
+    # Claude Code's own file has dozens.
+    if others := [dotted((name,)) for name in ignored if name not in meant]:
+        more = f" and {len(others) - KEYS_NAMED} more" if len(others) > KEYS_NAMED else ""
+        warnings.append(f"{source.name}: not read by foretool: {', '.join(others[:KEYS_NAMED])}{more}")
     return key, entries, warnings
 
 

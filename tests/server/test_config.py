@@ -98,10 +98,19 @@ def test_keys_of_other_clients_are_warnings() -> None:
     entry = GOOD | {"autoApprove": [], "trust": True, "timeout": 60000, "exlude": ["x"]}
     found = read({"mcpServers": {"git": entry}, "theme": "dark"})
     assert found.warnings == (
-        "mcp.json: theme: not read by foretool",
+        "mcp.json: not read by foretool: theme",
         'mcp.json: mcpServers.git.timeout: not read by foretool; foretool reads "timeout_s", in seconds',
         'mcp.json: mcpServers.git.exlude: not read by foretool; did you mean "exclude"?',
         'mcp.json: mcpServers.git: not read by foretool: "autoApprove", "trust"',
+    )
+
+
+def test_a_file_with_much_of_its_client_is_one_warning_beside_what_was_mistyped() -> None:
+    of_client = {f"key{number}": number for number in range(60)}
+    found = read({"mcpServers": {"git": GOOD}, "fortool": {}, **of_client})
+    assert found.warnings == (
+        'mcp.json: fortool: not read by foretool; did you mean "foretool"?',
+        "mcp.json: not read by foretool: key0, key1, key2, key3, key4 and 55 more",
     )
 
 
