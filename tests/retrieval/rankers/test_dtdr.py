@@ -201,6 +201,18 @@ def test_a_tool_whose_text_is_expected_next_ranks_before_those_that_are_not() ->
     assert listed(found.parts((A,), found.of_task(None, ()))[AT["aim"]]) == [0.0] * 4
 
 
+def test_beyond_some_nearness_only_a_tool_without_a_past_gains_by_its_text() -> None:
+    tools = [ToolId(f"s__{number}") for number in range(20)]
+    for first in (A, NEW):
+        vectors = np.zeros((21, 2), np.float32)
+        vectors[0, 0] = 1
+        found = served(model(), first, *tools, vectors=vectors)
+        part = found.parts((), found.of_task(np.asarray([1, 0], np.float32), ()))
+        # One of 21 at 1, the others at 0: 20 ** 0.5 standard deviations.
+        assert listed(part[AT["meaning"], :2]) == [2.5, -0.2236]
+        assert listed(part[AT["unseen_meaning"], :2]) == [4.4721 * (first == NEW), -0.2236]
+
+
 def test_texts_are_compared_with_what_the_first_encoder_read_of_the_task() -> None:
     wide = model().network._replace(query=np.zeros((4, 2), np.float32))
     given = model(network=wide, dimension=4, lens=np.eye(4, 2, dtype=np.float32), aim=nothing(4))
