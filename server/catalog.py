@@ -259,10 +259,11 @@ class Catalog:
     def count(self, tokens: Mapping[str, int]) -> None:
         """Token counts by schema hash."""
         for upstream, tools in self._by_upstream.items():
-            self._by_upstream[upstream] = [
-                replace(tool, tokens=tokens.get(tool.schema_hash, tool.tokens)) for tool in tools
+            new = [
+                replace(tool, tokens=tokens[tool.schema_hash]) if tool.schema_hash in tokens else tool for tool in tools
             ]
-        self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
+            self._by_upstream[upstream] = new
+            self._tools.update({tool.id: tool for tool in new if tool.schema_hash in tokens})
         for counted in tokens:
             self._estimates.pop(counted, None)
 

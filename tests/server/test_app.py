@@ -79,7 +79,8 @@ async def test_a_proxy_that_starts_forgets_those_that_were_killed_and_no_other()
 
 
 @requirement("list:budget")
-def test_tokens_are_counted_in_a_process_of_their_own() -> None:
+def test_tokens_are_counted_in_a_process_of_their_own_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.server.app.COUNTED_AT_ONCE", 2)
     store, _ = failing_store()
     app = FakeApp.__new__(FakeApp)
     app.fakes = {"calc": FakeUpstream("calc")}
@@ -87,6 +88,8 @@ def test_tokens_are_counted_in_a_process_of_their_own() -> None:
     from foretool.server.jsonrpc import raw
 
     app.catalog.replace("calc", [raw({"name": f"t{n}", "inputSchema": {"type": "object"}}) for n in range(3)])
+    asyncio.run(App._count_tokens(app))
+    assert [each.id for each in app.catalog.uncounted()] == ["calc__t2"]
     asyncio.run(App._count_tokens(app))
     assert app.catalog.uncounted() == []
     assert [each.tokens for each in app.catalog.tools()] == [each.tokens for each in app.catalog.tools()][:1] * 3
