@@ -58,7 +58,7 @@ REFRESH_AFTER_S: Final = 2.0
 """How long after the first client such refreshes begin: not while it waits for its first answers."""
 
 COUNTED_AT_ONCE: Final = 2000
-"""Tools whose tokens are counted in one go; what is sent to the counter is put together on the loop, 40 ms for so many."""
+"""Tools whose tokens are counted in one go: what is sent to the counter is put together on the loop, in some 40 ms."""
 
 TICK_S: Final = 1.0
 GRACE_S: Final = 2.0
