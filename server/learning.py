@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from importlib import import_module
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.rankers.dense import Meaning
     from foretool.retrieval.training import Embed, Material, Method
-    from foretool.retrieval.training.growth import Stretch, Told
+    from foretool.retrieval.training.growth import Gain, Stretch, Told
     from foretool.retrieval.training.replay import Comparison, Walk
     from foretool.server.catalog import Catalog
 
@@ -72,6 +73,8 @@ LEASE_S: Final = 7200
 """After this long a run that never ended no longer keeps others from learning."""
 RUN: Final = "run"
 """The kind under which the report of a whole run is kept."""
+
+NOTHING: Final[Mapping[str, Any]] = {}
 
 Say = Callable[[str, str, float], None]
 """Which method, what is being done, and which share of it is, 0 to 1."""
@@ -270,19 +273,22 @@ class Learner:
             return self._too_few(kind, old)
         started = time.perf_counter()
         try:
-            compared, trained = self._compared(kind, method, parts)
-            if not (compared.is_better or (old is not None and compared.may_follow)):
-                return self._kept(kind, compared, old, started)
+            compared, gain, trained = self._compared(kind, method, parts)
+            report: dict[str, Any] = {"lists": gain.told()} if gain else {}
+            if not _is_promoted(compared, gain, old):
+                return self._kept(kind, compared, old, started, report)
             data = method.train(self._material(len(self.episodes)), lambda what, share: self.say(kind, what, share))
         except TooLittle as error:
             return Lesson(kind, "skipped", str(error))
         self._known[kind] = [*self._known.get(kind, ()), *trained]
-        report = {**self._report(compared, started), "bytes": len(data)}
+        report |= {**self._report(compared, started), "bytes": len(data)}
         made = self.artifacts.add(kind, data, report, promote=True, at=self.now)
         return Lesson(kind, "promoted", _gained(compared), report, made.number)
 
-    def _kept(self, kind: str, compared: Comparison, old: Artifact | None, started: float) -> Lesson:
-        report = self._report(compared, started)
+    def _kept(
+        self, kind: str, compared: Comparison, old: Artifact | None, started: float, more: Mapping[str, Any] = NOTHING
+    ) -> Lesson:
+        report = {**self._report(compared, started), **more}
         made = self.artifacts.add(kind, b"", report, promote=False, at=self.now)
         serves = f"{kind} {old.number} serves on" if old else "it is not served"
         short = "not better" if old else "not better outside the error"
@@ -295,13 +301,15 @@ class Learner:
 
     def _compared(
         self, kind: str, method: Method, parts: Sequence[tuple[int, int]]
-    ) -> tuple[Comparison, list[tuple[int, Learned]]]:
-        """What is served against new models, and these, each with the place up to which it has seen the episodes."""
+    ) -> tuple[Comparison, Gain | None, list[tuple[int, Learned]]]:
+        """What is served against new models, in ranks and in what growing lists cost, and these, each with the place up
+        to which it has seen the episodes."""
         from foretool.retrieval.training.replay import compare
 
         before: list[Walk] = []
         after: list[Walk] = []
         trained: list[tuple[int, Learned]] = []
+        lists: list[tuple[Stretch, Stretch]] = []
         for number, (first, last) in enumerate(parts):
             self.say(kind, "training for the replay", number / len(parts))
             material = self._material(first)
@@ -311,8 +319,10 @@ class Learner:
             served = self._unseeing(first)
             before += self._walked(served, first, last)
             after += self._walked({**served, kind: new}, first, last)
+            lists.append((self._stretch(served, first, last), self._stretch({**served, kind: new}, first, last)))
             trained.append((first, new))
-        return compare(before, after), trained
+        self.say(kind, "replaying lists", 1.0)
+        return compare(before, after), self._lists_compared(lists), trained
 
     def _unseeing(self, place: int) -> dict[str, Learned]:
         """What is to serve, by kind, as it was before it saw any episode from this place on."""
@@ -397,19 +407,16 @@ class Learner:
             return Lesson(kind, "skipped", said)
         started = time.perf_counter()
         self.say(kind, "replaying", 0.0)
-        tokens, budget, own = self.catalog.tokens, self._budget, self._own
-        allowed = training.allowance(self._unlearned(), tokens, budget)
+        tokens, budget = self.catalog.tokens, self._budget
+        allowed = self._allowed
 
         def fitted(part: Sequence[Stretch]) -> Growth | None:
-            weights = training.weigh(part)
-            return training.choose(part, weights, tokens, budget=budget, own=own, allowed=allowed)
+            return training.fitted(part, tokens, budget=budget, own=self._own, allowed=allowed)
 
         rule = self._grows_by(old)
         before: list[Told] = []
         after: list[Told] = []
-        halves = training.halves(stretches)
-        for number, (part, other) in enumerate((halves, halves[::-1])):
-            self.say(kind, "fitting", (number + 1) / 3)
+        for part, other in training.halves(stretches):
             crossed = fitted(other) or rule
             before += training.play(part, rule, tokens, budget, self._base(rule))
             after += training.play(part, crossed, tokens, budget, self._base(crossed))
@@ -425,28 +432,57 @@ class Learner:
         made = self.artifacts.add(kind, growths.dumps(growth), report, promote=True, at=self.now)
         return Lesson(kind, "promoted", _spared(report), report, made.number)
 
+    def _lists_compared(self, pairs: Sequence[tuple[Stretch, Stretch]]) -> Gain | None:
+        """What growing lists cost without a model and with it, each fitted to its own; None if there is too little."""
+        from foretool.retrieval.training import growth as training
+
+        if sum(len(old.episodes) for old, _ in pairs) < LEAST_REPLAYED:
+            return None
+
+        def cost(stretches: Sequence[Stretch]) -> list[Told]:
+            told: list[Told] = []
+            tokens, budget = self.catalog.tokens, self._budget
+            for part, other in training.halves(stretches):
+                rule: Fixed | Growth | None = growths.Fixed(most_found=None)
+                if part[0].has_models:
+                    rule = training.fitted(other, tokens, budget=budget, own=self._own, allowed=self._allowed)
+                rule = rule or growths.Fixed()
+                told += training.play(part, rule, tokens, budget, self._base(rule))
+            return told
+
+        return training.Gain(tuple(cost([old for old, _ in pairs])), tuple(cost([new for _, new in pairs])))
+
     def _stretches(self) -> Iterator[Stretch]:
         """The later tasks with every model as it was before them."""
+        last = len(self.episodes)
+        places = sorted({place for held in self._known.values() for place, _ in held if place < last})
+        for first, end in itertools.pairwise([*places, last]):
+            served = self._unseeing(first)
+            if len(served) == len(self._known) and end > last - MOST_REPLAYED:
+                yield self._stretch(served, first, end)
+
+    def _stretch(self, served: Mapping[str, Learned], first: int, last: int) -> Stretch:
+        """The tasks from one place to another with these models, and lists as they were before."""
         from foretool.retrieval.rankers.experience import Experience, Factors
         from foretool.retrieval.training.growth import Stretch
 
-        last = len(self.episodes)
-        places = sorted({place for held in self._known.values() for place, _ in held if place < last})
         factors = Factors(self._encoders(), dict(_read_factors(self.artifacts, self.artifacts.active(models.WEIGHTS))))
-        prompted = self._prompted()
+        earlier = [each.calls for each in self.episodes[:first]]
+        usage = used_in(earlier)
         has_prior = self.artifacts.active(models.PRIOR) is not None
-        for first, end in itertools.pairwise([*places, last]):
-            served = self._unseeing(first)
-            if len(served) < len(self._known) or end <= last - MOST_REPLAYED:
-                continue
-            earlier = [each.calls for each in self.episodes[:first]]
-            usage = used_in(earlier)
-            prior = self._fitted(earlier) if has_prior else priors.Prior()
-            order = priors.order(prior, usage.values(), self.catalog.tokens, 0.0, 1.0)
-            yield Stretch(
-                self._ranking({}), Experience(served, factors), self.episodes[first:end], self.upstream_of,
-                usage=usage, order=order, prompted=prompted,
-            )  # fmt: skip
+        prior = self._fitted(earlier) if has_prior else priors.Prior()
+        return Stretch(
+            self._ranking({}), Experience(served, factors) if served else None, self.episodes[first:last],
+            self.upstream_of, usage=usage, prompted=self._prompted,
+            order=priors.order(prior, usage.values(), self.catalog.tokens, 0.0, 1.0),
+        )  # fmt: skip
+
+    @cached_property
+    def _allowed(self) -> float:
+        """Tokens that lists may take: see `retrieval.training.growth`."""
+        from foretool.retrieval.training import growth as training
+
+        return training.allowance(self._unlearned(), self.catalog.tokens, self._budget)
 
     def _unlearned(self) -> Stretch:
         """The tasks on record as they would be without anything learned or used."""
@@ -454,9 +490,10 @@ class Learner:
 
         return Stretch(
             self._ranking({}), None, self.episodes[-MOST_REPLAYED:], self.upstream_of, usage={}, order=(),
-            prompted=self._prompted(),
+            prompted=self._prompted,
         )  # fmt: skip
 
+    @cached_property
     def _prompted(self) -> frozenset[str]:
         """Tasks that a hook recorded before their first call."""
         return frozenset(each.text for each in self.store.prompts())
@@ -598,6 +635,14 @@ def _gained(compared: Comparison) -> str:
         f" in the first five {compared.old['top5']:.1%} -> {compared.new['top5']:.1%},"
         f" over {compared.episodes} later tasks"
     )
+
+
+def _is_promoted(compared: Comparison, gain: Gain | None, old: Artifact | None) -> bool:
+    """Whether a model is better outside the error: in its ranks, or better in the mean there and in what lists cost
+    outside the error. One that follows its like need only be better in the mean."""
+    if compared.is_better:
+        return True
+    return compared.may_follow and (old is not None or (gain is not None and gain.is_sure))
 
 
 def _spared(report: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ learned or used. So learning does not pay for fewer hidden calls with longer lis
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from statistics import fmean
 from typing import Any, Final
@@ -42,7 +42,7 @@ PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20
 BASES: Final = (0.0, 0.125, 0.25, 0.375, 0.5)
 """Shares of the budget that a list may begin with, our own tools included."""
 
-SPENT: Final = 0.93
+SPENT: Final = 0.9
 """Of what lists took at first: what is chosen on the replayed tasks takes more on others, by chance."""
 MARGIN: Final = 0.05
 """By which a new way to grow may turn out dearer at worst, as a share of what the old one costs."""
@@ -93,6 +93,10 @@ class Stretch:
         other = copy(self)
         other.episodes = self.episodes[first::2]
         return other
+
+    @property
+    def has_models(self) -> bool:
+        return self._experience is not None
 
     def calls(self, episode: Episode) -> list[ToolId]:
         return [tool for tool in episode.calls if tool in self._upstream_of]
@@ -216,9 +220,16 @@ def _is_sure(ranking: Ranking, query: Query) -> bool:
     return level(ranking, query) in ("high", "medium")
 
 
-def halves(stretches: Sequence[Stretch]) -> tuple[list[Stretch], list[Stretch]]:
-    """Every second task, and the others; what was found once is found for both."""
-    return [each.part(0) for each in stretches], [each.part(1) for each in stretches]
+def halves(stretches: Sequence[Stretch]) -> Iterator[tuple[list[Stretch], list[Stretch]]]:
+    """Every second task beside the others, and the other way round; what was found once is found for all."""
+    one, other = ([each.part(first) for each in stretches] for first in (0, 1))
+    yield one, other
+    yield other, one
+
+
+def fitted(stretches: Sequence[Stretch], tokens: Tokens, *, budget: int, own: int, allowed: float) -> Growth | None:
+    """How lists should grow, by these tasks; as `choose`."""
+    return choose(stretches, weigh(stretches), tokens, budget=budget, own=own, allowed=allowed)
 
 
 def allowance(unlearned: Stretch, tokens: Tokens, budget: int) -> float:
@@ -268,6 +279,11 @@ class Gain(Struct, frozen=True):
         """Cheaper in the mean, and at worst dearer by little."""
         _, mean, high = self.difference
         return mean < 0.0 and high <= MARGIN * fmean(each.cost() for each in self.old)
+
+    @property
+    def is_sure(self) -> bool:
+        """Cheaper outside the error."""
+        return self.difference[2] < 0.0
 
     def told(self) -> dict[str, Any]:
         """For a report."""

@@ -54,16 +54,17 @@ class Comparison(Struct, frozen=True):
     def is_better(self) -> bool:
         """The new one ranks better outside the error, or puts more tools among the first five, and neither is worse
         outside of it."""
-        return max(self.difference[0], self.top5[0]) > 0.0 and not self._is_worse
+        return max(self.difference[0], self.top5[0]) > 0.0 and not self.is_worse
 
     @property
     def may_follow(self) -> bool:
         """Whether the new one may replace one of the same method that knows less of the log: it ranks better in the
         mean, and neither measure is worse outside the error."""
-        return self.difference[1] > 0.0 and not self._is_worse
+        return self.difference[1] > 0.0 and not self.is_worse
 
     @property
-    def _is_worse(self) -> bool:
+    def is_worse(self) -> bool:
+        """Whether either measure is worse outside the error."""
         return min(self.difference[2], self.top5[2]) < 0.0
 
 

@@ -209,12 +209,31 @@ def test_what_follows_its_like_need_not_be_better_outside_the_error(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     better = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.52, "top5": 0.5}, (-0.01, 0.02, 0.05))
-    monkeypatch.setattr(learning.Learner, "_compared", lambda *_: (better, []))
+    monkeypatch.setattr(learning.Learner, "_compared", lambda *_: (better, None, []))
     setting.demonstrate(SUM, RAIN, times=40)
     assert setting.outcomes(setting.learn())["dtdr"] == "kept"
     setting.artifacts.add("dtdr", METHOD_BYTES, {"imported": 20}, promote=True)
     run = setting.learn()
     assert setting.outcomes(run)["dtdr"] == "promoted"
+
+
+@requirement("learn:promotion")
+def test_a_new_method_may_also_be_better_outside_the_error_in_what_lists_cost(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    better = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.52, "top5": 0.5}, (-0.01, 0.02, 0.05))
+    same = Comparison(20, 40, better.old, better.old, (0.0, 0.0, 0.0))
+    dear, cheap = training.Told(2, 1, 1, 500), training.Told(2, 0, 0, 500)
+    sure = training.Gain((dear,) * 20, (cheap,) * 20)
+    unsure = training.Gain((dear,) * 10 + (cheap,) * 10, (cheap,) * 11 + (dear,) * 9)
+    trained = [(24, Counted({}))]
+    setting.demonstrate(SUM, RAIN, times=40)
+    for compared, gain, outcome in ((better, unsure, "kept"), (same, sure, "kept"), (better, sure, "promoted")):
+        monkeypatch.setattr(learning.Learner, "_compared", lambda *_, told=(compared, gain, trained): told)
+        run = setting.learn()
+        assert setting.outcomes(run)["dtdr"] == outcome
+        made = setting.artifacts.history("dtdr")[0]
+        assert made.report["lists"]["difference"] == list(gain.difference)
 
 
 def _budget(setting: Setting) -> int:

@@ -110,9 +110,11 @@ def test_what_is_chosen_hides_the_least_at_no_more_tokens_than_lists_took_at_fir
 
 def test_every_second_task_is_one_half() -> None:
     other = Episode((USER,), ("read an account",))
-    first, second = halves([stretch(TASK, other, TASK)])
+    (first, second), turned = halves([stretch(TASK, other, TASK)])
     assert [each.episodes for each in first] == [[TASK, TASK]]
     assert [each.episodes for each in second] == [[other]]
+    assert turned == (second, first)
+    assert (first[0].has_models, stretch(TASK, learned=False).has_models) == (True, False)
 
 
 def test_a_way_to_grow_is_better_if_it_is_cheaper_and_at_worst_dearer_by_little() -> None:
@@ -124,6 +126,7 @@ def test_a_way_to_grow_is_better_if_it_is_cheaper_and_at_worst_dearer_by_little(
     assert gain([dear] * 20, [cheap] * 20).is_better
     assert not gain([cheap] * 20, [dear] * 20).is_better
     assert not gain([dear] * 20, [dear] * 20).is_better
+    assert gain([dear] * 20, [cheap] * 20).is_sure
     # Four discoveries spared and three added in twenty tasks say nothing.
     mixed = gain([dear] * 4 + [cheap] * 16, [cheap] * 17 + [dear] * 3)
     assert mixed.difference[1] < 0.0 < MARGIN < mixed.difference[2]
