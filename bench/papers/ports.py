@@ -79,6 +79,8 @@ MANY = 2048
 LARGER_MANY, LARGER_BATCH, REFRESH = 1024, 32, 12
 """Tasks for the larger encoder (on tools held out of training it stands still from 512 on), and how it goes through
 them."""
+MISFIT = "relevance"
+"""The scope of bfcl_ports whose gold is a function that was offered and, by BFCL's own word, does not fit."""
 Row = dict[str, Any]
 
 
@@ -142,6 +144,8 @@ class World(NamedTuple):
     queries: Sequence[str]
     gold: Sequence[int]
     pools: Mapping[str, Sequence[int]]
+    misfits: frozenset[int] = frozenset()
+    """Queries whose gold tool, by the set's own word, does not fit them (`MISFIT`)."""
 
     @property
     def texts(self) -> list[str]:
@@ -159,9 +163,11 @@ def read_world(folder: Path, queries: str) -> World:
     place: dict[str, int] = {}
     for at, tool in enumerate(tools):
         place.setdefault(tool.name, at)
-    asked = [(row["query"], place[row["calls"][0]]) for row in read_lines(folder / queries) if row["calls"][0] in place]
+    known = [row for row in read_lines(folder / queries) if row["calls"] and row["calls"][0] in place]
+    asked = [(row["query"], place[row["calls"][0]]) for row in known]
+    misfits = frozenset(at for at, row in enumerate(known) if row.get("scope") == MISFIT)
     seen = [row.get("seen_in_training") for row in read_lines(folder / "tools.jsonl")]
-    test = [at for at, known in enumerate(seen) if known is False] or sorted({gold for _, gold in asked})
+    test = [at for at, was in enumerate(seen) if was is False] or sorted({gold for _, gold in asked})
     examples = [
         Example(row["query"], place[row["calls"][0]])
         for row in (read_lines(folder / "train.jsonl") if is_there(folder / "train.jsonl") else ())
@@ -172,7 +178,7 @@ def read_world(folder: Path, queries: str) -> World:
     pools: dict[str, Sequence[int]] = {"all": range(len(tools))}
     if len(test) < len(tools):
         pools["test"] = test
-    return World(folder.name, tools, examples, texts, gold, pools)
+    return World(folder.name, tools, examples, texts, gold, pools, misfits)
 
 
 def joined(have: Sequence[Encoder]) -> Embed:
@@ -188,10 +194,13 @@ def hits(scores: Floats, world: World, pool: Sequence[int]) -> dict[int, list[fl
     return {k: found[:, :k].any(1).astype(float).tolist() for k in RECALLS}
 
 
-def recalls(found: Mapping[int, Sequence[float]]) -> Row:
-    """R@k with the interval of the first."""
+def recalls(found: Mapping[int, Sequence[float]], misfits: frozenset[int] = frozenset()) -> Row:
+    """R@k with the interval of the first; where there are misfits, once more without them."""
     row: Row = {f"r@{k}": round(fmean(values), 4) for k, values in found.items()}
     row["r@1_interval"] = [round(end, 4) for end in interval(found[1])]
+    if misfits:
+        fitting = {k: [each for at, each in enumerate(values) if at not in misfits] for k, values in found.items()}
+        row |= {f"r@{k}_fitting": round(fmean(values), 4) for k, values in fitting.items()}
     return row
 
 
@@ -318,7 +327,7 @@ class Bench:
         """Cosines over each pool; (queries, tools)."""
         for pool, members in self.world.pools.items():
             head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
-            yield {**head, **recalls(hits(scores, self.world, members)), **told}
+            yield {**head, **recalls(hits(scores, self.world, members), self.world.misfits), **told}
 
     def served(
         self, method: str, models: Mapping[str, Learned], others: Sequence[Embedder] = (), **told: Any
@@ -329,7 +338,7 @@ class Bench:
             if models:
                 pipeline.experience = Experience(models)
             head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
-            yield {**head, **recalls(self._found(pipeline)), **told}
+            yield {**head, **recalls(self._found(pipeline), self.world.misfits), **told}
 
     def _found(self, pipeline: Pipeline) -> dict[int, list[float]]:
         found: dict[int, list[float]] = {k: [] for k in RECALLS}

@@ -55,3 +55,21 @@ def test_a_pool_that_is_all_tools_is_ranked_once(tmp_path: Path) -> None:
     (folder / "tools.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tools), "utf-8")
     assert list(read_world(folder, "all.jsonl").pools) == ["all"]
     assert read_world(folder, "dev.jsonl").pools["test"] == [2]
+
+
+def test_queries_whose_gold_does_not_fit_are_left_out_once_more(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    asked = [
+        {"query": "roll", "calls": ["dice"], "scope": "relevance"},
+        {"query": "nothing", "calls": []},
+        {"query": "read", "calls": ["news"], "scope": "simple"},
+    ]
+    (folder / "scopes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked), "utf-8")
+    world = read_world(folder, "scopes.jsonl")
+    assert (list(world.queries), world.misfits) == (["roll", "read"], frozenset({0}))
+    found = recalls({1: [0.0, 1.0], 2: [1.0, 1.0], 3: [1.0, 1.0]}, world.misfits)
+    assert {key: found[key] for key in ("r@1", "r@1_fitting", "r@2_fitting")} == {
+        "r@1": 0.5,
+        "r@1_fitting": 1.0,
+        "r@2_fitting": 1.0,
+    }
