@@ -348,6 +348,13 @@ class Store:
         """Rows of a query."""
         return self._rows(sql, values)
 
+    def read_each(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Rows of a query one by one, where there are many of which little is kept."""
+        try:
+            yield from self._db.execute(sql, values)
+        except sqlite3.Error as error:
+            raise _explain(error, self.path, self._busy_ms) from error
+
     def write_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """One statement for many rows, in one transaction."""
         with self.atomic():

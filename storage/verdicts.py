@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -43,14 +44,32 @@ def _told(store: Store, since: float, limit: int) -> Iterator[Verdict]:
     oldest = min(row[3] for row in rows)
     # `rows` is the newest first.
     called = {discovery: tool for discovery, tool, _ in store.read(_CALLS, (rows[-1][0], oldest))}
-    later: dict[tuple[str, str], list[float]] = {}
-    for session, handle, at in store.read(_OTHERS, (oldest, oldest)):
-        later.setdefault((session, handle), []).append(at)
-    for id, session, handle, at, probability, matches in rows:
+    open_ones: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    for id, session, handle, at, *_ in reversed(rows):
+        if id not in called:
+            open_ones.setdefault((session, handle), []).append((at, id))
+    followed = _followed(open_ones, store.read_each(_OTHERS, (oldest, oldest)))
+    for id, _, _, at, probability, matches in rows:
         if id in called:
             yield Verdict(at, probability, _rank(matches, called[id]))
-        elif any(at < other <= at + FOLLOWS_S for other in later.get((session, handle), ())):
+        elif id in followed:
             yield Verdict(at, probability, None)
+
+
+def _followed(
+    open_ones: dict[tuple[str, str], list[tuple[float, int]]], others: Iterable[tuple[str, str, float]]
+) -> set[int]:
+    """Those discoveries of a conversation, by time and id, that another need of it came soon after; each is taken out
+    as soon as that is known, so that many needs do not look at many discoveries."""
+    for theirs in open_ones.values():
+        theirs.sort()
+    found: set[int] = set()
+    for session, handle, at in others:
+        if theirs := open_ones.get((session, handle), []):
+            soon_before = slice(bisect_left(theirs, (at - FOLLOWS_S,)), bisect_left(theirs, (at,)))
+            found.update(id for _, id in theirs[soon_before])
+            del theirs[soon_before]
+    return found
 
 
 def _rank(matches: Any, tool: str) -> int | None:

@@ -764,3 +764,12 @@ def test_ids_are_not_given_twice_after_pruning_everything(store: Store) -> None:
     store.prune(1e12)
     store.record([CALL])
     assert [call.id for call in store.recent_calls(9)] == [3, 2]
+
+
+def test_rows_come_one_by_one_or_say_what_is_wrong() -> None:
+    with Store.open(":memory:") as store:
+        rows = store.read_each("SELECT value FROM json_each('[1, 2, 3]')")
+        assert next(rows) == (1,)
+        assert list(rows) == [(2,), (3,)]
+        with pytest.raises(StorageError, match="no such table: nothing"):
+            list(store.read_each("SELECT * FROM nothing"))

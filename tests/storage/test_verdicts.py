@@ -63,3 +63,18 @@ def test_the_latest_are_read_and_come_oldest_first() -> None:
             called(store, at + 0.5, A, asked(store, float(at), A))
         assert [verdict.at for verdict in verdicts(store, limit=2)] == [3.0, 4.0]
         assert [verdict.at for verdict in verdicts(store, since=4.0)] == [4.0]
+
+
+def test_one_need_tells_of_every_discovery_soon_before_it_and_of_none_at_its_own_time() -> None:
+    with Store.open(":memory:") as store:
+        for at in (10.0, 20.0, 30.0, 40.0):
+            store.add_discovery(Discovery("s", at, "t", (), None, "high", (Match(A, 1, 1.0),), 1, 1.0, handle=str(at)))
+        for at, handle in ((10.0, "10.0"), (20.0 + FOLLOWS_S, "20.0"), (30.1 + FOLLOWS_S, "30.0"), (40.5, "40.0")):
+            store.record([Call("s", at, C, "u", "bridge", True, "ok", 1.0, True, "", 0, handle=handle)])
+        assert [verdict.at for verdict in verdicts(store)] == [20.0, 40.0]
+    with Store.open(":memory:") as store:
+        for at in (10.0, 20.0, 30.0):
+            asked(store, at, A)
+        called(store, 31.0, C)
+        called(store, 32.0, C)
+        assert [verdict.at for verdict in verdicts(store)] == [10.0, 20.0, 30.0]
