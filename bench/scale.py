@@ -221,7 +221,7 @@ async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
     pinging.cancel()
     await asyncio.gather(pinging, return_exceptions=True)
     await client.stop(60.0)
-    pings = {f"ping_p{share:g}_ms": round(quantile(times, share / 100), 1) for share in (50, 99, 100)}
+    pings = {f"ping_p{share:g}_ms": round(quantile(times, share / 100), 1) for share in (50, 99, 100) if times}
     return {"search_after_list_s": round(first, 2), "all_searched_s": round(whole, 2), **pings}
 
 
