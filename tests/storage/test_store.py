@@ -771,5 +771,5 @@ def test_rows_come_one_by_one_or_say_what_is_wrong() -> None:
         rows = store.read_each("SELECT value FROM json_each('[1, 2, 3]')")
         assert next(rows) == (1,)
         assert list(rows) == [(2,), (3,)]
-        with pytest.raises(StorageError, match="no such table: nothing"):
-            list(store.read_each("SELECT * FROM nothing"))
+        with pytest.raises(StorageError, match="no such table: gone"):
+            list(store.read_each("SELECT * FROM gone"))
