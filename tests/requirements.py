@@ -428,6 +428,12 @@ MANIFEST: Final[dict[str, Promise]] = {
     "graph:propagation": Promise("docs/learning.md: TGR", "what a found tool depends on is found with it"),
     "ports:equations": Promise("PORTS, eq. 1 to 5", "the losses give what was computed by hand, on numpy and on torch"),
     "ports:export": Promise("docs/learning.md: PORTS", "a trained encoder serves the vectors it was trained to"),
+    "encoder:trained": Promise(
+        "docs/retrieval.md: which encoder", "training changes how tasks are read, and tools keep their vectors"
+    ),
+    "encoder:room": Promise(
+        "docs/retrieval.md: which encoder", "without room for the trained encoder the untrained one answers"
+    ),
     "masstool:score": Promise("docs/learning.md: MassTool", "a task like an earlier one gets the tools that one took"),
     "masstool:trust": Promise("docs/learning.md: MassTool", "far from all known tasks nothing is added"),
     "masstool:tools": Promise("docs/learning.md: MassTool", "tools that are gone take their share with them"),

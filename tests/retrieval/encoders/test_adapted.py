@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from requirements import requirement
 
 from foretool.retrieval import adapters
 from foretool.retrieval.adapters import Adapter
@@ -39,6 +40,7 @@ def mean_of(table: adapters.Floats, *words: str) -> adapters.Floats:
     return unit(rows.mean(0, keepdims=True))
 
 
+@requirement("encoder:trained")
 def test_only_queries_are_read_with_what_was_learned(tmp_path: Path) -> None:
     weights = installed(tmp_path / "model")
     model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
@@ -71,6 +73,7 @@ def test_an_adapter_of_other_weights_is_refused_and_leaves_nothing(tmp_path: Pat
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+@requirement("encoder:room")
 def test_without_a_place_to_keep_it_the_changed_model_is_prepared_for_the_moment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -86,6 +89,7 @@ def test_without_a_place_to_keep_it_the_changed_model_is_prepared_for_the_moment
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@requirement("encoder:room")
 def test_with_no_room_at_all_the_untrained_encoder_answers_and_it_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
