@@ -40,9 +40,10 @@ _log = logging.getLogger("foretool.models")
 
 NAME: Final = "masstool"
 VERSION: Final = 1
-PEAK: Final = 60.0
-"""What the one tool of a task that is known for sure gets, in standard deviations of a list. Words and meaning together
-reach about 10; the order among the tools that such tasks took is left to head and vote."""
+PEAK: Final = 120.0
+"""What the one tool of a task that is known for sure gets, in standard deviations of a list; times the square of the
+trust. Words and meaning together reach about 10: the order among the tools that such tasks took is left to head and
+vote, and a task that is known half gets as much as with 60 times the trust, a stranger less."""
 LEAST_TRUST: Final = 0.1
 """This much and less is nothing."""
 LEAST_PRIOR: Final = 0.03
@@ -314,7 +315,7 @@ class MassTool:
         shares = past.shares
         # Where the tools that such a task took are gone, what is left of the shares says nothing.
         present = float(shares[held].sum() / max(float(shares.sum()), 1e-9))
-        found[self.slots[held]] = PEAK * trust * present * height(shares[held])
+        found[self.slots[held]] = PEAK * trust**2 * present * height(shares[held])
         return found
 
     def trust(self, vector: Floats | None, text: str) -> float:
