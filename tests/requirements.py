@@ -437,6 +437,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "masstool:score": Promise("docs/learning.md: MassTool", "a task like an earlier one gets the tools that one took"),
     "masstool:trust": Promise("docs/learning.md: MassTool", "far from all known tasks nothing is added"),
     "masstool:tools": Promise("docs/learning.md: MassTool", "tools that are gone take their share with them"),
+    "masstool:tuned": Promise(
+        "docs/learning.md: MassTool", "many tasks and foretool[train]: MiniLM is fine-tuned on them"
+    ),
     "masstool:detection": Promise("MassTool, section 4.1", "tasks that need no tool are told apart"),
     "masstool:graph": Promise("MassTool, section 4.2.1 and appendix B.1", "QC-GCN: eq. 4, 12, 13, 14"),
     "masstool:search": Promise("MassTool, section 4.2.2", "SUIM: dynamic filtering and eq. 5"),

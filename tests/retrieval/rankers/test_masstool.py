@@ -170,6 +170,7 @@ def test_heads_that_read_vectors_answer_together_and_the_others_where_there_is_n
         assert found.signs.sureness == pytest.approx(second, abs=1e-3)
 
 
+@requirement("masstool:tuned")
 def test_a_fine_tuned_encoder_counts_as_much_as_the_heads_together() -> None:
     class Certain:
         name = "certain"
