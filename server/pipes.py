@@ -1,22 +1,30 @@
-"""Writing to pipes: what one turn of the loop has to say goes out together, at its end.
+"""Pipes: what one turn of the loop has to say goes out together, at its end; what comes is read into one buffer.
 
 A write to a pipe wakes the reader's process and costs more than everything else about a small message; each callback
 put off to the next round of the loop costs a look at every file it watches. So whoever reads opens a turn around what
 it read, and what the turn says is delivered when it ends.
 
 And what nobody reads must not gather here: while the client on stdio takes nothing, nothing is taken from upstreams.
+
+asyncio reads up to 256 KiB at once into a block of its own that it cuts down to what came. Among what lives a little
+longer, such blocks leave holes in the heap that no other of them fits into: 23 MiB in 100,000 calls, most of it given
+back, 5 MiB kept. So pipes and clients' sockets are read into one buffer, and of it as much is copied as came.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final
+from typing import IO, Final
 
 MANY: Final = 16
 """Messages after which a pipe is written to before the turn ends: its reader can begin."""
+
+BUFFER: Final = memoryview(bytearray(256 * 1024))
+"""What is read, until the reader has copied it out, which is at once. Of one thread."""
 
 
 log = logging.getLogger("foretool.pipes")
@@ -30,15 +38,15 @@ class Turn:
         """The client does not read, so the sources are not read either."""
         self._depth = 0
         self._put_off: list[Callable[[], None]] = []
-        self._sources: set[asyncio.ReadTransport] = set()
+        self._sources: set[PipeReader] = set()
 
-    def add(self, source: asyncio.ReadTransport) -> None:
+    def add(self, source: PipeReader) -> None:
         """An upstream's output."""
         self._sources.add(source)
         if self.is_held:
             source.pause_reading()
 
-    def remove(self, source: asyncio.ReadTransport) -> None:
+    def remove(self, source: PipeReader) -> None:
         self._sources.discard(source)
 
     def hold(self, held: bool) -> None:
@@ -103,3 +111,51 @@ class PipeWriter:
     def close(self) -> None:
         self.flush()
         self._transport.close()
+
+
+class PipeReader:
+    """Reads a pipe, a socket or a terminal on the loop it was made in, and closes it at its end."""
+
+    def __init__(self, pipe: IO[bytes], feed: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        """`lost` is called once, when the other side or we have closed it."""
+        self._pipe = pipe
+        self._feed = feed
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+        self._paused = False
+        os.set_blocking(pipe.fileno(), False)
+        self._loop.add_reader(pipe.fileno(), self._read)
+
+    def _read(self) -> None:
+        try:
+            count = os.readv(self._pipe.fileno(), [BUFFER])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:  # a terminal that is gone says EIO
+            log.debug("a pipe could not be read: %s", error)
+            count = 0
+        if count:
+            self._feed(bytes(BUFFER[:count]))
+        else:
+            self.close()
+
+    def pause_reading(self) -> None:
+        if not self._closing and not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._pipe.fileno())
+
+    def resume_reading(self) -> None:
+        if not self._closing and self._paused:
+            self._paused = False
+            self._loop.add_reader(self._pipe.fileno(), self._read)
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._loop.remove_reader(self._pipe.fileno())
+            self._pipe.close()
+            self._loop.call_soon(self._lost)

@@ -29,6 +29,7 @@ from foretool.server.edges.guards import Guards, Refused, is_loopback
 from foretool.server.edges.streams import PING, Reader, Shelf, Stream
 from foretool.server.headers import Headers
 from foretool.server.jsonrpc import BadMessage, Message, RpcError
+from foretool.server.pipes import BUFFER
 
 ROOT: Final = "/mcp"
 PING_S: Final = 15.0
@@ -562,10 +563,17 @@ class _Nowhere:
 _TRANSPORT: Final = "foretool.transport"
 
 
-class _Protocol(HttpToolsProtocol):
-    """Hands the connection to the application, and bounds the header lines, which uvicorn does not."""
+class _Protocol(HttpToolsProtocol, asyncio.BufferedProtocol):
+    """Hands the connection to the application, bounds the header lines, which uvicorn does not, and reads into the
+    buffer of all (`server.pipes`)."""
 
     _header_bytes = 0
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(BUFFER[:nbytes]))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 from foretool.server import jsonrpc
 from foretool.server.edges.base import Front, Fronts
 from foretool.server.jsonrpc import BadMessage, Lines, Message
-from foretool.server.pipes import PipeWriter, Turn
+from foretool.server.pipes import PipeReader, PipeWriter, Turn
 
 WIDE: Final = 1024 * 1024
 """Bytes our output may hold, where the system lets us: an answer of a megabyte goes out in one piece, and not in
@@ -38,7 +38,7 @@ class StdioEdge:
         self._profile = profile
         self._lines = Lines(limit)
         self._front: Front | None = None
-        self._reader: asyncio.ReadTransport | None = None
+        self._reader: PipeReader | None = None
         self._writer: _Writer | None = None
         self.closed = asyncio.Event()
         """Set when the client has closed our input or is gone."""
@@ -53,7 +53,7 @@ class StdioEdge:
         source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
         mode = os.fstat(source.fileno()).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty():
-            self._reader, _ = await loop.connect_read_pipe(lambda: _Reader(self), source)
+            self._reader = PipeReader(source, self.feed, self.lost)
         else:
             # A file or /dev/null, which no event loop can wait for: it is all there already.
             with source:
@@ -123,17 +123,6 @@ class StdioEdge:
             self._reader.close()
         if self._writer is not None:
             await self._writer.close()
-
-
-class _Reader(asyncio.Protocol):
-    def __init__(self, edge: StdioEdge) -> None:
-        self._edge = edge
-
-    def data_received(self, data: bytes) -> None:
-        self._edge.feed(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._edge.lost()
 
 
 class _Writer(asyncio.BaseProtocol):

@@ -14,14 +14,13 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from foretool.server import jsonrpc
 from foretool.server.jsonrpc import UNSET, BadMessage, Lines, Message
 from foretool.server.links.base import LinkError, Receiver
-from foretool.server.pipes import PipeWriter, Turn
+from foretool.server.pipes import PipeReader, PipeWriter, Turn
 
 STDERR_LINES: Final = 20
 STDERR_WIDTH: Final = 400
@@ -123,7 +122,7 @@ class StdioLink:
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
         self._error_lines = Lines(64 * 1024)
         self._stdin: PipeWriter | None = None
-        self._outputs: list[asyncio.ReadTransport] = []
+        self._outputs: list[PipeReader] = []
         self._closing = False
         self._beginning: asyncio.TimerHandle | None = None
 
@@ -141,12 +140,9 @@ class StdioLink:
         process = self._process
         stdin, _ = await self._loop.connect_write_pipe(_Input, process.stdin)
         self._stdin = PipeWriter(stdin, self._turn)
-        for output, protocol in (
-            (process.stdout, _Output(self._on_output, self._on_end)),
-            (process.stderr, _Output(self._on_errors, lambda: None)),
-        ):
-            transport, _ = await self._loop.connect_read_pipe(partial(_same, protocol), output)
-            self._outputs.append(transport)
+        assert process.stdout is not None and process.stderr is not None
+        self._outputs.append(PipeReader(process.stdout, self._on_output, self._on_end))
+        self._outputs.append(PipeReader(process.stderr, self._on_errors, lambda: None))
         self._turn.add(self._outputs[0])
 
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
@@ -223,9 +219,9 @@ class StdioLink:
         self._signal(signal.SIGKILL)
         if self.pid is not None:
             self._watcher.forget(self.pid)
-        for transport in self._outputs:
-            self._turn.remove(transport)
-            transport.close()
+        for output in self._outputs:
+            self._turn.remove(output)
+            output.close()
 
     def abort(self) -> None:
         """End it at once: nobody wants it any more, or it could not be connected."""
@@ -251,24 +247,8 @@ class _Input(asyncio.BaseProtocol):
     """The child's stdin; a broken pipe shows as the end of its output, which reports it."""
 
 
-class _Output(asyncio.Protocol):
-    def __init__(self, feed: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        self._feed = feed
-        self._lost = lost
-
-    def data_received(self, data: bytes) -> None:
-        self._feed(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost()
-
-
 def _never() -> bool:
     return False
-
-
-def _same(protocol: _Output) -> _Output:
-    return protocol
 
 
 def _exit_reason(code: int) -> str:

@@ -1,13 +1,14 @@
-"""What one turn of the loop says goes out together, at its end."""
+"""What one turn of the loop says goes out together, at its end; what comes is read into one buffer."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any, cast
 
 import pytest
 
-from foretool.server.pipes import MANY, PipeWriter, Turn
+from foretool.server.pipes import BUFFER, MANY, PipeReader, PipeWriter, Turn
 
 pytestmark = pytest.mark.anyio
 
@@ -133,3 +134,58 @@ async def test_closing_writes_what_still_waits() -> None:
     assert (transport.written, writer.is_closing()) == ([b"a"], True)
     await asyncio.sleep(0)
     assert transport.written == [b"a"]
+
+
+class Read:
+    """The reading end of a pipe, with what was read of it."""
+
+    def __init__(self) -> None:
+        end, self.end = os.pipe()
+        self.got: list[bytes] = []
+        self.lost = asyncio.Event()
+        self.news = asyncio.Event()
+        self.reader = PipeReader(os.fdopen(end, "rb", buffering=0), self.feed, self.lost.set)
+
+    def feed(self, data: bytes) -> None:
+        self.got.append(data)
+        self.news.set()
+
+    async def after(self, data: bytes) -> list[bytes]:
+        self.news.clear()
+        os.write(self.end, data)
+        async with asyncio.timeout(5):
+            await self.news.wait()
+        return self.got
+
+
+async def test_what_is_read_is_as_long_as_what_came_and_stays_when_more_comes() -> None:
+    read = Read()
+    assert await read.after(b"one") == [b"one"]
+    assert await read.after(b"x" * 5000) == [b"one", b"x" * 5000]
+    assert bytes(BUFFER[:3]) == b"xxx"
+    os.close(read.end)
+    async with asyncio.timeout(5):
+        await read.lost.wait()
+    assert read.reader.is_closing()
+    read.reader.close()
+    read.reader.resume_reading()
+
+
+async def test_what_is_paused_is_read_when_it_goes_on_and_what_is_closed_is_not() -> None:
+    read = Read()
+    read.reader.resume_reading()
+    read.reader.pause_reading()
+    read.reader.pause_reading()
+    os.write(read.end, b"later")
+    await asyncio.sleep(0.01)
+    assert read.got == []
+    read.reader.resume_reading()
+    async with asyncio.timeout(5):
+        await read.news.wait()
+    assert read.got == [b"later"]
+    os.write(read.end, b"too late")
+    read.reader.close()
+    async with asyncio.timeout(5):
+        await read.lost.wait()
+    assert read.got == [b"later"]
+    os.close(read.end)
