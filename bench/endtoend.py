@@ -212,10 +212,9 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     cache: Path = arguments.cache
     cache.mkdir(parents=True, exist_ok=True)
     model = Model(arguments.model, arguments.threads, cache / "answers.jsonl")
-    weights = encoders.find("auto")[0].untrained
+    weights = encoders.find("auto")[0]
     with Store.open(cache / "vectors.sqlite") as store:
-        encoder = encoders.open_encoder(weights, cache)
-        queries, documents = (Embed(encoder, weights.key, Vectors(store), queries=kind) for kind in (True, False))
+        queries, documents = (Embed.open(weights, cache, Vectors(store), queries=kind) for kind in (True, False))
         for name in arguments.sets.split(","):
             world = read(arguments.data / name, arguments.queries, [queries], documents)
             if any(each.earlier for each in world.train):

@@ -22,14 +22,14 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from bench.retrieval import read_lines, tool_of
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders import Encoder
+from foretool.retrieval.encoders import Encoder, Weights
 from foretool.retrieval.evaluation import quantile
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.pipeline import digest
@@ -86,6 +86,8 @@ class World(NamedTuple):
     """Of tools, by the first encoder."""
     readings: Callable[[Sequence[str]], Floats] | None = None
     """Of queries, by all encoders one after the other."""
+    frozen: Embed | None = None
+    """Of queries, by the first encoder untrained: as published."""
 
     @property
     def end(self) -> int:
@@ -124,6 +126,12 @@ class Embed:
         self._key = f"{key}:queries" if queries else key
         self._kept = kept
 
+    @classmethod
+    def open(cls, weights: Weights, cache: Path | None, kept: Vectors, *, queries: bool) -> Self:
+        """Of these weights."""
+        key = weights.query_key if queries and weights.adapter else weights.key
+        return cls(encoders.open_encoder(weights, cache), key, kept, queries=queries)
+
     def __call__(self, texts: Sequence[str]) -> Floats:
         wanted = {digest(text): text for text in texts}
         found = self._kept.load(self._key, wanted)
@@ -143,13 +151,14 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
     with Store.open(cache / "dtdr.sqlite" if cache else ":memory:") as store:
-        found = [each.untrained for each in encoders.find("auto")]
-        opened = [(encoders.open_encoder(weights, cache), weights.key) for weights in found]
+        found = encoders.find("auto")
         vectors = Vectors(store)
-        embeds = [Embed(encoder, key, vectors, queries=True) for encoder, key in opened]
-        documents = Embed(*opened[0], vectors, queries=False) if opened else None
+        embeds = [Embed.open(weights, cache, vectors, queries=True) for weights in found]
+        frozen, documents = (
+            Embed.open(found[0].untrained, cache, vectors, queries=kind) if found else None for kind in (True, False)
+        )
         for name in sets or [each for each in SETS if (data / each).is_dir()]:
-            world = read(data / name, queries, embeds, documents)
+            world = read(data / name, queries, embeds, documents)._replace(frozen=frozen)
             strangers = data / STRANGERS.get(name, "taskbench_multimedia")
             yield from over(world, tools_in(strangers) if strangers.is_dir() else [])
     yield latency()
@@ -247,7 +256,7 @@ def over(world: World, strangers: Sequence[Tool]) -> Iterator[Row]:
     if whole is not world:
         yield {**head, "method": "as served, calls of earlier turns too", **scored(whole, across_turns(whole)),
                **demonstrations}  # fmt: skip
-    if world.embed is not None:
+    if world.frozen is not None:
         for name, fitted in (("DTDR-C", published_c), ("DTDR-L", published_l)):
             yield {**head, "method": f"as published: {name}", **figures(judged(whole.asked, whole.end, fitted(whole))),
                    **demonstrations}  # fmt: skip
@@ -258,9 +267,9 @@ def without_earlier(past: Sequence[Demonstration]) -> list[Demonstration]:
     return [Demonstration(each.calls, each.after, each.task, each.ended) for each in past]
 
 
-def vectors_of(world: World, past: Sequence[Demonstration]) -> Floats:
-    """By the first encoder."""
-    return task_vectors([each.task for each in past], world.embed)
+def vectors_of(past: Sequence[Demonstration], embed: Embed | None) -> Floats:
+    """By one encoder."""
+    return task_vectors([each.task for each in past], embed)
 
 
 def readings_of(world: World, past: Sequence[Demonstration]) -> Floats:
@@ -269,18 +278,18 @@ def readings_of(world: World, past: Sequence[Demonstration]) -> Floats:
 
 
 def published_c(world: World) -> Predict:
-    model = fit_c(vectors_of(world, world.train), world.train, world.end, SEED)
-    known = dict(zip((each.task for each in world.asked), vectors_of(world, world.asked), strict=True))
+    model = fit_c(vectors_of(world.train, world.frozen), world.train, world.end, SEED)
+    known = dict(zip((each.task for each in world.asked), vectors_of(world.asked, world.frozen), strict=True))
     return lambda each, step: model.after(known[each.task], step.history)
 
 
 def published_l(world: World) -> Predict:
-    assert world.embed is not None
+    assert world.frozen is not None
     steps = [(each, step) for each in world.train for step in each.steps(world.end)]
     texts = [text_of(world, each, step) for each, step in steps]
-    model = fit_l(world.embed(texts), spread([step.acceptable for _, step in steps], world.end + 1), SEED)
+    model = fit_l(world.frozen(texts), spread([step.acceptable for _, step in steps], world.end + 1), SEED)
     asked = [text_of(world, each, step) for each in world.asked for step in each.steps(world.end)]
-    known = dict(zip(asked, world.embed(asked), strict=True))
+    known = dict(zip(asked, world.frozen(asked), strict=True))
     return lambda each, step: model.after(known[text_of(world, each, step)])
 
 
@@ -403,7 +412,7 @@ def similarity(world: World) -> Predict:
     """The cosine of query and tool, tools already called behind all others; END never."""
     documents = shelf(world).vectors
     assert documents is not None
-    known = dict(zip((each.task for each in world.asked), vectors_of(world, world.asked), strict=True))
+    known = dict(zip((each.task for each in world.asked), vectors_of(world.asked, world.embed), strict=True))
 
     def predict(each: Demonstration, step: Step) -> Floats:
         cosines = np.append(documents @ known[each.task], np.float32(-1))
