@@ -250,8 +250,11 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
     with Store.open(cache / "vectors.db" if cache else ":memory:") as store:
-        opened = [Embedder(encoders.open_encoder(each.untrained, cache), each.key, Vectors(store)) for each in found]
-        bank = Bank(data / SET, queries, opened[0])
+        frozen, *opened = [
+            Embedder(encoders.open_encoder(each, cache), each.key, Vectors(store))
+            for each in (found[0].untrained, *found)
+        ]
+        bank = Bank(data / SET, queries, frozen)
         graph = Graph(schema_edges(bank.read))
         n = len(bank.records)
         name = "+".join(each.encoder.name for each in opened)
