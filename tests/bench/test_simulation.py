@@ -31,7 +31,8 @@ def test_the_figures_of_a_block_are_by_task() -> None:
     told = Told(10, 4, 3, 1, 1, 1000, 200, 300)
     assert block_of(told, 2) == {
         "tasks": 2, "calls": 10, "hidden": 4, "hidden_share": 0.4, "discoveries_per_task": 1.5,
-        "not_found_share": 0.333, "hinted_per_task": 0.5, "list_tokens": 500, "listed_tokens": 600, "tokens_per_task": 750,
+        "not_found_share": 0.333, "hinted_per_task": 0.5,
+        "list_tokens": 500, "listed_tokens": 600, "tokens_per_task": 750,
     }  # fmt: skip
 
 
