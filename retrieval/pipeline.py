@@ -214,7 +214,7 @@ class Pipeline:
         experience = self.experience if not self.is_filling else None
         if experience is not None and not experience.follows(stamp := (self.corpus.version, id(meaning))):
             vectors = meaning.heads[0].vectors() if meaning is not None else None
-            experience.align(self.corpus.ids, stamp, vectors)
+            experience.align(self.corpus.ids, stamp, vectors, meaning.names if meaning is not None else "")
         return experience
 
     def _meaning(self) -> Meaning | None:
@@ -348,7 +348,7 @@ class _Request:
             for place, text in enumerate(texts)
         ]
         if self.meaning is not None and readings:
-            factors = experience.factors_for("+".join(head.name for head in self.meaning.heads))
+            factors = experience.factors_for(self.meaning.names)
             blends = self.meaning.blends(texts, hits, readings)
         elif any(added) or experience.graph is not None:
             factors = experience.factors_for("")

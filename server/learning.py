@@ -204,6 +204,8 @@ class Learner:
             opened = models.Opened(None, {}, (f"{error.name} is missing",))
         if opened.experience is not None:
             for kind, model in opened.experience.models.items():
+                if self._comparable(kind) is None:
+                    continue
                 self._known[kind] = [(self._place_after(opened.served[kind]), model)]
         before = self._numbers()
         for kind in METHODS:
@@ -253,7 +255,7 @@ class Learner:
             "episodes": len(self.episodes),
             "imported": self.imported,
             "until": max((each.at for each in self.episodes), default=0.0),
-            "encoder": self._texts.name if self._texts else "",
+            "encoders": self._encoders(),
         }
 
     # -- models
@@ -265,7 +267,7 @@ class Learner:
             method = _loaded(METHODS[kind])
         except ImportError as error:
             return Lesson(kind, "skipped", f"{error.name} is missing; pip install 'foretool[models]'")
-        old = self.artifacts.active(kind)
+        old = self._comparable(kind)
         if len(self.episodes) < method.minimum:
             return Lesson(kind, "skipped", f"{len(self.episodes)} tasks on record; it takes {method.minimum}")
         parts = self._replayed(old)
@@ -518,8 +520,12 @@ class Learner:
         return models.numbers(served)
 
     def _encoders(self) -> str:
-        meaning = self._ranking({}).meaning
-        return "+".join(head.name for head in meaning.heads) if meaning else ""
+        return self._texts.names if self._texts else ""
+
+    def _comparable(self, kind: str) -> Artifact | None:
+        """The model in use, unless it was trained with other encoders: what it reads is gone."""
+        old = self.artifacts.active(kind)
+        return old if old is None or old.report.get("encoders", "") in ("", self._encoders()) else None
 
     # -- lists
 
@@ -681,7 +687,7 @@ class _Texts:
         self._weights = found
         self._opened = opened
         self._store = store
-        self.name = found[0].name
+        self.names = "+".join(each.name for each in opened)
 
     @classmethod
     def open(cls, settings: Settings, store: Store, note: Callable[[str], None]) -> _Texts | None:

@@ -148,7 +148,9 @@ def open_models(kept: Kept) -> Opened:
     if fitting is not None:
         served[GROWTH] = fitting[0]
     growth = fitting[1] if fitting is not None else None
-    return Opened(Experience(models, factors, growth) if models else None, served, tuple(problems))
+    trained_with = {kind: each.report.get("encoders", "") for kind, each in served.items()}
+    experience = Experience(models, factors, growth, trained_with) if models else None
+    return Opened(experience, served, tuple(problems))
 
 
 def numbers(served: Mapping[str, Artifact]) -> dict[str, int]:

@@ -139,6 +139,11 @@ class Meaning:
         return missing
 
     @property
+    def names(self) -> str:
+        """Of the encoders, joined by `+`."""
+        return "+".join(head.name for head in self.heads)
+
+    @property
     def is_ready(self) -> bool:
         """Whether nearly all tools have a vector, and there are enough of them."""
         tools = int(self.live.sum())
@@ -180,7 +185,7 @@ class Meaning:
         odds = np.exp(best - best[0])
         odds /= odds.sum()
         return Signs(
-            encoders="+".join(each.name for each in self.heads),
+            encoders=self.names,
             top=float(best[0]),
             margin=float(best[0] - best[1]) if len(best) > 1 else 0.0,
             entropy=float(-(odds * np.log(np.maximum(odds, 1e-12))).sum()),

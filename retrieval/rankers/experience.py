@@ -37,6 +37,7 @@ LEAST_NEW, MOST_NEW = 0.25, 0.5
 0.2 .92 / .65, at 0.25 .91 / .73, at 0.34 .90 / .78."""
 CLIP: Final = 8.0
 """Standard deviations."""
+NONE: Final[Mapping[str, str]] = {}
 
 
 class Factors(Struct, frozen=True):
@@ -106,23 +107,41 @@ class Experience:
     """The models that are served; made anew whenever other ones are to be."""
 
     def __init__(
-        self, models: Mapping[str, Learned], factors: Factors | None = None, growth: Growth | None = None
+        self,
+        models: Mapping[str, Learned],
+        factors: Factors | None = None,
+        growth: Growth | None = None,
+        trained_with: Mapping[str, str] = NONE,
     ) -> None:
-        """`models` by method; `growth`: how lists grow by what these score."""
+        """`models` by method; `growth`: how lists grow by what these score; `trained_with`: by method, the encoders
+        joined by `+`, where it is known. A model is given no vectors of others: it goes by words and calls then."""
         self.models = dict(models)
+        self._trained_with = trained_with
+        self._encoders = ""
         self.factors = factors or Factors()
         self.growth = growth
         self.live: NDArray[np.bool_] = np.empty(0, np.bool_)
         """(slots,): which hold a tool."""
         self._aligned: tuple[object, ...] = ()
 
-    def align(self, tools: Sequence[ToolId | None], stamp: tuple[object, ...], vectors: Floats | None) -> None:
+    def align(
+        self, tools: Sequence[ToolId | None], stamp: tuple[object, ...], vectors: Floats | None, encoders: str = ""
+    ) -> None:
         """Follow a corpus: the tool by slot; `stamp` says which corpus and encoder this is, to tell when it is known
-        already; `vectors` (slots, dimension) of the first encoder."""
-        self._aligned = stamp
+        already; `vectors` (slots, dimension) of the first of the encoders."""
+        self._aligned, self._encoders = stamp, encoders
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
-        for model in self.models.values():
-            model.align(tools, vectors)
+        for kind, model in self.models.items():
+            model.align(tools, None if self._is_foreign(kind) else vectors)
+
+    def _is_foreign(self, kind: str) -> bool:
+        """Whether a model was trained with other encoders than these."""
+        with_ = self._trained_with.get(kind, "")
+        return isinstance(self.models[kind], ReadingAll) and bool(with_ and self._encoders) and with_ != self._encoders
+
+    def _read(self, kind: str, reading: Reading | None) -> Floats | None:
+        """The vector of a task that a model is given, (dimension,)."""
+        return None if self._is_foreign(kind) else read_by(self.models[kind], reading)
 
     def follows(self, stamp: tuple[object, ...]) -> bool:
         """Whether it was aligned with that last."""
@@ -135,7 +154,7 @@ class Experience:
         for kind, model in self.models.items():
             if kind == GRAPH:
                 continue
-            scores = np.asarray(model.score(query, read_by(model, reading)), np.float32)
+            scores = np.asarray(model.score(query, self._read(kind, reading)), np.float32)
             if scores.any():
                 part = PARTS.get(kind, kind)
                 if not isinstance(model, Measured):
@@ -160,9 +179,9 @@ class Experience:
         self, history: Sequence[ToolId], reading: Reading | None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float] | None:
         """As `Foretelling.after`; None where no model can say."""
-        for model in self.models.values():
+        for kind, model in self.models.items():
             if isinstance(model, Foretelling):
-                return model.after(history, read_by(model, reading), lines)
+                return model.after(history, self._read(kind, reading), lines)
         return None
 
     @property
@@ -173,14 +192,14 @@ class Experience:
 
     def needs_tool(self, reading: Reading | None, text: str = "") -> float | None:
         """As `Detecting.needs_tool`."""
-        for model in self.models.values():
+        for kind, model in self.models.items():
             if isinstance(model, Detecting):
-                return model.needs_tool(read_by(model, reading), text)
+                return model.needs_tool(self._read(kind, reading), text)
         return None
 
 
 def read_by(model: object, reading: Reading | None) -> Floats | None:
-    """The vector of a task that a model is given, (dimension,)."""
+    """The vector of a task that a model of these encoders is given, (dimension,)."""
     if not reading:
         return None
     found: Floats = np.concatenate(reading) if isinstance(model, ReadingAll) else reading[0]

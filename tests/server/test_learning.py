@@ -133,6 +133,16 @@ def test_a_model_is_left_alone_until_enough_tasks_are_new_to_it(setting: Setting
 
 
 @requirement("learn:promotion")
+def test_a_model_of_other_encoders_is_trained_anew_at_once(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting.demonstrate(SUM, RAIN, times=40)
+    for encoders, outcome in (("minilm", "promoted"), ("minilm", "skipped"), ("bge-small", "promoted")):
+        monkeypatch.setattr(learning.Learner, "_encoders", lambda _self, names=encoders: names)
+        assert setting.outcomes(setting.learn())["dtdr"] == outcome
+    served = setting.artifacts.active("dtdr")
+    assert served is not None and served.report["encoders"] == "bge-small"
+
+
+@requirement("learn:promotion")
 def test_a_new_habit_replaces_the_model_that_does_not_know_it(setting: Setting) -> None:
     setting.demonstrate(SUM, RAIN, times=40)
     setting.learn()

@@ -90,6 +90,26 @@ def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
     assert sizes == [64 + 32]
 
 
+@pytest.mark.parametrize("trained_with, sees", [("hash+small", True), ("", True), ("other+small", False)])
+def test_a_model_is_given_vectors_of_the_encoders_it_was_trained_with_alone(trained_with: str, sees: bool) -> None:
+    class All(Counted):
+        reads_all = True
+
+        def align(self, tools, vectors):
+            given.append(vectors is not None)
+            super().align(tools, vectors)
+
+        def score(self, query, vector):
+            given.append(vector is not None)
+            return super().score(query, vector)
+
+    given: list[bool] = []
+    corpus, encoders = Corpus(catalog()), [HashEncoder(alike=ALIKE), HashEncoder("small", dimension=32)]
+    learned = Experience({"masstool": All(COUNTS)}, trained_with={"masstool": trained_with})
+    Pipeline(corpus, meant(corpus, catalog(), *encoders), learned).rank(Query(("a page of the web",)))
+    assert given == [sees, sees]
+
+
 def test_a_text_that_an_encoder_could_not_read_is_read_again_when_it_is_looked_for_again() -> None:
     remote, corpus = HashEncoder("remote", alike=ALIKE), Corpus(catalog())
     slow = Ahead(remote)
