@@ -28,7 +28,7 @@ from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
 """The weights that a log starts from: fitted on some 2,250 rankings for tasks of ultratool and 1,500 of bfcl_multi_turn
-(train, four orders, models of 50, 100 and 150 tasks, words alone; without the simulation's tasks). They carry over: such
+(train, four orders, models of 50, 100, 150 tasks, words alone; without the simulation's tasks). They carry over: such
 weights of one set alone have a log loss of .128 and .142 on the other, its own .127 and .139."""
 RIDGE: Final = 100.0
 """Pull of every weight to `PRIOR`: as so many outcomes at a sign of 1. Log loss after 25 tasks with 3, 30, 100, 300:
