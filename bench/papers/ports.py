@@ -288,8 +288,8 @@ class Bench:
             return
         for embedder in self.untrained:
             yield from self.alone(f"{embedder.encoder.name}, untrained", embedder)
-        yield from self.served("served, encoders untrained", {}, self.untrained)
         if self.base is not self.weights[0]:
+            yield from self.served("served, encoders untrained", {}, self.untrained)
             yield from self.alone(f"{self.weights[0].name}, as shipped", self.embedders[0])
         yield from self.served("served, nothing learned", {})
         past = self._past() if self.world.name in PAST_SETS else {}
