@@ -369,7 +369,7 @@ async def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Start the proxy, do the work, end the proxy, look at the records."""
     servers = [f"u{at:02d}" for at in range(arguments.upstreams)]
     lively = {name: {"command": sys.executable, "args": ["-S", "-E", LIVELY, "--name", name]} for name in servers}
-    settings = {"policy": "full", "record": "full", "session_idle_s": SESSION_IDLE_S}
+    settings = {"policy": "full", "record": "full", "encoder": "none", "session_idle_s": SESSION_IDLE_S}
     path = processes.write_config(folder, lively, **settings)
     port = processes.free_port()
     counts = folder / "counts.jsonl"
