@@ -27,23 +27,20 @@ from msgspec.structs import replace
 from foretool.retrieval import growth as growths
 from foretool.retrieval import prior as priors
 from foretool.retrieval.tokens import estimate
-from foretool.server import discovery, embedding, models
+from foretool.server import discovery, models
 from foretool.server.config import Config
-from foretool.server.settings import Settings
+from foretool.server.texts import Texts
 from foretool.storage import episodes as log
 from foretool.storage.artifacts import Artifact, Artifacts
 from foretool.storage.flows import Flows
 from foretool.storage.records import Episode, Tool, ToolId, Usage
 from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders import Encoder, Weights
     from foretool.retrieval.growth import Fixed, Growth
-    from foretool.retrieval.learned import Floats, Learned
+    from foretool.retrieval.learned import Learned
     from foretool.retrieval.pipeline import Pipeline
-    from foretool.retrieval.rankers.dense import Meaning
-    from foretool.retrieval.training import Embed, Material, Method
+    from foretool.retrieval.training import Material, Method
     from foretool.retrieval.training.growth import Gain, Stretch, Told
     from foretool.retrieval.training.replay import Comparison, Walk
     from foretool.server.catalog import Catalog
@@ -186,7 +183,7 @@ class Learner:
         self.problem = ""
         """Why no encoder takes part, in words."""
         self._config = config
-        self._texts = _Texts.open(config.settings, store, self._note)
+        self._texts = Texts.open(config.settings, store, self._note)
         self._known: dict[str, list[tuple[int, Learned]]] = {}
         """By kind, what is to serve, as it is after the episodes before each of these places: what has seen a task may
         not take part when it is replayed."""
@@ -678,80 +675,3 @@ def _read_prior(artifacts: Artifacts) -> priors.Prior:
 def _read_factors(artifacts: Artifacts, old: Artifact | None) -> Mapping[str, float]:
     found: Mapping[str, float] = old.report.get("factors", {}) if old else {}
     return found
-
-
-class _Texts:
-    """Texts to vectors, from the store where it has them."""
-
-    def __init__(self, found: Sequence[Weights], opened: Sequence[Encoder], store: Store) -> None:
-        self._weights = found
-        self._opened = opened
-        self._store = store
-        self.names = "+".join(each.name for each in opened)
-
-    @classmethod
-    def open(cls, settings: Settings, store: Store, note: Callable[[str], None]) -> _Texts | None:
-        """None where there is no encoder; `note` is told why."""
-        from foretool.retrieval.encoders import EncoderError, open_encoder
-
-        wanted = embedding.Wanted.of(settings)
-        try:
-            found = wanted.weights()
-            folder = embedding.cache_folder(store)
-            opened = [open_encoder(each, folder, key=wanted.endpoint.key) for each in found]
-            return cls(found, opened, store) if found else None
-        except (EncoderError, OSError) as error:
-            note(str(error))
-            return None
-
-    def documents(self, texts: Sequence[str]) -> Floats:
-        """(texts, dimension) of the first encoder."""
-        return self._vectors(self._weights[0].key, texts, self._opened[0].documents)
-
-    def queries(self, texts: Sequence[str]) -> Floats:
-        """(texts, dimension) of the first encoder."""
-        return self._queries(0, texts)
-
-    @property
-    def readings(self) -> Embed | None:
-        """As `Material.readings`."""
-        if len(self._opened) < 2:
-            return None
-        from numpy import concatenate
-
-        return lambda texts: concatenate([self._queries(place, texts) for place in range(len(self._opened))], axis=1)
-
-    def _queries(self, place: int, texts: Sequence[str]) -> Floats:
-        return self._vectors(self._weights[place].query_key, texts, self._opened[place].queries)
-
-    def _vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
-        import numpy as np
-
-        from foretool.retrieval.pipeline import digest
-
-        kept = Vectors(self._store)
-        wanted = {digest(text): text for text in texts}
-        known = kept.load(key, wanted)
-        missing = [each for each in wanted if each not in known]
-        for start in range(0, len(missing), embedding.SAVED_AT_ONCE):
-            part = missing[start : start + embedding.SAVED_AT_ONCE]
-            rows = embed([wanted[each] for each in part])
-            new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
-            kept.save(key, new)
-            known |= new
-        return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
-
-    def meaning(self, catalog: Catalog) -> Meaning:
-        """The encoders over the catalog, every tool embedded."""
-        from foretool.retrieval.document import document, embedded_text
-        from foretool.retrieval.pipeline import digest
-        from foretool.retrieval.rankers.dense import Meaning
-
-        texts = [embedded_text(document(tool, catalog.server_text(tool.upstream))) for tool in catalog.tools()]
-        meaning = Meaning(self._opened)
-        for head, weights, encoder in zip(meaning.heads, self._weights, self._opened, strict=True):
-            rows = self._vectors(weights.key, texts, encoder.documents)
-            head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})
-        corpus = catalog.pipeline.corpus
-        meaning.align(corpus.digests, corpus.version)
-        return meaning

@@ -15,7 +15,6 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 
 from foretool.retrieval import growth as growths
 from foretool.retrieval import prior as priors
-from foretool.retrieval.encoders import Weights
 from foretool.retrieval.training import growth as training
 from foretool.retrieval.training.replay import Comparison
 from foretool.server import config as configs
@@ -25,7 +24,6 @@ from foretool.storage.artifacts import Artifacts
 from foretool.storage.records import Call, Episode, Tool, ToolId
 from foretool.storage.store import Store
 from tests.retrieval.learned_fakes import Counted, CountedMethod
-from tests.retrieval.tiny_model import HashEncoder
 
 ADD, SUB, SUM = (ToolId(f"calc__{name}") for name in ("add", "sub", "sum"))
 MOON, RAIN = (ToolId(f"sky__{name}") for name in ("moon", "rain"))
@@ -290,18 +288,3 @@ def test_a_tool_may_be_called_by_any_name_that_is_its_own() -> None:
     assert names_of(tools) == {
         "y": "b__y", "a/x": "a__x", "b/x": "b__x", "b/y": "b__y", "a__x": "a__x", "b__x": "b__x", "b__y": "b__y",
     }  # fmt: skip
-
-
-def test_methods_get_the_vectors_of_all_encoders_each_text_read_once() -> None:
-    np = pytest.importorskip("numpy")
-    encoders = [HashEncoder("one", dimension=8), HashEncoder("other", dimension=4)]
-    weights = [Weights(each.name, each.name, "MIT", kind="hash") for each in encoders]
-    with Store.open(":memory:") as store:
-        texts = learning._Texts(weights, encoders, store)
-        assert texts.readings is not None
-        for _ in range(2):
-            both = texts.readings(["book a train", "read mail"])
-            assert np.array_equal(both[:, :8], texts.queries(["book a train", "read mail"]))
-            assert np.linalg.norm(both[:, 8:], axis=1) == pytest.approx([1.0, 1.0])
-        assert [sorted(each.asked) for each in encoders] == [["book a train", "read mail"]] * 2
-        assert learning._Texts(weights[:1], encoders[:1], store).readings is None, "there is but one"
