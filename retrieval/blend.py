@@ -62,6 +62,13 @@ class Blend(Struct, frozen=True):
         return {name: float(part[slot]) for name, part in self.parts.items()}
 
 
+def softmax(logits: Floats) -> Floats:
+    """Over the last axis."""
+    raised: Floats = np.exp(logits - logits.max(-1, keepdims=True))
+    raised /= raised.sum(-1, keepdims=True)
+    return raised
+
+
 def standard(scores: Floats, pool: NDArray[np.bool_]) -> Floats:
     """z-scores over a pool, 0 outside of it and where all are equal; (slots,)."""
     values = scores[pool]

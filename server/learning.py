@@ -513,8 +513,7 @@ class Learner:
         return max(int(growths.BASE_SHARE * self._config.profiles[""].list_tokens) - self._own, 0)
 
     def _numbers(self) -> dict[str, int]:
-        served = {kind: each for kind in self.artifacts.kinds() if (each := self.artifacts.active(kind)) is not None}
-        return models.numbers(served)
+        return models.numbers(self.artifacts.served())
 
     def _encoders(self) -> str:
         return self._texts.names if self._texts else ""

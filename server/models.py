@@ -186,7 +186,7 @@ def base(store: Store) -> int | None:
     artifacts = Artifacts(store)
     try:
         whole = artifacts.whole(GROWTH)
-        served = {kind: each for kind in artifacts.kinds() if (each := artifacts.active(kind)) is not None}
+        served = artifacts.served()
     except StorageError:
         return None
     fitting = _fitting(whole, served)

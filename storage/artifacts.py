@@ -104,6 +104,11 @@ class Artifacts:
         """Those of which something is served."""
         return [kind for (kind,) in self._store.read("SELECT kind FROM artifacts WHERE active ORDER BY kind")]
 
+    def served(self) -> dict[str, Artifact]:
+        """What is served, by kind."""
+        rows = self._store.read(f"SELECT {_COLUMNS} FROM artifacts WHERE active ORDER BY kind")  # noqa: S608
+        return {each.kind: each for each in map(_artifact, rows)}
+
     def history(self, kind: str | None = None, limit: int = -1) -> list[Artifact]:
         """The newest first."""
         sql = f"SELECT {_COLUMNS} FROM artifacts WHERE ? IS NULL OR kind = ? ORDER BY id DESC LIMIT ?"  # noqa: S608

@@ -61,9 +61,9 @@ def open_encoder(weights: Weights, cache: Path | None = None, threads: int = 2, 
 
 
 def unit(vectors: Any) -> Vectors:
-    """Each row at length 1, as float32; a row of zeros stays."""
+    """Along the last axis at length 1, as float32; zeros stay zeros."""
     import numpy as np
 
     rows: Vectors = np.asarray(vectors, np.float32)
-    scaled: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))
+    scaled: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), np.float32(1e-12))
     return scaled

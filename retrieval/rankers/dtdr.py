@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.aim import PLACES as AIM_PLACES
 from foretool.retrieval.aim import Aim, features, lengths
+from foretool.retrieval.encoders.running import unit
 from foretool.retrieval.latent import Latent
 from foretool.retrieval.learned import Floats, ModelError, pack, unpack
 from foretool.retrieval.ranking import Query
@@ -369,7 +370,7 @@ class Dtdr:
     def _worked_out(self, vector: Floats | None, lines: Sequence[str]) -> Task:
         model, network, slots = self.model, self.model.network, len(self.live)
         if vector is not None:
-            vector = of_length_1(vector) if vector.shape == (model.dimension,) else None  # of other encoders
+            vector = unit(vector) if vector.shape == (model.dimension,) else None  # of other encoders
         said = np.zeros(network.query.shape[0], np.float32)
         if vector is not None:
             said[: model.dimension] = vector
@@ -456,12 +457,6 @@ def _next_calls(calls: Calls, classes: int) -> NDArray[np.int64]:
     found[:, :-1] = np.where(calls.classes >= 0, calls.classes, classes + 1)
     rows = np.flatnonzero(calls.ended)
     found[rows, calls.lengths[rows]] = classes
-    return found
-
-
-def of_length_1(vectors: Floats) -> Floats:
-    """Along the last axis; zeros stay zeros."""
-    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.float32(1e-12))
     return found
 
 

@@ -117,7 +117,8 @@ class Experience:
         joined by `+`, where it is known. A model is given no vectors of others: it goes by words and calls then."""
         self.models = dict(models)
         self._trained_with = trained_with
-        self._encoders = ""
+        self._foreign: frozenset[str] = frozenset()
+        """Models that were trained with other encoders than those of the corpus."""
         self.factors = factors or Factors()
         self.growth = growth
         self.live: NDArray[np.bool_] = np.empty(0, np.bool_)
@@ -129,19 +130,18 @@ class Experience:
     ) -> None:
         """Follow a corpus: the tool by slot; `stamp` says which corpus and encoder this is, to tell when it is known
         already; `vectors` (slots, dimension) of the first of the encoders."""
-        self._aligned, self._encoders = stamp, encoders
+        self._aligned = stamp
+        self._foreign = frozenset(kind for kind in self.models if encoders and self._is_foreign(kind, encoders))
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         for kind, model in self.models.items():
-            model.align(tools, None if self._is_foreign(kind) else vectors)
+            model.align(tools, None if kind in self._foreign else vectors)
 
-    def _is_foreign(self, kind: str) -> bool:
-        """Whether a model was trained with other encoders than these."""
-        with_ = self._trained_with.get(kind, "")
-        return isinstance(self.models[kind], ReadingAll) and bool(with_ and self._encoders) and with_ != self._encoders
+    def _is_foreign(self, kind: str, encoders: str) -> bool:
+        return isinstance(self.models[kind], ReadingAll) and self._trained_with.get(kind, "") not in ("", encoders)
 
     def _read(self, kind: str, reading: Reading | None) -> Floats | None:
         """The vector of a task that a model is given, (dimension,)."""
-        return None if self._is_foreign(kind) else read_by(self.models[kind], reading)
+        return None if kind in self._foreign else read_by(self.models[kind], reading)
 
     def follows(self, stamp: tuple[object, ...]) -> bool:
         """Whether it was aligned with that last."""

@@ -28,6 +28,8 @@ import numpy as np
 from msgspec import Struct, convert, to_builtins
 from numpy.typing import NDArray
 
+from foretool.retrieval.blend import softmax
+from foretool.retrieval.encoders.running import unit
 from foretool.retrieval.learned import Floats, ModelError, pack, unpack
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
@@ -340,7 +342,7 @@ class MassTool:
         # Where there are other encoders than in training, nothing of them is read.
         if vector is None or len(vector) != size or not vector.any():
             return Task(text, places, values, np.zeros(size, np.float32), False)
-        return Task(text, places, values, of_length_1(np.asarray(vector, np.float32)), True)
+        return Task(text, places, values, unit(vector), True)
 
     def believed(self, past: Past) -> float:
         """As `trust`, for a task that was looked up."""
@@ -431,19 +433,6 @@ def votes(likeness: Floats) -> Floats:
     best = np.argpartition(-likeness, count - 1)[:count]
     powers = np.exp(np.float32(SHARPNESS) * (likeness[best] - likeness[best].max()))
     found[best] = powers / powers.sum()
-    return found
-
-
-def softmax(logits: Floats) -> Floats:
-    """Over the last axis."""
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    found: Floats = powers / powers.sum(-1, keepdims=True)
-    return found
-
-
-def of_length_1(vectors: Floats) -> Floats:
-    """Along the last axis."""
-    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.float32(1e-12))
     return found
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders.running import unit
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.dtdr import METHOD as NAME
 from foretool.retrieval.rankers.dtdr import (
@@ -28,7 +29,6 @@ from foretool.retrieval.rankers.dtdr import (
     Model,
     Network,
     history_rows,
-    of_length_1,
     rows_of,
 )
 from foretool.retrieval.training import Embed, Material, Progress, TooLittle
@@ -264,7 +264,7 @@ def task_vectors(tasks: Sequence[str], embed: Embed | None) -> Floats:
     told = list(dict.fromkeys(task for task in tasks if task))
     if embed is None or not told:
         return np.zeros((len(tasks), 0), np.float32)
-    vectors = of_length_1(embed(told))
+    vectors = unit(embed(told))
     rows = {task: row for row, task in enumerate(told)}
     nothing = np.zeros((1, vectors.shape[1]), np.float32)
     return np.concatenate([vectors, nothing])[[rows.get(task, -1) for task in tasks]]

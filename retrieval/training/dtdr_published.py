@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from foretool.retrieval.blend import softmax
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.dtdr_published import DependencyGraph, DtdrC, DtdrL
 from foretool.retrieval.training.adam import Adam
 from foretool.retrieval.training.demonstrations import Demonstration
-from foretool.retrieval.training.perceptron import softmax
 
 DEMONSTRATIONS_A_CLUSTER = 10
 """K = n / 10 (section 6, figure 5c)."""

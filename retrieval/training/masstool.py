@@ -14,6 +14,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.retrieval.blend import softmax
+from foretool.retrieval.encoders.running import unit
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.rankers.masstool import (
     NAME,
@@ -24,8 +26,6 @@ from foretool.retrieval.rankers.masstool import (
     Trust,
     dumps,
     grams,
-    of_length_1,
-    softmax,
     votes,
     weighted,
 )
@@ -531,7 +531,7 @@ class _Training:
         found = []
         for start in range(0, len(texts), 256):
             self.progress("reading the tasks", 0.2 * start / len(texts))
-            found.append(of_length_1(embed(texts[start : start + 256])))
+            found.append(unit(embed(texts[start : start + 256])))
         return np.concatenate(found)
 
     def _heads(self, tasks: Tasks, blind: Tasks, known: Classes, rows: Ints) -> list[Trained]:

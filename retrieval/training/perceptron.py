@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.retrieval.blend import softmax
 from foretool.retrieval.learned import Floats
 from foretool.retrieval.training.adam import Adam, RowAdam
 
@@ -169,13 +170,6 @@ def _gathered(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
     if len(used) and used[-1] == len(history):  # "nothing"
         used, spread = used[:-1], spread[:, :-1]
     return spread @ history[used], used, spread
-
-
-def softmax(logits: Floats) -> Floats:
-    """Over the last axis."""
-    raised: Floats = np.exp(logits - logits.max(-1, keepdims=True))
-    raised /= raised.sum(-1, keepdims=True)
-    return raised
 
 
 def padded(lists: Sequence[Sequence[int]], filler: int) -> Ints:

@@ -73,8 +73,9 @@ def test_only_so_many_old_models_keep_their_bytes(artifacts: Artifacts) -> None:
 def test_kinds_do_not_touch_each_other(artifacts: Artifacts) -> None:
     artifacts.add("dtdr", b"a", {}, promote=True)
     artifacts.add("tgr", b"b", {}, promote=True)
+    assert {kind: each.number for kind, each in artifacts.served().items()} == {"dtdr": 1, "tgr": 1}
     artifacts.roll_back("dtdr")
-    assert artifacts.kinds() == ["tgr"]
+    assert artifacts.kinds() == list(artifacts.served()) == ["tgr"]
     assert artifacts.history("tgr")[0].number == 1
 
 
