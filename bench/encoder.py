@@ -38,7 +38,7 @@ from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, Weights, adapted
 from foretool.retrieval.evaluation import paired_interval, recall
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import digest
 from foretool.retrieval.training.ports import Batch, Example, Plan, Trainer
 from foretool.storage.records import Tool

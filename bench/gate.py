@@ -22,9 +22,9 @@ from msgspec import to_builtins
 
 from bench.methods import Embedder, Pool
 from bench.retrieval import Task, read_catalogs, read_lines, read_tasks, read_tools
-from foretool.retrieval import encoders, evaluation, gate
+from foretool.retrieval import confidence, encoders, evaluation
 from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
-from foretool.retrieval.gate import Gate, Logistic
+from foretool.retrieval.confidence import Gate, Logistic
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Evidence, Query
 from foretool.storage.store import Store
@@ -74,7 +74,7 @@ def samples(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Sample]:
     found = []
     for task in tasks:
         evidence, ranked = asked(pipeline, task.query)
-        found.append(Sample(gate.features(evidence), evaluation.hit(ranked, task.gold, 5)))
+        found.append(Sample(confidence.features(evidence), evaluation.hit(ranked, task.gold, 5)))
     return found
 
 
@@ -131,7 +131,7 @@ def promise(ranks: Sequence[int | None], eps: float) -> dict[str, Any]:
 
 def examined(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> dict[str, Any]:
     evidence = [(asked(pipeline, task.query, DEPTH), task) for task in tasks]
-    p = [gate.probability(found) if found.signs else 0.0 for (found, _), _ in evidence]
+    p = [confidence.probability(found) if found.signs else 0.0 for (found, _), _ in evidence]
     right = [evaluation.hit(ranked[:5], task.gold, 5) for (_, ranked), task in evidence]
     outcomes = list(zip(p, right, strict=True))
     refitted = [(platt(outcomes[at::2])(said), true) for at in (0, 1) for said, true in outcomes[1 - at :: 2]]
@@ -144,7 +144,7 @@ def examined(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> dict[str, 
         "ece": round(calibration_error(outcomes), 3),
         "floor": round(floor(p), 3),
         "ece_recalibrated": round(calibration_error(refitted), 3),
-        "called_none": round(fmean(not gate.fits(found) for (found, _), _ in evidence if found.signs), 3),
+        "called_none": round(fmean(not confidence.fits(found) for (found, _), _ in evidence if found.signs), 3),
         "reliability": [[round(said, 3), round(true, 3), count] for said, true, count in reliability(outcomes)],
         **{f"hide_at_most_{eps}": promise(ranks, eps) for eps in EPSILONS},
     }
@@ -153,9 +153,9 @@ def examined(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> dict[str, 
 def detected(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence[str]) -> dict[str, Any]:
     """Queries that need a tool against those that need none."""
     found = [[asked(pipeline, text)[0] for text in texts] for texts in (needing, idle)]
-    p = [[gate.probability(each) for each in one] for one in found]
+    p = [[confidence.probability(each) for each in one] for one in found]
     cosines = [[fmean(each.signs.cosines) for each in one if each.signs] for one in found]
-    none = [fmean(not gate.fits(each) for each in one) for one in found]
+    none = [fmean(not confidence.fits(each) for each in one) for one in found]
     return {
         "set": name, "method": "needs a tool", "n": [len(needing), len(idle)],
         "auc": round(auc(*cosines), 3), "auc_of_the_gate": round(auc(*p), 3),
@@ -249,8 +249,8 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         embedders = opened(named, cache, store)
         if arguments.fit:
             untrained = opened([each.untrained for each in named], cache, store)
-            written = beside(gate.shipped(), fitted(data, embedders, untrained, data / "mcp_catalogs"))
-            gate.FILE.write_text(json.dumps(to_builtins(written), indent=2) + "\n", encoding="utf-8")
+            written = beside(confidence.shipped(), fitted(data, embedders, untrained, data / "mcp_catalogs"))
+            confidence.FILE.write_text(json.dumps(to_builtins(written), indent=2) + "\n", encoding="utf-8")
             yield to_builtins(written)
             return
         for name in (each for each in EXAMINED if (data / each).is_dir()):

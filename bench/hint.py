@@ -24,9 +24,9 @@ from typing import Any
 
 from bench import claude_code, processes
 from foretool.retrieval import evaluation
-from foretool.server import config as configs
 from foretool.server import hint
 from foretool.server.commands import hint as installing
+from foretool.server.config import loader as configs
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
 from foretool.storage.store import Store
 

@@ -51,7 +51,7 @@ def measured(side: str, messages: int, seed: int) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments, and be hostile."""
     # The stages and strategies are the tests'.
-    sys.path[:0] = [str(TESTS), str(TESTS / "scenarios")]
+    sys.path[:0] = [str(TESTS), str(TESTS / "support"), str(TESTS / "scenarios")]
     import test_hostile
 
     sys.set_int_max_str_digits(0)  # as the tests do

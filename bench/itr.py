@@ -244,7 +244,7 @@ def published(pool: Pool, *, cross: bool = True) -> Scores:
 
 
 def served(pool: Pool) -> Scores:
-    """Our ranking with the gains that `server/steps.py` gives it."""
+    """Our ranking with the gains that `server/methods/agent_step.py` gives it."""
     pipeline = pool.pipeline(len(pool.encoders))
 
     def search(query: str) -> list[tuple[ToolId, float]]:

@@ -33,7 +33,7 @@ from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.encoders.onnx import OnnxEncoder
 from foretool.retrieval.pipeline import Corpus, Pipeline, digest
-from foretool.retrieval.rankers.lexical import weighted
+from foretool.retrieval.rankers.bm25 import weighted
 from foretool.retrieval.rankers.maxsim import MaxSim
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.reranking import DEPTH as READ

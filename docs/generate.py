@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from foretool.server.commands.group import root
-from foretool.server.settings import DomainEntry, ProfileEntry, ServerEntry, Settings
+from foretool.server.config.settings import DomainEntry, ProfileEntry, ServerEntry, Settings
 
 PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md"))
 HELP_WIDTH = 100

@@ -17,7 +17,7 @@ __all__ = ["CallFailed", "Foretool", "Reply", "Result", "Step", "Tools", "__vers
 __version__ = "0.1.0"
 
 _checkout = Path(__file__).resolve().parent.parent
-if (_checkout / "server" / "proxy.py").is_file() and (_checkout / "pyproject.toml").is_file():
+if (_checkout / "server" / "app.py").is_file() and (_checkout / "pyproject.toml").is_file():
     __path__.append(str(_checkout))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.learned import Floats, ModelError, pack, unpack
+from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 
 METHOD, VERSION = "ports", 1
 NUMBERS = "numbers.bin"

@@ -12,8 +12,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.fusion import LEVELLING, WHOLE
 from foretool.retrieval.ranking import Signs
+from foretool.retrieval.score_fusion import LEVELLING, WHOLE
 
 Floats = NDArray[np.float32]
 

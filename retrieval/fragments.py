@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.document import Document
-from foretool.retrieval.rankers.lexical import SAID, Lexical, idf, weighted
+from foretool.retrieval.rankers.bm25 import SAID, Lexical, idf, weighted
 from foretool.retrieval.tokens import estimate
 from foretool.storage.records import ToolId
 

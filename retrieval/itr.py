@@ -5,12 +5,12 @@
     3.6  assembly: overlay, instructions, tools, routing note `assemble`
     3.7  sufficiency below tau: expand or discover            `widen`; pins by domain: `retrieval/domains.py`
     3.8  cache by task signature                              `Signatures`
-    10   Algorithm 1, and the telemetry of section 12         `retrieval/itr_loop.py`
+    10   Algorithm 1, and the telemetry of section 12         `retrieval/papers/itr.py`
 
 Where the paper names no number (weights, M, B, tau, the factor of an expansion) `Parameters` has that of its authors'
 implementation (github.com/uriafranko/ITR), which also brings BM25 into the range of a cosine by its best score.
-What `server/steps.py` serves differs: its rankers are those of `pipeline.py`, it fills the budget down the ranking and
-not by score per token, which favours short tools (`python -m bench.itr --data` prints both).
+What `server/methods/agent_step.py` serves differs: its rankers are those of `pipeline.py`, it fills the budget down the
+ranking and not by score per token, which favours short tools (`python -m bench.itr --data` prints both).
 """
 
 from __future__ import annotations

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.fusion import fuse_lines
-from foretool.retrieval.rankers.lexical import SAID, Lexical, idf, weighted
+from foretool.retrieval.rankers.bm25 import SAID, Lexical, idf, weighted
 from foretool.retrieval.rankers.names import EXACT, Names
 from foretool.retrieval.rankers.usage import Habit
 from foretool.retrieval.ranking import MAX_LINES, Evidence, Query, Ranked, Ranking
+from foretool.retrieval.score_fusion import fuse_lines
 from foretool.retrieval.words import KINDRED_WORDS, spelled
 from foretool.storage.records import Tool, ToolId, Usage
 
 if TYPE_CHECKING:
     from foretool.retrieval.blend import Blend, Floats
     from foretool.retrieval.graph import Raised
-    from foretool.retrieval.learned import Reading
+    from foretool.retrieval.model_format import Reading
     from foretool.retrieval.rankers.dense import Meaning
-    from foretool.retrieval.rankers.experience import Experience
+    from foretool.retrieval.rankers.learned import Experience
 
 NAMED = 1000.0
 """More than any sum of words: a named tool comes first."""

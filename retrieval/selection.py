@@ -12,7 +12,7 @@ from foretool.storage.records import Cause, Level, ToolId, Usage
 
 # Words alone: logistic regression of "a gold tool is among the first five" on stabletoolbench (dev, 400 queries) and
 # toole (train, 400), each alone and among 4,400 other tools. `python -m bench.retrieval` prints what each level is
-# worth elsewhere; `retrieval/gate.py` has the same for lists in which encoders take part.
+# worth elsewhere; `retrieval/confidence.py` has the same for lists in which encoders take part.
 _BIAS, _STRENGTH, _ENTROPY = 1.49, 1.29, -0.52
 HIGH, MEDIUM = 0.80, 0.55
 """Least probability of each level."""
@@ -45,7 +45,7 @@ def sufficiency(evidence: Evidence) -> float:
 
 def _by_match(evidence: Evidence) -> float:
     if evidence.signs is not None:
-        from foretool.retrieval import gate  # a file to read, for who has an encoder
+        from foretool.retrieval import confidence as gate  # a file to read, for who has an encoder
 
         return gate.probability(evidence)
     if evidence.strength <= 0.0:
@@ -84,7 +84,7 @@ def _is_chance(evidence: Evidence) -> bool:
     if evidence.needed is not None and evidence.needed < UNNEEDED:
         return True
     if evidence.signs is not None:
-        from foretool.retrieval import gate
+        from foretool.retrieval import confidence as gate
 
         return not gate.fits(evidence)
     return evidence.strength < FAINTEST

@@ -18,10 +18,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from foretool.retrieval.tokens import estimate
-from foretool.server import jsonrpc, logs
-from foretool.server.assurance import Assurance
-from foretool.server.catalog import Catalog
-from foretool.server.config import (
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.embedding import Embedding
+from foretool.server.catalog.models import Models, base, prior
+from foretool.server.catalog.search import FEW
+from foretool.server.clients.exposure import Exposures
+from foretool.server.config.loader import (
     Config,
     ConfigError,
     Server,
@@ -32,21 +34,20 @@ from foretool.server.config import (
     same_connection,
     stamp,
 )
-from foretool.server.edges.stdio import StdioEdge
-from foretool.server.embedding import Embedding
-from foretool.server.exposure import Exposures
-from foretool.server.links.base import Link, Receiver
-from foretool.server.links.stdio import Watcher, open_stdio
-from foretool.server.living import is_running
-from foretool.server.memory import EVERY_S, give_back
-from foretool.server.models import Models, base, prior
-from foretool.server.pipes import Turn
-from foretool.server.prompts import Prompts
+from foretool.server.learning.schedule import Schedule
+from foretool.server.methods.prompt_hook import Prompts
+from foretool.server.protocol import jsonrpc
 from foretool.server.proxy import Proxy
-from foretool.server.recorder import Recorder
-from foretool.server.schedule import Schedule
-from foretool.server.searching import FEW
-from foretool.server.upstream import OpenLink, State, Upstream
+from foretool.server.recording.calibration import Assurance
+from foretool.server.recording.recorder import Recorder
+from foretool.server.system import logs
+from foretool.server.system.malloc import EVERY_S, give_back
+from foretool.server.system.processes import is_running
+from foretool.server.transports.client.stdio import StdioEdge
+from foretool.server.transports.pipes import Turn
+from foretool.server.transports.upstream.base import Link, Receiver
+from foretool.server.transports.upstream.stdio import Watcher, open_stdio
+from foretool.server.upstreams.upstream import OpenLink, State, Upstream
 from foretool.storage.flows import Flows
 from foretool.storage.records import Era, Tool, ToolId, UpstreamRecord, UpstreamState
 from foretool.storage.store import StorageError, Store
@@ -396,10 +397,10 @@ def link_opener(server: Server, limit: int, watcher: Watcher, turn: Turn | None 
             return await open_stdio(server.command, server.args, server.env, server.cwd, receiver, watcher, limit, turn)
         # The HTTP client is a tenth of a second to import; only who has such an upstream waits for it.
         if server.type == "sse":
-            from foretool.server.links.sse import open_sse
+            from foretool.server.transports.upstream.sse import open_sse
 
             return await open_sse(server.url, server.headers, receiver, limit)
-        from foretool.server.links.http import open_http
+        from foretool.server.transports.upstream.http import open_http
 
         return await open_http(server.url, server.headers, era, receiver, limit, fall_back=server.entry.type is None)
 
@@ -435,7 +436,7 @@ async def serve_http(config: Config, address: str = "") -> None:
 
     Raises `EdgeError` when the address cannot be had, or needs a token that is not set.
     """
-    from foretool.server.edges.http import HttpEdge
+    from foretool.server.transports.client.http import HttpEdge
 
     settings = config.settings
     host, port = host_and_port(address or settings.bind)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from foretool.server.config import Config
+    from foretool.server.config.loader import Config
 
 WRONG = 1
 """Exit status when something is wrong."""
@@ -111,7 +111,7 @@ def plain_hint(arguments: Sequence[str]) -> bool:
 
 def serve(options: ServeOptions) -> int:
     """Serve until the client has gone or we are asked to end; returns the exit status."""
-    from foretool.server import config as configs
+    from foretool.server.config import loader as configs
 
     try:
         config = configs.load(existing(options.config or configs.default_config()))
@@ -119,7 +119,8 @@ def serve(options: ServeOptions) -> int:
     except configs.ConfigError as error:
         return complain(str(error))
 
-    from foretool.server import app, logs
+    from foretool.server import app
+    from foretool.server.system import logs
     from foretool.storage.store import StorageError
 
     logs.begin(config)
@@ -135,7 +136,7 @@ def serve(options: ServeOptions) -> int:
 
 def _serve_http(config: Config, address: str) -> int:
     from foretool.server import app
-    from foretool.server.edges.http import EdgeError
+    from foretool.server.transports.client.http import EdgeError
 
     try:
         app.run_http(config, address)
@@ -146,7 +147,7 @@ def _serve_http(config: Config, address: str) -> int:
 
 def _check(options: ServeOptions, config: Config) -> None:
     """Raises `ConfigError` for options that this config has nothing for."""
-    from foretool.server.config import ConfigError, host_and_port
+    from foretool.server.config.loader import ConfigError, host_and_port
 
     check_profile(options.profile, config)
     if options.http is None:
@@ -163,7 +164,7 @@ def _check(options: ServeOptions, config: Config) -> None:
 
 def check_profile(profile: str, config: Config) -> None:
     """Raises `ConfigError` if there is no such profile."""
-    from foretool.server.config import ConfigError
+    from foretool.server.config.loader import ConfigError
 
     if profile not in config.profiles:
         known = ", ".join(name for name in config.profiles if name) or "none"
@@ -172,7 +173,7 @@ def check_profile(profile: str, config: Config) -> None:
 
 def existing(path: Path) -> Path:
     """`path` if there is something. Raises `ConfigError` saying how to make a config."""
-    from foretool.server.config import ConfigError
+    from foretool.server.config.loader import ConfigError
 
     if not path.exists():
         example = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'

@@ -20,14 +20,15 @@ from typing import Any, Final, Literal
 from foretool import __version__
 from foretool.retrieval import tokens
 from foretool.retrieval.tokens import estimate
-from foretool.server import jsonrpc, names
 from foretool.server.app import link_opener, message_limit
-from foretool.server.catalog import Catalog
-from foretool.server.config import Config, Server, matches
-from foretool.server.connection import Request, answer_error
-from foretool.server.jsonrpc import Message, Raw
-from foretool.server.links.stdio import Watcher
-from foretool.server.upstream import State, Upstream
+from foretool.server.catalog import names
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.config.loader import Config, Server, matches
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.transports.upstream.stdio import Watcher
+from foretool.server.upstreams.connection import Request, answer_error
+from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.health import examine
 from foretool.storage.records import Era, ToolId
 from foretool.storage.store import StorageError, Store

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from foretool.server.config import Config
+    from foretool.server.config.loader import Config
     from foretool.storage.records import ToolId
     from foretool.storage.store import Store
 
@@ -102,7 +102,7 @@ def hint(told: bytes, path: Path | None = None) -> str:
     text = event.get("prompt")
     if not isinstance(text, str) or not text.strip():
         return ""
-    from foretool.server import config as configs
+    from foretool.server.config import loader as configs
     from foretool.storage.store import Store
 
     config = configs.load(path or configs.default_config())
@@ -131,7 +131,7 @@ def _said(config: Config, store: Store, text: str) -> str:
     from foretool.retrieval.ranking import Query
     from foretool.retrieval.selection import level
     from foretool.retrieval.tokens import estimate
-    from foretool.server.config import fingerprint
+    from foretool.server.config.loader import fingerprint
 
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     heads = [

@@ -26,13 +26,13 @@ from msgspec import Struct
 
 from foretool import __version__
 from foretool.retrieval.itr import PUBLISHED
-from foretool.server import jsonrpc, protocol
 from foretool.server.app import App
-from foretool.server.client import Client
-from foretool.server.config import Config, ConfigError, Profile, default_config, load, parse
-from foretool.server.jsonrpc import UNSET, Message, Raw
-from foretool.server.session import Session
-from foretool.server.steps import BUDGET, Plan, query_of
+from foretool.server.clients.client import Client
+from foretool.server.clients.session import Session
+from foretool.server.config.loader import Config, ConfigError, Profile, default_config, load, parse
+from foretool.server.methods.agent_step import BUDGET, Plan, query_of
+from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.storage.records import Level
 from foretool.storage.store import Store
 
@@ -217,7 +217,7 @@ class Foretool:
             await self._stack.enter_async_context(app.running())
             self._app, self._caller = app, _Caller(app, self._profile)
             info = {"name": self._name, "version": __version__}
-            greeting = {"protocolVersion": protocol.LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
+            greeting = {"protocolVersion": versions.LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
             await self._caller.ask("initialize", greeting)
             await self._caller.listed(self.patience_s)
             # A list might never be searched, steps always are: the encoders may be loaded.

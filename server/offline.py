@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from time import time
 
 from foretool.server.app import App
-from foretool.server.config import Config, Profile
-from foretool.server.exposure import Exposures, View
+from foretool.server.clients.exposure import Exposures, View
+from foretool.server.config.loader import Config, Profile
 from foretool.storage.records import Policy, Usage, WorkingSet
 from foretool.storage.store import Store
 

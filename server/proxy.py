@@ -14,31 +14,32 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.server import discovery, jsonrpc, translate
-from foretool.server.aggregate import Aggregate, offers_steps
-from foretool.server.calls import Calls
-from foretool.server.catalog import Catalog
-from foretool.server.client import LEVELS, Client, OnReply
-from foretool.server.config import Config, Profile
-from foretool.server.connection import Request
-from foretool.server.edges.base import Channel
-from foretool.server.exchange import Exchange, Outbox
-from foretool.server.exposure import Exposures
-from foretool.server.flows import FlowWatch
-from foretool.server.foresight import Foresight
-from foretool.server.jsonrpc import UNSET, Message, Raw
-from foretool.server.pipes import Turn
-from foretool.server.questions import ANY, Questions
-from foretool.server.recorder import Recorder
-from foretool.server.searching import Searching
-from foretool.server.session import Session
-from foretool.server.settings import Settings
-from foretool.server.upstream import State, Upstream
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.search import Searching
+from foretool.server.clients.client import LEVELS, Client, OnReply
+from foretool.server.clients.exchange import Exchange, Outbox
+from foretool.server.clients.exposure import Exposures
+from foretool.server.clients.session import Session
+from foretool.server.config.loader import Config, Profile
+from foretool.server.config.settings import Settings
+from foretool.server.methods import discover_tools
+from foretool.server.methods.call_tool import Calls
+from foretool.server.methods.prediction import Foresight
+from foretool.server.methods.resources_prompts import Aggregate, offers_steps
+from foretool.server.methods.server_requests import ANY, Questions
+from foretool.server.protocol import jsonrpc, translate
+from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
+from foretool.server.recording.data_flow import FlowWatch
+from foretool.server.recording.recorder import Recorder
+from foretool.server.transports.client.base import Channel
+from foretool.server.transports.pipes import Turn
+from foretool.server.upstreams.connection import Request
+from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import ClientRecord, Era, SessionRecord, ToolId, Usage
 
 if TYPE_CHECKING:
-    from foretool.server.instructions import Instructions
-    from foretool.server.steps import Steps
+    from foretool.server.methods.agent_step import Steps
+    from foretool.server.methods.instructions import Instructions
 
 ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
@@ -132,7 +133,7 @@ class Proxy:
         """The instruction corpus; nothing is read of it before somebody searches."""
         if self._instructions is None:
             # Not at the top: no list waits for what only searches need.
-            from foretool.server.instructions import Instructions
+            from foretool.server.methods.instructions import Instructions
 
             self._instructions = Instructions(self)
         return self._instructions
@@ -145,7 +146,7 @@ class Proxy:
     def steps(self) -> Steps:
         """Puts single steps together."""
         if self._steps is None:
-            from foretool.server.steps import Steps
+            from foretool.server.methods.agent_step import Steps
 
             self._steps = Steps(self)
         return self._steps
@@ -452,7 +453,7 @@ class Proxy:
         texts = {
             name: self.catalog.server_text(name) for name in self.upstreams if self.exposures.allowed(profile, name)
         }
-        return discovery.instructions(texts, INSTRUCTION_TOKENS)
+        return discover_tools.instructions(texts, INSTRUCTION_TOKENS)
 
     def given(self, profile: Profile) -> frozenset[str]:
         """Upstreams whose own words are in our `instructions`: clients need not be told them again."""

@@ -13,7 +13,7 @@ from served import Served, write_config
 
 pytestmark = pytest.mark.slow
 
-UPSTREAM = Path(__file__).parent / "scenarios" / "unruly_upstream.py"
+UPSTREAM = Path(__file__).parent / "support" / "unruly_upstream.py"
 HEAVY = (
     "numpy",
     "faiss",

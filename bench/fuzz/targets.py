@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from foretool.retrieval import learned
-from foretool.server import config, jsonc, jsonrpc
-from foretool.server.jsonrpc import UNSET, BadMessage, Lines, Message
-from foretool.server.links.events import Event, Events, TooLarge
+from foretool.retrieval import model_format
+from foretool.server.config import jsonc, loader
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Lines, Message
+from foretool.server.transports.upstream.sse_parser import Event, Events, TooLarge
 
 Target = Callable[[bytes], None]
 
@@ -124,18 +125,18 @@ ENVIRON = {"HOME": "/home/u", "TOKEN": "s3cret-value", "EMPTY": ""}
 def configs(data: bytes) -> None:
     """A text is a `Config`, or a `ConfigError` of one line that holds no secret."""
     try:
-        found = config.parse(data, Path("mcp.json"), ENVIRON)
-    except config.ConfigError as error:
+        found = loader.parse(data, Path("mcp.json"), ENVIRON)
+    except loader.ConfigError as error:
         _is_one_line(str(error))
         assert "s3cret" not in str(error)
         return
     for line in (*found.warnings, *found.broken.values(), repr(found), *map(repr, found.servers.values())):
         _is_one_line(line)
         assert "s3cret" not in line
-    assert config.diff(found, found) == ((), (), (), False)
+    assert loader.diff(found, found) == ((), (), (), False)
     for server in found.servers.values():
         assert "s3cret" not in server.address
-        config.fingerprint(server)
+        loader.fingerprint(server)
         server.offers("tool")
 
 
@@ -171,8 +172,8 @@ def _same(ours: object, theirs: object) -> bool:
 def models(data: bytes) -> None:
     """Bytes are a model, or a `ModelError` of one line."""
     try:
-        header, arrays = learned.unpack(data, "dtdr", 1)
-    except learned.ModelError as error:
+        header, arrays = model_format.unpack(data, "dtdr", 1)
+    except model_format.ModelError as error:
         assert "\n" not in str(error)
         return
     assert (header["method"], header["version"]) == ("dtdr", 1)
@@ -213,5 +214,5 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b'{"a": [1, 2.5e3, -0, true, null, "\\u00e9\\n"], /* c */ "b": {}, }',
         b'// x\n[ [ ], {"k": "v" /* "*/ }, ]',
     ),
-    "models": (learned.pack("dtdr", 1, {"tools": ["a"]}, {"w": np.ones((2, 2), np.float32)}),),
+    "models": (model_format.pack("dtdr", 1, {"tools": ["a"]}, {"w": np.ones((2, 2), np.float32)}),),
 }

@@ -31,14 +31,14 @@ from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, Weights
 from foretool.retrieval.evaluation import quantile
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
+from foretool.retrieval.papers.dtdr import history_text
+from foretool.retrieval.papers.dtdr_training import fit_c, fit_l
 from foretool.retrieval.pipeline import digest
 from foretool.retrieval.rankers.dtdr import Dtdr
-from foretool.retrieval.rankers.dtdr_published import history_text
 from foretool.retrieval.training import Material
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import METHOD, Lesson, Recipe, Shelf, Trainer, spread, task_vectors
-from foretool.retrieval.training.dtdr_published import fit_c, fit_l
 from foretool.storage.records import Episode, Tool, ToolId
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors

@@ -34,14 +34,14 @@ from numpy.typing import NDArray
 from bench.retrieval import Task, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
+from foretool.retrieval.papers.masstool import Task as PublishedTask
 from foretool.retrieval.pipeline import Corpus, Pipeline, digest
-from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Embed, Material, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
-from foretool.retrieval.training.masstool_published import Task as PublishedTask
 from foretool.storage.records import Episode, Tool, ToolId
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -237,7 +237,7 @@ def over_toollens(data: Path, queries: str, have: Sequence[Remembered], pasts: d
 
 def as_published(data: Path, queries: str, encoder: Remembered) -> Iterator[Row]:
     """MassTool from its equations, on frozen vectors of the first encoder."""
-    from foretool.retrieval.training.masstool_published import Settings, train
+    from foretool.retrieval.papers.masstool import Settings, train
 
     world = read(data / "toollens", queries)
     without = said(data / WITHOUT_TOOLS / "train.jsonl")
@@ -318,7 +318,7 @@ def awareness(path: Path) -> tuple[list[str], NDArray[np.bool_]]:
 
 def published_detection(folder: Path, queries: str, encoder: Remembered) -> Row:
     """The tower, trained with all the rest of it on the same tasks."""
-    from foretool.retrieval.training.masstool_published import Settings, train
+    from foretool.retrieval.papers.masstool import Settings, train
 
     without, needing = awareness(folder / "train.jsonl")
     task = published_task(

@@ -38,9 +38,9 @@ from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, adapted
 from foretool.retrieval.evaluation import interval
-from foretool.retrieval.learned import Floats, Learned
+from foretool.retrieval.model_format import Floats, Learned
 from foretool.retrieval.pipeline import Pipeline, digest
-from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.rankers.ports import Ports
 from foretool.retrieval.ranking import Query

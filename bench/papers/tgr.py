@@ -22,9 +22,9 @@ from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fields import Fields, fields
 from foretool.retrieval.graph import Graph, schema_edges
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.rankers.tgr import Direction, Tgr, adjacency, convolved
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import tgr as training

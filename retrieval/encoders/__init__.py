@@ -6,7 +6,7 @@ run. Nothing heavy is imported until an encoder is opened, and a server embeds i
 its memory back (`worker`).
 """
 
-from foretool.retrieval.encoders.running import Encoder, open_encoder, unit
+from foretool.retrieval.encoders.opening import Encoder, open_encoder, unit
 from foretool.retrieval.encoders.weights import (
     INSTALL,
     MANIFEST,

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
 from foretool.retrieval.encoders.weights import BY_NAME, EncoderError, Weights, locate, verified
-from foretool.retrieval.learned import ModelError
+from foretool.retrieval.model_format import ModelError
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.running import Encoder, Vectors
+    from foretool.retrieval.encoders.opening import Encoder, Vectors
 
 log = logging.getLogger(__name__)
 

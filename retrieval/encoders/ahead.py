@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.encoders.running import Encoder
+from foretool.retrieval.encoders.opening import Encoder
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.running import Vectors
+    from foretool.retrieval.encoders.opening import Vectors
 
 KEPT: Final = 256
 """Texts whose vector is kept."""

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from foretool.retrieval.encoders.running import unit
+from foretool.retrieval.encoders.opening import unit
 from foretool.retrieval.encoders.weights import EncoderError, Endpoint, Weights
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.running import Vectors
+    from foretool.retrieval.encoders.opening import Vectors
 
 AT_ONCE: Final = 64
 """Texts a request; providers take a hundred or more."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foretool.retrieval.encoders.running import BATCH, unit
+from foretool.retrieval.encoders.opening import BATCH, unit
 from foretool.retrieval.encoders.weights import EncoderError, Weights
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.running import Vectors
+    from foretool.retrieval.encoders.opening import Vectors
 
 
 class SentenceTransformerEncoder:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foretool.retrieval.encoders.running import unit
+from foretool.retrieval.encoders.opening import unit
 from foretool.retrieval.encoders.weights import EncoderError, Weights, locate, verified
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.running import Vectors
+    from foretool.retrieval.encoders.opening import Vectors
 
 CHARACTERS = 12
 """A token's most characters, as elsewhere: longer texts are cut before they are read."""

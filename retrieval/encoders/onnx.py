@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foretool.retrieval.encoders.running import BATCH, unit
+from foretool.retrieval.encoders.opening import BATCH, unit
 from foretool.retrieval.encoders.weights import INSTALL, EncoderError, Weights, locate, verified
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from foretool.retrieval.encoders.running import Vectors
+    from foretool.retrieval.encoders.opening import Vectors
 
     Floats = NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from foretool.retrieval.encoders.running import Encoder, unit
+from foretool.retrieval.encoders.opening import Encoder, unit
 from foretool.retrieval.encoders.weights import INSTALL, EncoderError, Weights, locate, verified
 from foretool.retrieval.words import terms
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from foretool.retrieval.encoders.running import Vectors
+    from foretool.retrieval.encoders.opening import Vectors
 
 DIMENSION = 1024
 """Of hashed n-grams; at 256 unlike words meet too often."""

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from foretool.retrieval.encoders import Encoder, EncoderError, Endpoint, find, open_encoder
-from foretool.retrieval.encoders.running import BATCH
+from foretool.retrieval.encoders.opening import BATCH
 
 MISSING_STATUS = 3
 URL, KEY = "FORETOOL_ENCODER_URL", "FORETOOL_ENCODER_KEY"

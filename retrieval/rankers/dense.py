@@ -22,7 +22,7 @@ from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.ranking import Signs
 
 if TYPE_CHECKING:
-    from foretool.retrieval.learned import Reading
+    from foretool.retrieval.model_format import Reading
 
 LEXICAL = 0.35
 """What a standard deviation of the words counts."""

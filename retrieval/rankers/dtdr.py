@@ -27,11 +27,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.aim import PLACES as AIM_PLACES
-from foretool.retrieval.aim import Aim, features, lengths
-from foretool.retrieval.encoders.running import unit
-from foretool.retrieval.latent import Latent
-from foretool.retrieval.learned import Floats, ModelError, pack, unpack
+from foretool.retrieval.encoders.opening import unit
+from foretool.retrieval.lsa import Latent
+from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
+from foretool.retrieval.next_text import PLACES as AIM_PLACES
+from foretool.retrieval.next_text import Aim, features, lengths
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import terms
 from foretool.storage.records import ToolId

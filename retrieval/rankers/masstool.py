@@ -29,8 +29,8 @@ from msgspec import Struct, convert, to_builtins
 from numpy.typing import NDArray
 
 from foretool.retrieval.blend import softmax
-from foretool.retrieval.encoders.running import unit
-from foretool.retrieval.learned import Floats, ModelError, pack, unpack
+from foretool.retrieval.encoders.opening import unit
+from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 

@@ -18,7 +18,7 @@ from foretool.retrieval import adapters, encoders
 from foretool.retrieval.blend import standard
 from foretool.retrieval.encoders import Encoder, EncoderError
 from foretool.retrieval.encoders.adapted import cache_folder, opened
-from foretool.retrieval.learned import Floats, ModelError
+from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.rankers.dense import TOGETHER
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId

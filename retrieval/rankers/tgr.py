@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from foretool.retrieval.graph import Edge, Graph
-from foretool.retrieval.learned import Floats, pack, unpack
+from foretool.retrieval.model_format import Floats, pack, unpack
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 

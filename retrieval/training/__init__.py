@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 from foretool.storage.records import Episode, Flow, Tool
 
 Embed = Callable[[Sequence[str]], Floats]

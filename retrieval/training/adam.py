@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 
 FIRST_MOMENT: Final = 0.9
 SECOND_MOMENT: Final = 0.999

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders.running import unit
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.encoders.opening import unit
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.dtdr import METHOD as NAME
 from foretool.retrieval.rankers.dtdr import (
     MOST_HISTORY,
@@ -32,9 +32,9 @@ from foretool.retrieval.rankers.dtdr import (
     rows_of,
 )
 from foretool.retrieval.training import Embed, Material, Progress, TooLittle
-from foretool.retrieval.training.aim import fit_aim
 from foretool.retrieval.training.demonstrations import Demonstration, demonstrations
-from foretool.retrieval.training.latent import fit_latent
+from foretool.retrieval.training.lsa import fit_latent
+from foretool.retrieval.training.next_text import fit_aim
 from foretool.retrieval.training.perceptron import Draw, Plan, Samples, Weights, fit, padded
 from foretool.storage.records import ToolId
 

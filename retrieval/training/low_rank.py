@@ -20,7 +20,7 @@ import numpy as np
 from foretool.retrieval import adapters
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.encoders import Weights, locate
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 
 HEADS = 12
 """Of MiniLM; the numbers do not tell."""

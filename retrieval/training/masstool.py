@@ -15,8 +15,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.blend import softmax
-from foretool.retrieval.encoders.running import unit
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.encoders.opening import unit
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.masstool import (
     NAME,
     Header,

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from foretool.retrieval import encoders
 from foretool.retrieval.encoders.onnx import cut, padded, tokenizer_of
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training import TooLittle, low_rank
 from foretool.retrieval.training.ports import Plan, rate_at, steps, trainable
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.blend import softmax
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training.adam import Adam, RowAdam
 
 Ints = NDArray[np.int64]

@@ -33,7 +33,7 @@ from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders.onnx import cut, padded, tokenizer_of
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training import Material, Progress, TooLittle, continuation, low_rank
 from foretool.storage.records import Tool
 

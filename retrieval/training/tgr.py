@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fields import GIVING, Fields, fields, identifies
 from foretool.retrieval.graph import Edge, Graph, flow_edges, merged, schema_edges
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.tgr import dumps
 from foretool.retrieval.training import Material, Progress, TooLittle
 from foretool.retrieval.training.adam import Adam

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from foretool.server.clients.exposure import RELIST_SHARE, RELISTERS, choose_policy
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load
-from foretool.server.exposure import RELIST_SHARE, RELISTERS, choose_policy
 from foretool.storage.records import ClientRecord, Era, Policy
 from foretool.storage.store import Store
 

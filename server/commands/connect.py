@@ -16,7 +16,7 @@ import click
 from foretool.server.cli import check_profile
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load, profile_option
-from foretool.server.config import Config, default_config
+from foretool.server.config.loader import Config, default_config
 
 NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
 

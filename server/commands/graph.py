@@ -96,7 +96,7 @@ def _learned(known: Offline) -> Graph | None:
     """The graph that serves, if one was learned and is whole."""
     # numpy is worth importing only where there is a model to read.
     for _, model in Artifacts(known.store).whole("tgr"):
-        from foretool.retrieval.learned import ModelError
+        from foretool.retrieval.model_format import ModelError
         from foretool.retrieval.rankers.tgr import Tgr
 
         try:

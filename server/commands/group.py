@@ -10,9 +10,9 @@ from typing import ParamSpec, TypeVar
 import click
 
 from foretool import __version__
-from foretool.server import config as configs
 from foretool.server.cli import INTERRUPTED, WRONG, complain, existing
-from foretool.server.config import Config, ConfigError
+from foretool.server.config import loader as configs
+from foretool.server.config.loader import Config, ConfigError
 from foretool.storage.store import StorageError
 
 COMMANDS = ("serve", "status", "tools", "search", "misses", "graph", "learn", "clients", "doctor", "connect", "hint")

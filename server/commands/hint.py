@@ -15,7 +15,7 @@ from foretool.server.cli import WRONG, complain
 from foretool.server.commands import output
 from foretool.server.commands.connect import launcher
 from foretool.server.commands.group import config_option
-from foretool.server.config import default_config
+from foretool.server.config.loader import default_config
 
 SETTINGS = Path("~/.claude/settings.json")
 EVENT = "UserPromptSubmit"

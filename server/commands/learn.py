@@ -11,7 +11,8 @@ from typing import Any, Final
 import click
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from foretool.server import models, offline
+from foretool.server import offline
+from foretool.server.catalog import models
 from foretool.server.cli import WRONG, complain
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load
@@ -83,7 +84,7 @@ def command(
 
 def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
     """Take in the demonstrations of a file; an exit status if it is wrong."""
-    from foretool.server.learning import names_of
+    from foretool.server.learning.run import names_of
 
     try:
         read = read_demonstrations(file, names_of(tools))
@@ -101,7 +102,7 @@ def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
 
 
 def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, as_json: bool, quiet: bool) -> int:
-    from foretool.server import learning
+    from foretool.server.learning import run as learning
 
     bars = Progress(
         TextColumn("{task.fields[kind]:<10}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),

@@ -10,12 +10,14 @@ from typing import Any, Literal
 import click
 
 from foretool.retrieval import selection
-from foretool.server import discovery, embedding, models, offline
-from foretool.server.calls import RANKED
+from foretool.server import offline
+from foretool.server.catalog import embedding, models
 from foretool.server.cli import WRONG, check_profile, complain
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load, profile_option
-from foretool.server.discovery import MOST, Arguments
+from foretool.server.methods import discover_tools
+from foretool.server.methods.call_tool import RANKED
+from foretool.server.methods.discover_tools import MOST, Arguments
 from foretool.server.offline import Offline
 from foretool.storage.records import Level
 
@@ -91,11 +93,11 @@ def find(known: Offline, task: str, profile: str = "", limit: int | None = None)
     arguments = Arguments(task=task, limit=limit)
     visible = known.view(profile_of).shown
     started = time.perf_counter()
-    query = discovery.query(arguments, (), ())
+    query = discover_tools.query(arguments, (), ())
     proxy, depth = known.app.proxy, max(RANKED, arguments.wanted)
     ranking = proxy.searching.now(query, lambda: proxy.rank(query, profile_of, depth))
     level = selection.level(ranking, query)
-    answer = discovery.answer(
+    answer = discover_tools.answer(
         arguments,
         ranking,
         level,

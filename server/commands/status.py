@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from foretool.retrieval import encoders, reranking
-from foretool.server.assurance import EPS, WITHIN, Assured, assured
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load
-from foretool.server.config import Config
-from foretool.server.living import is_running
-from foretool.server.settings import Record
-from foretool.server.upstream import State
+from foretool.server.config.loader import Config
+from foretool.server.config.settings import Record
+from foretool.server.recording.calibration import EPS, WITHIN, Assured, assured
+from foretool.server.system.processes import is_running
+from foretool.server.upstreams.upstream import State
 from foretool.storage.records import Statistics, UpstreamState
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors

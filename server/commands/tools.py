@@ -13,12 +13,12 @@ import msgspec
 
 from foretool.server import offline
 from foretool.server.cli import WRONG, complain
+from foretool.server.clients.exposure import View
 from foretool.server.commands import output
 from foretool.server.commands.group import config_option, json_option, load
-from foretool.server.config import Config, ConfigError
-from foretool.server.exposure import View
+from foretool.server.config.loader import Config, ConfigError
+from foretool.server.config.settings import PolicyChoice
 from foretool.server.offline import Offline
-from foretool.server.settings import PolicyChoice
 from foretool.storage.records import Tool, Usage
 
 Order = Literal["name", "tokens", "calls", "used"]

@@ -11,10 +11,11 @@ import pytest
 
 pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
+from tiny_model import write_model
+
 from bench.gate import Sample, auc, beside, fit, floor, promise, sampled
 from bench.retrieval import main as retrieval
-from foretool.retrieval.gate import Gate, Logistic
-from tests.retrieval.tiny_model import write_model
+from foretool.retrieval.confidence import Gate, Logistic
 
 
 def test_auc_by_hand() -> None:

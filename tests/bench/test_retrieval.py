@@ -96,7 +96,7 @@ def test_what_is_served_is_compared_with_itself_by_other_encoders(
 
 def test_maxsim_ranks_alone_and_after_others(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
-    from tests.retrieval.tiny_model import write_model
+    from tiny_model import write_model
 
     model = write_model(tmp_path / "tiny")
     methods = f"maxsim,{model},lexical+maxsim,hybrid+maxsim"

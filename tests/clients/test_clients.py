@@ -21,7 +21,7 @@ from node import environment, package
 from requirements import requirement
 from served import write_config
 
-ECHO = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "server" / "echo_upstream.py")]}
+ECHO = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "support" / "echo_upstream.py")]}
 PATIENCE_S = 120
 TOOL = "echo__weather"
 

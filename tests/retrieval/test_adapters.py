@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_model import lookup_model
 
 from foretool.retrieval import adapters
 from foretool.retrieval.adapters import Adapter
-from foretool.retrieval.learned import ModelError, pack
-from tests.retrieval.tiny_model import lookup_model
+from foretool.retrieval.model_format import ModelError, pack
 
 ROWS, COLUMNS = 64, 8
 TABLE = np.random.default_rng(3).standard_normal((ROWS, COLUMNS)).astype(np.float32)

@@ -5,10 +5,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools import raw_tool
 
 from foretool.retrieval.document import MAX_DESCRIPTION, MAX_PARAMETERS, MAX_SUMMARY, Document, document, summary_line
 from foretool.storage.records import ToolId
-from tests.retrieval.tools import raw_tool
 
 KEYS = st.text() | st.sampled_from(["properties", "$ref", "anyOf", "items", "enum"])
 JSON = st.recursive(

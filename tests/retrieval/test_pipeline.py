@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tools import catalog, ids, tool
 
 from foretool.retrieval import pipeline as pipeline_module
 from foretool.retrieval.pipeline import Corpus, Pipeline, needs
 from foretool.retrieval.ranking import MAX_LINES, Query, Ranking
 from foretool.retrieval.selection import level
 from foretool.storage.records import Tool, ToolId, Usage
-from tests.retrieval.tools import catalog, ids, tool
 
 
 def pipeline(*more: Tool) -> Pipeline:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from foretool.retrieval.rankers.lexical import Lexical
+from foretool.retrieval.rankers.bm25 import Lexical
 from foretool.retrieval.rankers.names import Names
 from foretool.retrieval.rankers.usage import Habit
 from foretool.retrieval.ranking import Ranked, Ranker, Ranking

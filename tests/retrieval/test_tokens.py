@@ -7,9 +7,9 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools import catalog
 
 from foretool.retrieval import tokens
-from tests.retrieval.tools import catalog
 
 needs_tokenizer = pytest.mark.skipif(not tokens.available(), reason="bpe-openai is not installed")
 COMMAND = [sys.executable, "-m", "foretool.retrieval.tokens"]

@@ -19,7 +19,10 @@ from served import PATIENCE_S, write_config
 
 pytestmark = pytest.mark.slow
 
-GREEDY = {"command": sys.executable, "args": ["-S", "-E", str(Path(__file__).with_name("greedy_upstream.py"))]}
+GREEDY = {
+    "command": sys.executable,
+    "args": ["-S", "-E", str(Path(__file__).parents[1] / "support" / "greedy_upstream.py")],
+}
 MIB = 1024 * 1024
 
 

@@ -8,7 +8,7 @@ import pytest
 from fakes import Failed, FakeUpstream, proxy_over, said, tool
 from requirements import requirement
 
-from foretool.server import jsonrpc
+from foretool.server.protocol import jsonrpc
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from callers import Caller, http_over, on_the_real_clock
 from fakes import BOTH, LIST_CHANGED, Failed, FakeUpstream, failing_store, proxy_over, said, tool
 from requirements import requirement
 
-from foretool.server.upstream import State
+from foretool.server.upstreams.upstream import State
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over, said
 from requirements import requirement
 
-from foretool.server.upstream import State
+from foretool.server.upstreams.upstream import State
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio

@@ -8,13 +8,13 @@ import pytest
 from fakes import LEGACY, MODERN, Asked, FakeUpstream, proxy_over
 from requirements import requirement
 
-from foretool.server import jsonrpc, protocol
+from foretool.server.protocol import jsonrpc, versions
 from foretool.storage.records import Era
 from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
-ENVELOPE = {protocol.META_VERSION, protocol.META_CLIENT_INFO, protocol.META_CAPABILITIES}
+ENVELOPE = {versions.META_VERSION, versions.META_CLIENT_INFO, versions.META_CAPABILITIES}
 
 
 def writer(eras: tuple[Era, ...], pid: int | None = None) -> FakeUpstream:
@@ -55,14 +55,14 @@ async def test_a_legacy_client_is_answered_by_a_modern_upstream_in_whose_era_its
         asked = await upstream.asked("prompts/list")
     assert [each["name"] for each in listed["prompts"]] == ["writer__letter", "assemble_step"]
     assert asked.meta.keys() == ENVELOPE
-    assert asked.meta[protocol.META_CLIENT_INFO]["name"] == "old"
-    assert asked.meta[protocol.META_CAPABILITIES] == {"roots": {}}
+    assert asked.meta[versions.META_CLIENT_INFO]["name"] == "old"
+    assert asked.meta[versions.META_CAPABILITIES] == {"roots": {}}
 
 
 @requirement("eras:version")
 async def test_an_upstream_that_names_our_revision_in_its_refusal_is_asked_again() -> None:
     upstream = FakeUpstream("calc", ["add"], MODERN)
-    refusal = {"supported": [protocol.LATEST_MODERN], "requested": "?"}
+    refusal = {"supported": [versions.LATEST_MODERN], "requested": "?"}
 
     def refuse(asked: Asked) -> None:
         del upstream.scripts["server/discover"]
@@ -78,7 +78,7 @@ async def test_an_upstream_that_names_our_revision_in_its_refusal_is_asked_again
 @requirement("eras:version")
 async def test_an_upstream_that_refuses_every_revision_of_ours_is_said_to() -> None:
     upstream = FakeUpstream("calc", ["add"], MODERN)
-    refusal = {"supported": ["2099-01-01"], "requested": protocol.LATEST_MODERN}
+    refusal = {"supported": ["2099-01-01"], "requested": versions.LATEST_MODERN}
     upstream.scripts["server/discover"] = lambda asked: asked.fail(
         jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", refusal
     )

@@ -6,7 +6,7 @@ import pytest
 from fakes import BOTH, LIST_CHANGED, FakeUpstream, failing_store, proxy_over, tool
 from requirements import requirement
 
-from foretool.server import jsonrpc
+from foretool.server.protocol import jsonrpc
 
 pytestmark = pytest.mark.anyio
 

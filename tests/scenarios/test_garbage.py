@@ -11,7 +11,7 @@ from fakes import LEGACY, MODERN, FakeUpstream, proxy_over
 from hostile_stages import MODERN_META, Asker, echo, greeted, posted
 from requirements import requirement
 
-from foretool.server.edges.http import HttpEdge
+from foretool.server.transports.client.http import HttpEdge
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import pytest
 from fakes import Failed, FakeUpstream, changed, failing_store, proxy_over, said, tool
 from requirements import requirement
 
-from foretool.server import jsonrpc
+from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Miss, ToolId
 
 pytestmark = pytest.mark.anyio

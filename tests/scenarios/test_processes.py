@@ -19,7 +19,7 @@ from served import Served, is_alive, wait_until, write_config
 
 pytestmark = pytest.mark.slow
 
-UPSTREAM = str(Path(__file__).with_name("unruly_upstream.py"))
+UPSTREAM = str(Path(__file__).parents[1] / "support" / "unruly_upstream.py")
 
 
 def unruly(*options: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from callers import Caller, http_over, on_the_real_clock
 from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeUpstream, Json, proxy_over, said
 from requirements import requirement
 
-from foretool.server import jsonrpc, protocol
+from foretool.server.protocol import jsonrpc, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ class Curious(FakeUpstream):
         self.tasks: set[asyncio.Task[None]] = set()
 
     def _start(self, asked: Asked) -> None:
-        if protocol.META_VERSION in asked.meta:
+        if versions.META_VERSION in asked.meta:
             self._modern(asked)
         else:
             task = asyncio.get_running_loop().create_task(self._legacy(asked))

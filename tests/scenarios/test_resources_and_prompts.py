@@ -9,7 +9,7 @@ import pytest
 from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeUpstream, Json, proxy_over
 from requirements import requirement
 
-from foretool.server import jsonrpc, protocol
+from foretool.server.protocol import jsonrpc, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -223,15 +223,15 @@ async def test_a_modern_client_listens_for_what_it_named(eras: tuple[Any, ...]) 
         listening = client.post("subscriptions/listen", {"notifications": wanted}, id="L")
         acknowledged = await client.heard("notifications/subscriptions/acknowledged")
         assert acknowledged["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": ["b:///one"]}
-        assert acknowledged["_meta"] == {protocol.META_SUBSCRIPTION: "L"}
+        assert acknowledged["_meta"] == {versions.META_SUBSCRIPTION: "L"}
         for link in b.links:
             link.say("notifications/resources/updated", {"uri": "b:///other"})
             link.say("notifications/prompts/list_changed")
         b.link.say("notifications/resources/updated", {"uri": "b:///one"})
         heard = await client.heard("notifications/resources/updated")
-        assert heard == {"uri": "b:///one", "_meta": {protocol.META_SUBSCRIPTION: "L"}}
+        assert heard == {"uri": "b:///one", "_meta": {versions.META_SUBSCRIPTION: "L"}}
         b.change("new")
-        assert (await client.heard("notifications/tools/list_changed"))["_meta"] == {protocol.META_SUBSCRIPTION: "L"}
+        assert (await client.heard("notifications/tools/list_changed"))["_meta"] == {versions.META_SUBSCRIPTION: "L"}
         client.notify("notifications/cancelled", {"requestId": listening})
         b.change("newer")
         await asyncio.sleep(2)

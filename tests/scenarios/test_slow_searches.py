@@ -49,9 +49,9 @@ async def test_a_search_that_is_read_once_more_lets_other_requests_pass() -> Non
 @requirement("discovery:index")
 async def test_an_answer_says_how_many_tools_were_not_searched_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foretool.server.app.FEW", 1)
-    monkeypatch.setattr("foretool.server.searching.FEW", 1)
-    monkeypatch.setattr("foretool.server.searching.INDEX_S", 0.0)
-    monkeypatch.setattr("foretool.server.searching.SLICE_S", 0.0)
+    monkeypatch.setattr("foretool.server.catalog.search.FEW", 1)
+    monkeypatch.setattr("foretool.server.catalog.search.INDEX_S", 0.0)
+    monkeypatch.setattr("foretool.server.catalog.search.SLICE_S", 0.0)
     upstream = FakeUpstream("mail", [tool("send", "Send a mail"), tool("post", "Send a letter"), tool("fax", "Send")])
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()

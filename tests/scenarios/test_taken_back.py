@@ -9,7 +9,7 @@ import pytest
 from fakes import BOTH, LEGACY, LIST_CHANGED, MODERN, Asked, FakeUpstream, Json, proxy_over, tool
 from requirements import requirement
 
-from foretool.server import protocol
+from foretool.server.protocol import versions
 
 pytestmark = pytest.mark.anyio
 
@@ -99,7 +99,7 @@ async def test_a_subscription_that_we_end_is_answered() -> None:
         client._front.close()
         result = await client.result(listening)
     assert result["resultType"] == "complete"
-    assert result["_meta"][protocol.META_SUBSCRIPTION] == listening
+    assert result["_meta"][versions.META_SUBSCRIPTION] == listening
     assert client.count(CANCELLED) == 1
 
 
@@ -164,7 +164,7 @@ async def test_a_log_entry_below_the_level_that_was_asked_for_is_not_sent(modern
     async with proxy_over(upstream) as stage:
         client = stage.client
         if modern:
-            client.modern(**{protocol.META_LOG_LEVEL: "warning"})
+            client.modern(**{versions.META_LOG_LEVEL: "warning"})
         else:
             await client.initialize()
             await client.ask("logging/setLevel", {"level": "warning"})
@@ -176,7 +176,7 @@ async def test_a_log_entry_below_the_level_that_was_asked_for_is_not_sent(modern
         await client.result(call)
     assert [params["level"] for name, params in client.notices if name == "notifications/message"] == ["error"]
     if eras == MODERN:
-        assert asked.meta[protocol.META_LOG_LEVEL] == "warning"
+        assert asked.meta[versions.META_LOG_LEVEL] == "warning"
 
 
 @requirement("tasks:declined")
@@ -192,7 +192,7 @@ async def test_tasks_are_neither_declared_to_clients_nor_for_them(modern: bool) 
         if modern:
             await client.modern(capabilities=capabilities).call_tool("calc__add")
             greeting = await client.ask("server/discover")
-            declared = (await upstream.called("add")).meta[protocol.META_CAPABILITIES]
+            declared = (await upstream.called("add")).meta[versions.META_CAPABILITIES]
         else:
             await client.initialize(capabilities=capabilities)
             await client.call_tool("calc__add")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.server import jsonrpc
+from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio

@@ -85,7 +85,7 @@ def test_tokens_are_counted_in_a_process_of_their_own_some_at_a_time(monkeypatch
     app = FakeApp.__new__(FakeApp)
     app.fakes = {"calc": FakeUpstream("calc")}
     FakeApp.__init__(app, config_of(FakeUpstream("calc")), store)
-    from foretool.server.jsonrpc import raw
+    from foretool.server.protocol.jsonrpc import raw
 
     app.catalog.replace("calc", [raw({"name": f"t{n}", "inputSchema": {"type": "object"}}) for n in range(3)])
     asyncio.run(App._count_tokens(app))

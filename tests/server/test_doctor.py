@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from command_fakes import echo, fill, write_config
 
-from foretool.server import config as configs
 from foretool.server import doctor
+from foretool.server.config import loader as configs
 from foretool.server.doctor import Diagnosis, Finding
 from foretool.storage.records import ToolId
 from foretool.storage.store import Store

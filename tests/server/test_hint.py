@@ -16,9 +16,9 @@ from fakes import FakeUpstream, proxy_over, tool
 from requirements import requirement
 
 from foretool.retrieval.tokens import count
-from foretool.server import config as configs
 from foretool.server import hint
 from foretool.server.cli import plain_hint
+from foretool.server.config import loader as configs
 from foretool.storage.records import Prompt, Tool, ToolId
 from foretool.storage.store import Store
 

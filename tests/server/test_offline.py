@@ -4,8 +4,8 @@ from pathlib import Path
 
 from command_fakes import fill, write_config
 
-from foretool.server import config as configs
 from foretool.server import offline
+from foretool.server.config import loader as configs
 from foretool.storage.records import WorkingSet
 from foretool.storage.store import Store
 

@@ -8,7 +8,7 @@ import pytest
 from fakes import FakeUpstream, SwiftLoop, proxy_over
 from requirements import requirement
 
-from foretool.server.jsonrpc import raw
+from foretool.server.protocol.jsonrpc import raw
 
 pytestmark = pytest.mark.anyio
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from requirements import requirement
+from tiny_model import WORDS, lookup_model
 
 from foretool.retrieval import adapters
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.encoders import EncoderError, Weights, adapted, locate, open_encoder, unit
 from foretool.retrieval.encoders import weights as weights_module
 from foretool.retrieval.encoders.weights import BY_NAME, in_folder
-from foretool.retrieval.learned import ModelError
-from tests.retrieval.tiny_model import WORDS, lookup_model
+from foretool.retrieval.model_format import ModelError
 
 BY = {each.name: each for each in BY_NAME}
 VOCABULARY = (*WORDS, *(f"[unused{number}]" for number in range(64 - len(WORDS))))

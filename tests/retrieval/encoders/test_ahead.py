@@ -6,9 +6,10 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
+from tiny_model import HashEncoder  # noqa: E402
+
 from foretool.retrieval.encoders import ahead  # noqa: E402
 from foretool.retrieval.encoders.ahead import Ahead  # noqa: E402
-from tests.retrieval.tiny_model import HashEncoder  # noqa: E402
 
 
 def test_what_was_fetched_is_known_and_the_rest_is_zero() -> None:

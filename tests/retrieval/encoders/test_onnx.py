@@ -11,9 +11,10 @@ np = pytest.importorskip("numpy", reason="the encoders' libraries are not instal
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
+from tiny_model import DIMENSION, write_model  # noqa: E402
+
 from foretool.retrieval.encoders import MANIFEST, EncoderError, Weights, find, locate, open_encoder  # noqa: E402
 from foretool.retrieval.encoders.onnx import OnnxEncoder, cut  # noqa: E402
-from tests.retrieval.tiny_model import DIMENSION, write_model  # noqa: E402
 
 
 def test_vectors_are_of_length_one_and_do_not_depend_on_their_batch(tmp_path: Path) -> None:

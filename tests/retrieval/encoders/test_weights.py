@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny_model import write_model
 
 from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, find, locate, missing_libraries, weights
-from tests.retrieval.tiny_model import write_model
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ np = pytest.importorskip("numpy", reason="the encoders' libraries are not instal
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
+from tiny_model import DIMENSION, write_model  # noqa: E402
+
 from foretool.retrieval.encoders import find, open_encoder  # noqa: E402
 from foretool.retrieval.encoders.worker import MISSING_STATUS  # noqa: E402
-from tests.retrieval.tiny_model import DIMENSION, write_model  # noqa: E402
 
 WORKER = [sys.executable, "-m", "foretool.retrieval.encoders.worker"]
 

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.retrieval.aim import Aim, nothing
-from foretool.retrieval.latent import Latent
-from foretool.retrieval.learned import Floats, ModelError
+from foretool.retrieval.lsa import Latent
+from foretool.retrieval.model_format import Floats, ModelError
+from foretool.retrieval.next_text import Aim, nothing
 from foretool.retrieval.rankers import dtdr
 from foretool.retrieval.rankers.dtdr import (
     AT,

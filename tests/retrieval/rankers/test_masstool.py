@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from requirements import requirement
 
 from foretool.retrieval.adapters import Adapter
-from foretool.retrieval.learned import Floats, ModelError, pack
+from foretool.retrieval.model_format import Floats, ModelError, pack
 from foretool.retrieval.rankers.masstool import (
     FAINT,
     LEAST_PRIOR,

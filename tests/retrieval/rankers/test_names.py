@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools import catalog
 
 from foretool.retrieval.rankers.names import ASKED, EXACT, Names, distance
 from foretool.retrieval.ranking import Query
-from tests.retrieval.tools import catalog
 
 
 def names() -> Names:

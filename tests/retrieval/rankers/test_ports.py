@@ -9,10 +9,10 @@ import pytest
 
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.blend import standard
-from foretool.retrieval.learned import Floats, ModelError
+from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.rankers import ports
 from foretool.retrieval.rankers.dense import TOGETHER
-from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 

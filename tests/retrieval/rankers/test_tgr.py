@@ -7,7 +7,7 @@ import pytest
 from requirements import requirement
 
 from foretool.retrieval.graph import Edge
-from foretool.retrieval.learned import ModelError
+from foretool.retrieval.model_format import ModelError
 from foretool.retrieval.rankers.tgr import Tgr, adjacency, convolved, dumps
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId

@@ -7,13 +7,14 @@ import pytest
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
 # ruff: noqa: E402
+from learned_fakes import Counted
+from tools import catalog
+
 from foretool.retrieval.pipeline import Corpus, Pipeline
-from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.training.factors import PRIOR_STEPS, Example, _gradient, _loss, crossed, examples, fit, walks
 from foretool.retrieval.training.replay import Walk
 from foretool.storage.records import Episode, ToolId
-from tests.retrieval.learned_fakes import Counted
-from tests.retrieval.tools import catalog
 
 SEARCH, FETCH = ToolId("web__search"), ToolId("web__fetch")
 UPSTREAM_OF = {tool.id: tool.upstream for tool in catalog()}

@@ -11,11 +11,11 @@ from requirements import requirement
 
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.encoders.adapted import opened
-from foretool.retrieval.learned import Floats, unpack
+from foretool.retrieval.model_format import Floats, unpack
 from foretool.retrieval.training import Material, TooLittle, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
 from foretool.retrieval.training.masstool_tuned import LEAST, Tuned, tuned, weights_to_tune
-from tests.retrieval.training.test_retrieval_masstool import embed, episodes
+from tests.retrieval.training.test_masstool import embed, episodes
 
 MINILM = encoders.MANIFEST[0].untrained
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretool.retrieval.blend import softmax
-from foretool.retrieval.learned import Floats
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training.perceptron import Plan, Samples, Weights, fit, gradients, padded
 
 STILL = Plan(hidden=8, epochs=200, batch=4, rate=2e-2, decay=0.0, dropout=0.0, blur=0.0)

@@ -6,13 +6,14 @@ import pytest
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
+from learned_fakes import Counted
+from tools import catalog
+
 from foretool.retrieval.pipeline import Corpus, Pipeline
-from foretool.retrieval.rankers.experience import Experience
+from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training.replay import Comparison, Walk, compare, steps, told, walk
 from foretool.storage.records import Episode, ToolId
-from tests.retrieval.learned_fakes import Counted
-from tests.retrieval.tools import catalog
 
 SEARCH, FETCH, GONE = ToolId("web__search"), ToolId("web__fetch"), ToolId("web__gone")
 UPSTREAM_OF = {tool.id: tool.upstream for tool in catalog()}

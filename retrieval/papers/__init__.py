@@ -1,0 +1,1 @@
+"""The published forms of the papers, for tests and benchmarks. The product never imports them."""

@@ -1,0 +1,174 @@
+"""Algorithm 1 of ITR as published, over two corpora: select, assemble, ask; widen once where the tools do not suffice.
+
+`server/methods/agent_step.py` serves the same loop over the proxy's own ranking and catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foretool.retrieval.fragments import Fragment, is_overlay
+from foretool.retrieval.itr import (
+    PUBLISHED,
+    Candidate,
+    Fallback,
+    Kind,
+    Parameters,
+    Scorer,
+    Selected,
+    Signatures,
+    assemble,
+    retrieve,
+    select,
+    signature,
+    summary,
+    widen,
+)
+from foretool.retrieval.tokens import estimate
+
+T = TypeVar("T")
+
+
+class Item(Struct, frozen=True):
+    """An instruction or a tool of a corpus."""
+
+    id: str
+    text: str
+    """As it stands in the prompt."""
+    tokens: int
+
+
+class Corpora(Struct, frozen=True):
+    """What ITR retrieves from: scorers are aligned with their items."""
+
+    fragments: tuple[Fragment, ...]
+    instruction_scorer: Scorer
+    tools: tuple[Item, ...]
+    tool_scorer: Scorer
+    version: object = 0
+    """Another one says that the content has changed."""
+
+
+class Telemetry(Struct, frozen=True):
+    """What one step did (12)."""
+
+    instructions: tuple[str, ...]
+    tools: tuple[str, ...]
+    tokens: int
+    sufficiency: tuple[float, ...]
+    """What the model rated, pass by pass."""
+    fallback: Fallback
+    cached: bool
+    error: str
+
+
+class Reply(Struct, Generic[T], frozen=True):
+    """What a model says, and how far it finds the tools it saw sufficient, 0 to 1."""
+
+    value: T
+    sufficiency: float
+
+
+Model = Callable[[str, Sequence[Item]], Awaitable[Reply[T]]]
+"""Prompt and exposed tools to a reply."""
+
+
+class Itr:
+    """Algorithm 1 over two corpora."""
+
+    def __init__(
+        self,
+        corpora: Corpora,
+        parameters: Parameters = PUBLISHED,
+        pins: Callable[[str], Sequence[str]] = lambda _: (),
+        report: Callable[[Telemetry], object] = lambda _: None,
+    ) -> None:
+        """`pins`: tools that are always eligible for this query (3.7); see `domains.Domains`."""
+        self.corpora = corpora
+        self.parameters = parameters
+        self._pins = pins
+        self._report = report
+        self._cache: Signatures[tuple[Selected, list[Candidate]]] = Signatures()
+
+    def step(self, query: str) -> tuple[Selected, list[Candidate], bool]:
+        """Lines 1 to 4: what is shown, what was ranked, and whether it was remembered from a task like it."""
+        pinned = self._pinned(query)
+        key = (signature(query), tuple(each.id for each in pinned))
+        if (known := self._cache.get(key, self.corpora.version)) is not None:
+            return (*known, True)
+        candidates = self._candidates(query)
+        parameters = self._parameters()
+        most: dict[Kind, int] = {"instruction": parameters.instructions, "tool": parameters.tools}
+        selected = select(candidates, parameters.budget, most, pinned)
+        self._cache.put(key, self.corpora.version, (selected, candidates))
+        return selected, candidates, False
+
+    async def answer(self, query: str, model: Model[T]) -> T:
+        """Lines 4 to 11. What the model raises is reported and goes on to the caller."""
+        selected, candidates, cached = self.step(query)
+        ratings: list[float] = []
+        try:
+            reply = await model(self.prompt(selected), self._shown(selected))
+            ratings.append(reply.sufficiency)
+            if reply.sufficiency < self.parameters.threshold:
+                selected = widen(selected, candidates, self._pinned(query), self._parameters())
+                reply = await model(self.prompt(selected), self._shown(selected))
+                ratings.append(reply.sufficiency)
+        except Exception as error:
+            self._tell(selected, ratings, cached, type(error).__name__)
+            raise
+        self._tell(selected, ratings, cached, "")
+        return reply.value
+
+    def prompt(self, selected: Selected) -> str:
+        """Line 5."""
+        shown = [each for each in self.corpora.fragments if each.id in selected.instructions]
+        prompt = assemble([*self._overlay(), *shown], self._texts(selected))
+        if selected.fallback != "discover":
+            return prompt
+        hidden = (tool.id for tool in self.corpora.tools if tool.id not in selected.tools)
+        return f"{prompt}\n\n{summary(hidden, self.parameters.budget, estimate)}"
+
+    def _candidates(self, query: str) -> list[Candidate]:
+        corpora, parameters = self.corpora, self.parameters
+        fragments = retrieve(query, corpora.instruction_scorer, parameters.top_instructions, parameters)
+        tools = retrieve(query, corpora.tool_scorer, parameters.top_tools, parameters)
+        texts, items = corpora.fragments, corpora.tools
+        return [
+            *(
+                Candidate(texts[place].id, "instruction", texts[place].tokens, score)
+                for place, score in fragments
+                if texts[place] not in self._overlay()
+            ),
+            *(Candidate(items[place].id, "tool", items[place].tokens, score) for place, score in tools),
+        ]
+
+    def _overlay(self) -> list[Fragment]:
+        """Always on, whatever the query."""
+        return [each for each in self.corpora.fragments if is_overlay(each)]
+
+    def _parameters(self) -> Parameters:
+        """With what the budget leaves after overlay and routing note."""
+        return replace(self.parameters, budget=self.parameters.budget - estimate(assemble(self._overlay())))
+
+    def _pinned(self, query: str) -> list[Candidate]:
+        wanted = self._pins(query)
+        return [Candidate(item.id, "tool", item.tokens, 1.0) for item in self.corpora.tools if item.id in wanted]
+
+    def _shown(self, selected: Selected) -> list[Item]:
+        by_id = {item.id: item for item in self.corpora.tools}
+        return [by_id[id] for id in selected.tools]
+
+    def _texts(self, selected: Selected) -> list[str]:
+        return [item.text for item in self._shown(selected)]
+
+    def _tell(self, selected: Selected, ratings: Sequence[float], cached: bool, error: str) -> None:
+        self._report(
+            Telemetry(
+                selected.instructions, selected.tools, selected.tokens, tuple(ratings), selected.fallback, cached, error
+            )
+        )

@@ -1,0 +1,302 @@
+"""Fits how lists grow (`retrieval.growth`) on later tasks, played again call by call as a client would do them.
+
+The probability that a task needs a ranked tool is logistic. The price of a hidden call, and how much a list holds from
+its start, are those that cost least within an *allowance*: what lists took in the tasks on record before anything was
+learned or used. So learning does not pay for fewer hidden calls with longer lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from statistics import fmean
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from foretool.retrieval.evaluation import paired_interval
+from foretool.retrieval.list_growth import DEPTH, Fixed, Growth, Prediction, Rule, Tokens, predicted, signs
+from foretool.retrieval.list_prior import fill
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.selection import level
+from foretool.retrieval.training.replay import SERVERS
+from foretool.storage.records import Episode, ToolId, Usage
+
+PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
+"""The weights that a log starts from: fitted on some 2,250 rankings for tasks of ultratool and 1,500 of bfcl_multi_turn
+(train, four orders, models of 50, 100, 150 tasks, words alone; without the simulation's tasks). They carry over: such
+weights of one set alone have a log loss of .128 and .142 on the other, its own .127 and .139."""
+RIDGE: Final = 100.0
+"""Pull of every weight to `PRIOR`: as so many outcomes at a sign of 1. Log loss after 25 tasks with 3, 30, 100, 300:
+ultratool .144, .141, .141, .141, bfcl_multi_turn .132, .130, .129, .128 (`PRIOR` of the other set)."""
+NEWTON_STEPS: Final = 25
+HALVINGS: Final = 12
+MOST_PRICE: Final = 4_000.0
+"""Tokens. A discovery is an answer of about 1,000 and a turn in which the model reads everything again."""
+PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20).round(1))
+"""Tried from the highest down."""
+BASES: Final = (0.0, 0.125, 0.25, 0.375, 0.5)
+"""Shares of the budget that a list may begin with, our own tools included."""
+
+SPENT: Final = 0.9
+"""Of what lists took at first: what is chosen on the replayed tasks takes more on others, by chance."""
+MARGIN: Final = 0.05
+"""By which a new way to grow may turn out dearer at worst, as a share of what the old one costs."""
+
+Doubles = NDArray[np.float64]
+
+
+class Told(Struct, frozen=True):
+    """One task under one rule."""
+
+    calls: int
+    hidden: int
+    """Calls of tools that were not in the list when they were wanted."""
+    discoveries: int
+    tokens: int
+    """Of the list at its end, our own tools left out."""
+
+    def cost(self, price: float = MOST_PRICE) -> float:
+        """Tokens, a discovery at its price."""
+        return self.tokens + price * self.discoveries
+
+
+class Stretch:
+    """Later tasks, and the ranking as it was before any of them."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        experience: Experience | None,
+        episodes: Sequence[Episode],
+        upstream_of: Mapping[ToolId, str],
+        *,
+        usage: Mapping[ToolId, Usage],
+        order: Sequence[ToolId],
+        prompted: frozenset[str] = frozenset(),
+    ) -> None:
+        """`order`: in which tools competed for the list; `prompted`: tasks that a hook recorded before the first call.
+        Tasks without words, and calls of tools that are gone, are left out."""
+        self.episodes = [each for each in episodes if each.tasks and each.tasks[0].strip()]
+        self.order = order
+        self._pipeline, self._experience = pipeline, experience
+        self._upstream_of, self._usage, self._prompted = upstream_of, usage, prompted
+        self._found: dict[tuple[str, tuple[ToolId, ...]], Ranking] = {}
+        self._next: dict[tuple[str, tuple[ToolId, ...]], Prediction] = {}
+
+    def part(self, first: int) -> Stretch:
+        """Every second task from this one on."""
+        other = copy(self)
+        other.episodes = self.episodes[first::2]
+        return other
+
+    @property
+    def has_models(self) -> bool:
+        return self._experience is not None
+
+    def calls(self, episode: Episode) -> list[ToolId]:
+        return [tool for tool in episode.calls if tool in self._upstream_of]
+
+    def is_prompted(self, episode: Episode) -> bool:
+        return episode.tasks[0] in self._prompted
+
+    def found(self, episode: Episode, history: tuple[ToolId, ...] = ()) -> Ranking:
+        """For the words of a task after these calls."""
+        key = (episode.tasks[0], history)
+        if key not in self._found:
+            self._pipeline.experience = self._experience
+            self._found[key] = self._pipeline.rank(self.query(episode, history), self._usage, DEPTH)
+        return self._found[key]
+
+    def after(self, lines: tuple[str, ...], history: tuple[ToolId, ...]) -> Prediction:
+        """What is called next; `lines` are what the proxy knows of the task by then."""
+        key = ("\n".join(lines), history)
+        if key not in self._next:
+            self._pipeline.experience = self._experience
+            self._next[key] = predicted(*self._pipeline.after(history, lines))
+        return self._next[key]
+
+    def query(self, episode: Episode, history: tuple[ToolId, ...]) -> Query:
+        lines = tuple(line.strip() for line in episode.tasks[0].splitlines() if line.strip())
+        lately = (self._upstream_of[each] for each in reversed(history))
+        return Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS])
+
+
+def weigh(stretches: Sequence[Stretch]) -> tuple[float, ...]:
+    """The weights of `SIGNS`, by Newton's method, from what each task's words found and which of it was called."""
+    rows: list[tuple[float, ...]] = []
+    needed: list[bool] = []
+    for stretch in stretches:
+        for episode in stretch.episodes:
+            ranked = stretch.found(episode).ranked
+            rows += signs(ranked)
+            needed += [each.tool in episode.calls for each in ranked]
+    if not rows:
+        return PRIOR
+    return tuple(round(float(each), 5) for each in fit(np.asarray(rows), np.asarray(needed, np.float64)))
+
+
+def fit(rows: Doubles, needed: Doubles) -> Doubles:
+    """The weights of (tools, signs) that say best which tools were needed (tools,), pulled to `PRIOR`."""
+    prior = np.asarray(PRIOR)
+
+    def chances(weights: Doubles) -> Doubles:
+        said: Doubles = 1.0 / (1.0 + np.exp(-np.clip(rows @ weights, -30.0, 30.0)))
+        return said
+
+    def loss(weights: Doubles) -> float:
+        said = chances(weights)
+        likelihood = np.where(needed > 0, said, 1.0 - said)
+        return float(0.5 * RIDGE * np.sum((weights - prior) ** 2) - np.log(likelihood).sum())
+
+    weights = prior
+    for _ in range(NEWTON_STEPS):
+        said = chances(weights)
+        slope = rows.T @ (said - needed) + RIDGE * (weights - prior)
+        curve = (rows * (said * (1.0 - said))[:, None]).T @ rows + RIDGE * np.eye(len(prior))
+        step, now = np.linalg.solve(curve, slope), loss(weights)
+        # A full step overshoots where a score lies far from every other.
+        share = next((0.5**halved for halved in range(HALVINGS) if loss(weights - 0.5**halved * step) < now), 0.0)
+        weights = weights - share * step
+    return weights
+
+
+def play(stretches: Sequence[Stretch], rule: Rule, tokens: Tokens, budget: int, base: int) -> list[Told]:
+    """Every task under one rule. `budget`: tokens of a list without our own tools; `base`: what it may begin with."""
+    found: list[Told] = []
+    for stretch in stretches:
+        listed = fill(stretch.order, tokens, base)
+        found += [_played(stretch, each, rule, tokens, budget, listed) for each in stretch.episodes]
+    return found
+
+
+def _played(
+    stretch: Stretch, episode: Episode, rule: Rule, tokens: Tokens, budget: int, listed: Sequence[ToolId]
+) -> Told:
+    shown = set(listed)
+    left = budget - sum(map(tokens, listed))
+    known: set[ToolId] = set()
+    lines: tuple[str, ...] = ()
+    history: tuple[ToolId, ...] = ()
+    hidden = discoveries = 0
+
+    def grow(wanted: Sequence[ToolId]) -> None:
+        nonlocal left
+        for tool in wanted:
+            if tool not in shown and tokens(tool) <= left:
+                shown.add(tool)
+                left -= tokens(tool)
+
+    if stretch.is_prompted(episode):
+        query, ranking = stretch.query(episode, ()), stretch.found(episode)
+        lines = query.lines
+        grow(rule.for_prompt(ranking.ranked, _is_sure(ranking, query), tokens))
+    calls = stretch.calls(episode)
+    for tool in calls:
+        if tool not in shown:
+            hidden += 1
+            if tool not in known:
+                discoveries += 1
+                query, ranking = stretch.query(episode, history), stretch.found(episode, history)
+                lines = query.lines
+                known.update(each.tool for each in ranking.ranked[:MATCHES])
+                grow(rule.for_discovery(ranking.ranked[:MATCHES], _is_sure(ranking, query), tokens))
+        history = history if history[-1:] == (tool,) else (*history, tool)
+        said = stretch.after(lines, history)
+        hidden_next = {tool: chance for tool, chance in said.chances.items() if tool not in shown}
+        grow(rule.for_next(hidden_next, said.goes_on, tokens))
+    return Told(len(calls), hidden, discoveries, budget - left)
+
+
+MATCHES: Final = 12
+"""That an answer of `discover_tools` holds."""
+
+
+def _is_sure(ranking: Ranking, query: Query) -> bool:
+    return level(ranking, query) in ("high", "medium")
+
+
+def halves(stretches: Sequence[Stretch]) -> Iterator[tuple[list[Stretch], list[Stretch]]]:
+    """Every second task beside the others, and the other way round; what was found once is found for all."""
+    one, other = ([each.part(first) for each in stretches] for first in (0, 1))
+    yield one, other
+    yield other, one
+
+
+def fitted(stretches: Sequence[Stretch], tokens: Tokens, *, budget: int, own: int, allowed: float) -> Growth | None:
+    """How lists should grow, by these tasks; as `choose`."""
+    return choose(stretches, weigh(stretches), tokens, budget=budget, own=own, allowed=allowed)
+
+
+def allowance(unlearned: Stretch, tokens: Tokens, budget: int) -> float:
+    """Tokens that lists may take in the mean: a little less than they took in all tasks on record before anything was
+    learned or used; `unlearned`: these tasks without models, usage and order."""
+    told = play([unlearned], Fixed(most_found=None), tokens, budget, 0)
+    return SPENT * fmean(each.tokens for each in told) if told else 0.0
+
+
+def choose(
+    stretches: Sequence[Stretch], weights: tuple[float, ...], tokens: Tokens, *, budget: int, own: int, allowed: float
+) -> Growth | None:
+    """The growth that costs least (`Told.cost`) among those whose lists take the allowed tokens at most, in the mean;
+    None if there is none. `own`: tokens of our own tools, which budget and what is allowed are without."""
+    best: tuple[float, Growth] | None = None
+    for share in BASES:
+        base = int(share * (budget + own)) - own if share else 0
+        if base < 0:
+            continue
+        for price in PRICES:
+            growth = Growth(weights, price, base)
+            told = play(stretches, growth, tokens, budget, base)
+            if fmean(each.tokens for each in told) <= allowed:
+                cost = fmean(each.cost() for each in told)
+                if best is None or cost < best[0]:
+                    best = cost, growth
+                # Of a lower price come shorter lists and more discoveries, each dearer than what it spares.
+                break
+    return best[1] if best else None
+
+
+class Gain(Struct, frozen=True):
+    """The same tasks under two rules."""
+
+    old: tuple[Told, ...]
+    new: tuple[Told, ...]
+
+    @property
+    def difference(self) -> tuple[float, float, float]:
+        """Of the cost of a task: lower end of the 95 % interval, mean, upper end."""
+        pair = [each.cost() for each in self.new], [each.cost() for each in self.old]
+        low, high = paired_interval(*pair)
+        return round(low, 1), round(fmean(pair[0]) - fmean(pair[1]), 1), round(high, 1)
+
+    @property
+    def is_better(self) -> bool:
+        """Cheaper in the mean, and at worst dearer by little."""
+        _, mean, high = self.difference
+        return mean < 0.0 and high <= MARGIN * fmean(each.cost() for each in self.old)
+
+    @property
+    def is_sure(self) -> bool:
+        """Cheaper outside the error."""
+        return self.difference[2] < 0.0
+
+    def told(self) -> dict[str, Any]:
+        """For a report."""
+        return {
+            "replayed": len(self.new), "old": summary(self.old), "new": summary(self.new),
+            "difference": list(self.difference),
+        }  # fmt: skip
+
+
+def summary(told: Sequence[Told]) -> dict[str, float]:
+    """Hidden calls as a share of all, the others by task."""
+    return {
+        "hidden": round(sum(each.hidden for each in told) / max(sum(each.calls for each in told), 1), 4),
+        "discoveries": round(fmean(each.discoveries for each in told), 3),
+        "tokens": round(fmean(each.tokens for each in told), 1),
+    }

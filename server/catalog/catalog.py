@@ -1,0 +1,411 @@
+"""Every tool of every upstream, once: the one truth about what exists and what it is called.
+
+Filled from the store before any upstream is started, then corrected by what each upstream lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foretool.retrieval.tokens import estimate
+from foretool.server.catalog import names
+from foretool.server.catalog.names import Key, Resolver
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.headers import definition_problem
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.storage.records import Tool, ToolId
+
+if TYPE_CHECKING:
+    from foretool.retrieval.pipeline import Corpus, Pipeline
+
+MAX_DEFINITION: Final = 256 * 1024
+"""Bytes; a larger tool definition is dropped: no client could use it."""
+
+log = logging.getLogger("foretool.catalog")
+
+
+class Entry(Protocol):
+    """What the catalog needs to know of an upstream's configuration."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def prefix(self) -> str: ...
+    @property
+    def include(self) -> tuple[str, ...]: ...
+    @property
+    def exclude(self) -> tuple[str, ...]: ...
+    @property
+    def pin(self) -> tuple[str, ...]: ...
+    @property
+    def description(self) -> str: ...
+
+
+class Changes(Struct, frozen=True):
+    """What a new list of an upstream changed; by the tools' names there."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+class Catalog:
+    """See the module. `entries` gives the order in which names are handed out."""
+
+    def __init__(self, entries: Sequence[Entry], kept_names: Mapping[Key, ToolId] | None = None) -> None:
+        self.version = 0
+        """Goes up with every change."""
+        self.problems: dict[str, tuple[str, ...]] = {}
+        """Per upstream, the tools that were dropped and why."""
+        self._entries = {entry.name: entry for entry in entries}
+        self._texts: dict[str, str] = {}
+        self._kept = dict(kept_names or {})
+        """Names that somebody knows; a tool has its own for ever, a tool that comes back gets its old one."""
+        self._keepers = {name: key for key, name in self._kept.items()}
+        self._plain: Counter[str] = Counter()
+        """How many of the tools there are would like to have a name."""
+        self._told = 0
+        """The version whose names somebody knows."""
+        self._tools: dict[ToolId, Tool] = {}
+        self._by_upstream: dict[str, list[Tool]] = {}
+        self._ranking: tuple[Corpus, Pipeline] | None = None
+        self._unindexed: dict[str, None] = {}
+        """Upstreams whose tools the ranking does not know yet, in order."""
+        self._indexing: tuple[str, Iterator[None]] | None = None
+        """The one whose tools are being indexed, and what goes on with it."""
+        self.at_once: float = inf
+        """Tools that may be indexed at once where `pipeline` is asked for; while we serve, more would hold up calls."""
+        self._ever_named: set[str] = set()
+        self._resolver: Resolver | None = None
+        """Made when it is asked; most names are found without it."""
+        self._estimates: dict[str, int] = {}
+        """Tokens by schema hash, for definitions that are not counted yet."""
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The ranking over every tool: what is not indexed yet is indexed first. Where more than `at_once` are missing,
+        the ranking over those that are there."""
+        return self.ranking(self.at_once)
+
+    def ranking(self, at_once: float) -> Pipeline:
+        """As `pipeline`, where somebody can wait for so many."""
+        ranking = self._index()[1]
+        if not self.is_indexed and self.unindexed() <= at_once:
+            self.index()
+        ranking.is_filling = not self.is_indexed
+        return ranking
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether anything that was learned takes part in the ranking; indexes nothing."""
+        return self._ranking is not None and self._ranking[1].experience is not None
+
+    def _index(self) -> tuple[Corpus, Pipeline]:
+        if self._ranking is None:
+            # Not at the top: no list waits for what only searches need.
+            from foretool.retrieval.pipeline import Corpus, Pipeline
+
+            corpus = Corpus()
+            self._ranking = corpus, Pipeline(corpus)
+        return self._ranking
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the ranking knows every tool as it is now."""
+        return not self._unindexed and self._indexing is None
+
+    def unindexed(self) -> int:
+        """About how many tools are still to be indexed."""
+        names = {*self._unindexed, *([self._indexing[0]] if self._indexing else [])}
+        return sum(len(self._by_upstream.get(name, ())) for name in names)
+
+    def index(self, patience_s: float = inf) -> bool:
+        """Index tools for about so long; True if that was all. Lists do not need it, searches do, so it is done in idle
+        moments after the start."""
+        until = time.perf_counter() + patience_s
+        while (going := self._indexing or self._next_upstream()) is not None:
+            self._indexing = going
+            for _ in going[1]:
+                if time.perf_counter() >= until:
+                    return False
+            self._indexing = None
+        return True
+
+    def _next_upstream(self) -> tuple[str, Iterator[None]] | None:
+        if not self._unindexed:
+            return None
+        upstream = next(iter(self._unindexed))
+        del self._unindexed[upstream]
+        tools = self._by_upstream.get(upstream, ())
+        return upstream, self._index()[0].replacing(upstream, tools, self.server_text(upstream))
+
+    @property
+    def names(self) -> Mapping[Key, ToolId]:
+        """Every name that somebody was told, and those there are."""
+        return self._kept | {(tool.upstream, tool.name): tool.id for tool in self._tools.values()}
+
+    def tell(self) -> dict[ToolId, Key]:
+        """Somebody is told of the tools: from now on they keep their names. Returns those that nobody knew before.
+
+        Until then the order of the config decides who gets a name that several want, and not who listed first.
+        """
+        if self._told == self.version:
+            return {}
+        self._told = self.version
+        new: dict[ToolId, Key] = {}
+        for id, tool in self._tools.items():
+            key = (tool.upstream, tool.name)
+            if self._kept.get(key) != id:
+                self._kept[key] = id
+                self._keepers[id] = new[id] = key
+        return new
+
+    def tools(self) -> list[Tool]:
+        """All of them, by exposed name."""
+        return [self._tools[tool] for tool in sorted(self._tools)]
+
+    def upstreams(self) -> dict[str, int]:
+        """Upstreams in config order, with the number of their tools."""
+        return {name: len(self._by_upstream.get(name, ())) for name in self._entries}
+
+    def of(self, upstream: str) -> list[Tool]:
+        return self._by_upstream.get(upstream, [])
+
+    def get(self, tool: ToolId) -> Tool | None:
+        return self._tools.get(tool)
+
+    def find(self, name: str) -> Tool | None:
+        """The tool a name means, by any of its exact names."""
+        tool = self._tools.get(ToolId(name))
+        if tool is None and (resolved := self._resolve().resolve(name)) is not None:
+            tool = self._tools.get(resolved)
+        return tool
+
+    def near(self, name: str) -> tuple[list[ToolId], bool]:
+        return self._resolve().near(name)
+
+    def _resolve(self) -> Resolver:
+        if self._resolver is None:
+            self._resolver = Resolver({(name, tool.name): tool.id for name in self._entries for tool in self.of(name)})
+        return self._resolver
+
+    def server_text(self, upstream: str) -> str:
+        """What is known of an upstream in words: the config's description, else its `instructions`."""
+        entry = self._entries.get(upstream)
+        return (entry.description if entry else "") or self._texts.get(upstream, "")
+
+    def instructions(self, upstream: str) -> str:
+        """What an upstream said of itself when it was greeted last, whatever the config says of it."""
+        return self._texts.get(upstream, "")
+
+    def configure(self, entries: Sequence[Entry]) -> None:
+        """Follow a changed config: forget the tools of upstreams that are gone."""
+        self._entries = {entry.name: entry for entry in entries}
+        for gone in set(self._by_upstream) - set(self._entries):
+            self._by_upstream.pop(gone)
+            self._unindexed[gone] = None
+            self.problems.pop(gone, None)
+        self._rename()
+
+    def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
+        """Take in what the store remembers; call `settle` after the last one."""
+        self._by_upstream[upstream] = [tool for tool in tools if self._allowed(upstream, tool.name)]
+        self._texts[upstream] = text
+
+    def settle(self) -> None:
+        """Name everything that was loaded."""
+        self._rename()
+
+    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "", over_http: bool = False) -> Changes:
+        """Take in what an upstream lists now. Bad definitions are dropped one by one and said in `problems`; over HTTP
+        those with wrong `x-mcp-header` annotations are, too (specification: tools)."""
+        old = {tool.name: tool for tool in self._by_upstream.get(upstream, ())}
+        new, problems = self._read(upstream, definitions, over_http)
+        self.problems[upstream] = tuple(problems)
+        for problem in problems:
+            log.warning("upstream %r: %s", upstream, problem)
+        changes = Changes(
+            tuple(name for name in new if name not in old),
+            tuple(name for name in old if name not in new),
+            tuple(name for name, tool in new.items() if name in old and old[name].schema_hash != tool.schema_hash),
+        )
+        if changes or text != self._texts.get(upstream, ""):
+            # A definition that stayed the same stays byte for byte, with its token count.
+            kept = {tool.schema_hash: tool for tool in old.values()}
+            self._by_upstream[upstream] = [kept.get(tool.schema_hash, tool) for tool in new.values()]
+            self._texts[upstream] = text
+            if not self._name_alone(upstream, list(old.values())):
+                self._rename()
+            self._unindexed[upstream] = None
+        return changes
+
+    def count(self, tokens: Mapping[str, int]) -> None:
+        """Token counts by schema hash."""
+        for upstream, tools in self._by_upstream.items():
+            new = [
+                replace(tool, tokens=tokens[tool.schema_hash]) if tool.schema_hash in tokens else tool for tool in tools
+            ]
+            self._by_upstream[upstream] = new
+            self._tools.update({tool.id: tool for tool in new if tool.schema_hash in tokens})
+        for counted in tokens:
+            self._estimates.pop(counted, None)
+
+    def uncounted(self) -> list[Tool]:
+        return [tool for tool in self._tools.values() if tool.tokens is None]
+
+    def tokens(self, tool: ToolId) -> int:
+        """Tokens of a tool's definition, estimated until they are counted."""
+        found = self._tools.get(tool)
+        if found is None:
+            return 0
+        if found.tokens is not None:
+            return found.tokens
+        if (known := self._estimates.get(found.schema_hash)) is None:
+            known = self._estimates[found.schema_hash] = estimate(found.definition.decode())
+        return known
+
+    def pins(self, patterns: Sequence[str] = ()) -> list[ToolId]:
+        """Tools that are always shown: by the upstream's own `pin`, or by `patterns` on exposed names."""
+        return [
+            tool.id
+            for tool in self.tools()
+            if any(fnmatchcase(tool.name, pattern) for pattern in self._entries[tool.upstream].pin)
+            or any(fnmatchcase(tool.id, pattern) for pattern in patterns)
+        ]
+
+    def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None) -> Raw:
+        """The tool as a client sees it: its exposed name, everything else as the upstream wrote it."""
+        members: dict[str, Any] = jsonrpc.fields(tool.definition)
+        members["name"] = tool.id
+        if extra_meta:
+            members["_meta"] = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
+        return jsonrpc.raw(members)
+
+    def _allowed(self, upstream: str, tool: str) -> bool:
+        entry = self._entries.get(upstream)
+        if entry is None:
+            return False
+        included = not entry.include or any(fnmatchcase(tool, pattern) for pattern in entry.include)
+        return included and not any(fnmatchcase(tool, pattern) for pattern in entry.exclude)
+
+    def _read(self, upstream: str, definitions: Sequence[Raw], over_http: bool) -> tuple[dict[str, Tool], list[str]]:
+        tools: dict[str, Tool] = {}
+        problems: list[str] = []
+        for position, definition in enumerate(definitions):
+            try:
+                name, data = _checked(definition, over_http)
+            except ValueError as error:
+                problems.append(f"tool {position + 1} was dropped: {error}")
+                continue
+            if name in tools:
+                problems.append(f"tool {name!r} was listed twice; the first is used")
+            elif self._allowed(upstream, name):
+                tools[name] = Tool(ToolId(name), upstream, name, data, _digest(data))
+        return tools, problems
+
+    def _rename(self) -> None:
+        listed = [
+            ((tool.upstream, tool.name), entry.prefix)
+            for entry in self._entries.values()
+            for tool in self._by_upstream.get(entry.name, ())
+        ]
+        found = names.assign(listed, self._kept)
+        self._plain = Counter(names.plain_name(prefix, key[1]) for key, prefix in listed)
+        for upstream, tools in self._by_upstream.items():
+            named = [_called(tool, found[upstream, tool.name]) for tool in tools]
+            if upstream not in self._ever_named or [tool.id for tool in named] != [tool.id for tool in tools]:
+                self._ever_named.add(upstream)
+                self._unindexed[upstream] = None
+            self._by_upstream[upstream] = named
+        self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
+        self._resolver = None
+        self.version += 1
+
+    def _name_alone(self, upstream: str, old: Sequence[Tool]) -> bool:
+        """Name the tools of one upstream, if that concerns no other: nobody else wants or has one of the names. False:
+        everything has to be looked at. A cold start brings hundreds of upstreams one by one."""
+        prefix = self._entries[upstream].prefix
+        before = {names.plain_name(prefix, tool.name): tool for tool in old}
+        new = self._by_upstream[upstream]
+        named = {names.plain_name(prefix, tool.name): tool for tool in new}
+        if len(before) < len(old) or len(named) < len(new) or before.keys() - named.keys():
+            return False  # a name that becomes free may be what another tool was denied
+        if any(tool.id != name or self._plain[name] > 1 for name, tool in before.items()):
+            return False
+        for name, tool in named.items():
+            key = (upstream, tool.name)
+            has = self._tools.get(ToolId(name))
+            is_free = (has is None or has.upstream == upstream) and (name in before or not self._plain[name])
+            if name in names.OWN or not is_free or self._keepers.get(ToolId(name), key) != key:
+                return False
+        self._plain.subtract(before.keys())
+        self._plain.update(named.keys())
+        for tool in old:
+            del self._tools[tool.id]
+        self._by_upstream[upstream] = [_called(tool, ToolId(name)) for name, tool in named.items()]
+        self._tools.update({tool.id: tool for tool in self._by_upstream[upstream]})
+        self._ever_named.add(upstream)
+        self._resolver = None
+        self.version += 1
+        return True
+
+
+def _called(tool: Tool, name: ToolId) -> Tool:
+    return tool if tool.id == name else replace(tool, id=name)
+
+
+def _digest(definition: bytes) -> str:
+    """Of the value, not its spelling: one server orders keys differently in each era."""
+    value = jsonrpc.plain(definition)
+    try:
+        canonical = msgspec.json.encode(value, order="sorted")
+    except UnicodeEncodeError:  # half a surrogate pair, which only the slow encoder writes
+        canonical = json.dumps(value, sort_keys=True).encode()
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def _checked(definition: Raw, over_http: bool) -> tuple[str, bytes]:
+    """Name and compact bytes of a usable definition. Raises ValueError saying what is wrong with another."""
+    members = jsonrpc.fields(definition)
+    name = jsonrpc.text(members.get("name"))
+    if not name:
+        raise ValueError("it has no name")
+    schema = members.get("inputSchema")
+    if schema is None:
+        raise ValueError(f"{name!r} has no inputSchema")
+    try:
+        parts = jsonrpc.fields(schema)
+    except ValueError:
+        raise ValueError(f"the inputSchema of {name!r} is no object") from None
+    kind = jsonrpc.text(parts.get("type")) if "type" in parts else None
+    if kind is None and "type" not in parts:
+        # Strict clients reject a whole list for this; the meaning is the same.
+        members["inputSchema"] = jsonrpc.raw({"type": "object", **parts})
+    elif kind != "object":
+        raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')
+    if "_meta" in members and bytes(members["_meta"])[:1] != b"{":
+        del members["_meta"]
+    data = jsonrpc.encode(members)
+    if over_http and (problem := definition_problem(data)):
+        raise ValueError(f"{name!r}: {problem}")
+    if len(data) > MAX_DEFINITION:
+        raise ValueError(f"{name!r} is {len(data)} bytes long, over the limit of {MAX_DEFINITION}")
+    return name, jsonrpc.one_line(data)

@@ -1,0 +1,165 @@
+"""A value that cannot be used, in words: which key, what was expected, what was found, the way out.
+
+Checks with msgspec and says its errors in our words. A message never contains a value from the file except numbers of
+settings and the choices of closed sets, because any other value may be a secret.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct
+
+from foretool.server.config import jsonc
+from foretool.server.config.settings import ProfileEntry, ServerEntry, Settings
+
+
+class Invalid(Exception):
+    """A value that cannot be used; `path` leads to it from the top of the file."""
+
+    def __init__(self, path: jsonc.Path, problem: str, *, at_key: bool = False) -> None:
+        super().__init__(problem)
+        self.path = path
+        self.at_key = at_key
+
+
+T = TypeVar("T", bound=Struct)
+
+_KINDS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+# By (expected, found); a key's own advice comes first.
+_ADVICE = {
+    ("a string", "a list"): "write one string",
+    ("a list", "a string"): 'write ["..."]',
+    ("a whole number", "a string"): "write it without quotes",
+    ("a number", "a string"): "write it without quotes",
+    ("true or false", "a string"): "write it without quotes",
+    ("a whole number", "a number"): "leave out the fraction",
+}
+_KEY_ADVICE = {"command": 'put the arguments in "args"', "args": "write each argument as an item of its own"}
+
+
+def convert(value: Any, kind: type[T], here: jsonc.Path) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        message, path = _resolve(value, kind, str(error))
+    bad = value
+    for step in path:
+        bad = bad[step]
+    raise Invalid((*here, *path), _in_words(message, path, bad, kind))
+
+
+def _resolve(value: Any, kind: type[Struct], error: str) -> tuple[str, jsonc.Path]:
+    """msgspec's message and the path to the value; msgspec itself leaves out keys of dictionaries (`$.env[...]`)."""
+    message, found, tail = error.rpartition(" - at `$")
+    if not found:
+        return error, ()
+    path: list[str | int] = []
+    node = value
+    for field, index, any_key in re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", tail):
+        if any_key:
+            step: str | int = next(
+                key for key in node if _error(_replaced(value, path, {key: node[key]}), kind) == error
+            )
+        else:
+            step = field or int(index)
+        path.append(step)
+        node = node[step]
+    return message, tuple(path)
+
+
+def _error(value: Any, kind: type[Struct]) -> str:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
+
+
+def _replaced(value: Any, path: list[str | int], new: Any) -> Any:
+    """A copy of `value` with `new` at the end of `path`, which leads through objects only."""
+    return {**value, path[0]: _replaced(value[path[0]], path[1:], new)} if path else new
+
+
+def _in_words(message: str, path: jsonc.Path, bad: Any, kind: type[Struct]) -> str:
+    key = next((step for step in reversed(path) if isinstance(step, str)), "")
+    if message.startswith("Invalid enum value"):
+        choices = ", ".join(f'"{choice}"' for choice in _choices(key))
+        return f"expected one of {choices}; found {bad[:40]!r}"
+    if bound := re.search(r"(>=|<=|>|<) ([\d.]+)", message):
+        words = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}[bound[1]]
+        return f"expected {words} {float(bound[2]):g}, found {bad:g}; the default is {_default(key, kind)}"
+    expected = re.search(r"Expected `([^`]*)`", message)
+    kinds = [_KINDS[name] for name in expected[1].split(" | ") if name in _KINDS] if expected else []
+    wanted = "a string" if "a string" in kinds else " or ".join(kinds)
+    found = kind_of(bad)
+    fallback = "put it in double quotes" if wanted == "a string" else f"write {wanted}"
+    own = _KEY_ADVICE.get(key) if path[-1:] == (key,) and found in ("a list", "a string") else None
+    return f"expected {wanted}, found {found}; {own or _ADVICE.get((wanted, found), fallback)}"
+
+
+def _choices(key: str) -> list[str]:
+    def literals(annotation: Any) -> Iterator[str]:
+        for inner in get_args(annotation):
+            yield from [inner] if isinstance(inner, str) else literals(inner)
+
+    owners = (Settings, ServerEntry, ProfileEntry)
+    return next(list(literals(owner.__annotations__[key])) for owner in owners if key in owner.__annotations__)
+
+
+def _default(key: str, kind: type[Struct]) -> str:
+    fields = msgspec.structs.fields(kind)
+    return next(
+        (str(field.default) for field in fields if field.name == key and field.default is not None), "the general one"
+    )
+
+
+def refuse_unknown(value: Any, kind: type[Struct], here: jsonc.Path) -> None:
+    fields = kind.__struct_fields__
+    for key in value if isinstance(value, dict) else ():
+        if key not in fields:
+            remedy = guess(key, fields) or f"; the settings are {', '.join(fields)}"
+            raise Invalid((*here, key), f"no such setting{remedy}", at_key=True)
+
+
+def guess(key: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches  # only for a key we do not know
+
+    near = get_close_matches(key, list(names), n=1, cutoff=0.7)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def kind_of(value: Any) -> str:
+    """The kind of a value, never the value: it may be a secret."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    kinds = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return kinds[type(value)]
+
+
+def dotted(path: jsonc.Path) -> str:
+    """`mcpServers.github.args[1]`; a key that is no plain word stands in quotes."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if re.fullmatch(r"[\w@/-]+", step) else f'."{one_line(step)}"'
+    return text.lstrip(".")
+
+
+def one_line(text: str) -> str:
+    """`text` without anything that could break a line or a terminal; long names are cut."""
+    shown = text if len(text) <= 200 else text[:200] + "…"
+    return shown if shown.isprintable() else repr(shown)[1:-1]

@@ -1,0 +1,90 @@
+"""Variables in the config: `${VAR}` to its value, and the secrets this brings, kept so that logs can be scrubbed."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from foretool.server.config import jsonc
+from foretool.server.config.errors import Invalid, one_line
+
+
+class Secrets(Struct, frozen=True):
+    """Values that must not reach a log, each with the name of the variable or header it came from."""
+
+    values: tuple[tuple[str, str], ...] = ()  # (value, name), longest value first
+
+    def redact(self, text: str) -> str:
+        """`text` with every secret replaced by `[its name]`. A value under 6 characters is too common to scrub."""
+        for value, name in self.values:
+            if value in text:
+                text = text.replace(value, f"[{name}]")
+        return text
+
+    def __repr__(self) -> str:
+        return f"Secrets({len(self.values)} values)"
+
+
+_VARIABLE = re.compile(
+    r"\$(?P<literal>\$)?\{(?:input:[^}]*|(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
+)
+
+# Names that say where things are, not who may use them; scrubbing their values would make logs unreadable.
+_NO_SECRET = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
+
+
+class Expansion:
+    """Expands `${VAR}`, `${VAR:-default}` and `${env:VAR}` at one place of the file; `$${VAR}` stays `${VAR}`.
+
+    As in a shell, the default also stands in for an empty variable.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], path: jsonc.Path, secrets: list[tuple[str, str]] | None = None
+    ) -> None:
+        self.environ = environ
+        self.path = path
+        self.secrets = [] if secrets is None else secrets
+
+    def at(self, *keys: str | int) -> "Expansion":
+        return Expansion(self.environ, (*self.path, *keys), self.secrets)
+
+    def text(self, written: str) -> str:
+        return _VARIABLE.sub(self._value, written) if "${" in written else written
+
+    def secret(self, written: str, name: str) -> str:
+        """The same for a value that is secret as a whole, and line by line or, after `Bearer`, word by word."""
+        value = self.text(written)
+        parts = value.split() if self.path[-2] == "headers" else value.splitlines()
+        self.secrets += ((part, name) for part in (value, *parts))
+        return value
+
+    def _value(self, match: re.Match[str]) -> str:
+        name, default = match["name"], match["default"]
+        if match["literal"]:
+            return match[0][1:]
+        if name is None:
+            asks = f"{one_line(match[0])} asks the user in VS Code"
+            raise Invalid(self.path, f"{asks}; export a variable and write ${{NAME}}")
+        value = self.environ.get(name)
+        if default is not None:
+            value = value or default
+        if value is None:
+            raise Invalid(self.path, f"variable {name} is not set; export it or write ${{{name}:-default}}")
+        if name not in _NO_SECRET:
+            self.secrets.append((value, name))
+        return value
+
+
+def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:
+    """Passwords and query values that stand in the address itself."""
+    if user := re.match(r"\w+://[^/?#@]*:([^/?#]*)@", url):
+        yield user[1], "url"
+    yield from ((match[1], "url") for match in re.finditer(r"[?&][^=&#]*=([^&#]+)", url))
+
+
+def collect(pairs: Iterable[tuple[str, str]]) -> Secrets:
+    """Of (value, name) pairs."""
+    # Shorter ones occur everywhere ("true", "8080"), and scrubbing them would hide more than it protects.
+    named = {value: name for value, name in pairs if len(value) >= 6}
+    return Secrets(tuple(sorted(named.items(), key=lambda pair: (-len(pair[0]), pair))))

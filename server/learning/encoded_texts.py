@@ -1,0 +1,96 @@
+"""Texts to vectors for learning, which reads every task and every tool at once: from the store where it has them, else
+by the encoders that serve, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from foretool.server.catalog import embedding
+from foretool.server.config.settings import Settings
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+if TYPE_CHECKING:
+    from foretool.retrieval.encoders import Encoder, Weights
+    from foretool.retrieval.model_format import Floats
+    from foretool.retrieval.rankers.dense import Meaning
+    from foretool.server.catalog.catalog import Catalog
+
+
+class Texts:
+    """Texts to vectors, from the store where it has them."""
+
+    def __init__(self, found: Sequence[Weights], opened: Sequence[Encoder], store: Store) -> None:
+        self._weights = found
+        self._opened = opened
+        self._store = store
+        self.names = "+".join(each.name for each in opened)
+
+    @classmethod
+    def open(cls, settings: Settings, store: Store, note: Callable[[str], None]) -> Texts | None:
+        """None where there is no encoder; `note` is told why."""
+        from foretool.retrieval.encoders import EncoderError, open_encoder
+
+        wanted = embedding.Wanted.of(settings)
+        try:
+            found = wanted.weights()
+            folder = embedding.cache_folder(store)
+            opened = [open_encoder(each, folder, key=wanted.endpoint.key) for each in found]
+            return cls(found, opened, store) if found else None
+        except (EncoderError, OSError) as error:
+            note(str(error))
+            return None
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        """(texts, dimension) of the first encoder."""
+        return self._vectors(self._weights[0].key, texts, self._opened[0].documents)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """(texts, dimension) of the first encoder."""
+        return self._queries(0, texts)
+
+    @property
+    def readings(self) -> Callable[[Sequence[str]], Floats] | None:
+        """As `Material.readings`."""
+        if len(self._opened) < 2:
+            return None
+        from numpy import concatenate
+
+        return lambda texts: concatenate([self._queries(place, texts) for place in range(len(self._opened))], axis=1)
+
+    def _queries(self, place: int, texts: Sequence[str]) -> Floats:
+        return self._vectors(self._weights[place].query_key, texts, self._opened[place].queries)
+
+    def _vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
+        import numpy as np
+
+        from foretool.retrieval.pipeline import digest
+
+        kept = Vectors(self._store)
+        wanted = {digest(text): text for text in texts}
+        known = kept.load(key, wanted)
+        missing = [each for each in wanted if each not in known]
+        for start in range(0, len(missing), embedding.SAVED_AT_ONCE):
+            part = missing[start : start + embedding.SAVED_AT_ONCE]
+            rows = embed([wanted[each] for each in part])
+            new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
+            kept.save(key, new)
+            known |= new
+        return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
+
+    def meaning(self, catalog: Catalog) -> Meaning:
+        """The encoders over the catalog, every tool embedded."""
+        from foretool.retrieval.document import document, embedded_text
+        from foretool.retrieval.pipeline import digest
+        from foretool.retrieval.rankers.dense import Meaning
+
+        texts = [embedded_text(document(tool, catalog.server_text(tool.upstream))) for tool in catalog.tools()]
+        meaning = Meaning(self._opened)
+        for head, weights, encoder in zip(meaning.heads, self._weights, self._opened, strict=True):
+            rows = self._vectors(weights.key, texts, encoder.documents)
+            head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})
+        corpus = catalog.pipeline.corpus
+        meaning.align(corpus.digests, corpus.version)
+        return meaning

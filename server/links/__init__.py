@@ -1,1 +1,0 @@
-"""How we reach upstreams; each link turns a transport into messages from one upstream."""

@@ -1,0 +1,368 @@
+"""Questions of upstreams to the client (sampling, elicitation, roots): whose they are, and how each era asks them.
+
+A legacy client is asked by a request. A modern client is asked by ending its request with `input_required`; the
+upstream's request is parked meanwhile, and the client's retry takes it up again. The other way round, a modern
+upstream's `input_required` becomes requests to a legacy client, and the answers go up with a retry of ours.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+
+from foretool.server.clients.exchange import Exchange
+from foretool.server.protocol import jsonrpc, translate
+from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
+from foretool.server.upstreams.connection import Request, answer_error
+
+if TYPE_CHECKING:
+    from foretool.server.clients.client import Client, OnReply
+    from foretool.server.proxy import Proxy
+    from foretool.server.upstreams.upstream import Upstream
+
+CAPABILITY: Final = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+"""What a client must have declared to be asked."""
+
+ANY: Final[dict[str, Any]] = {
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+}
+"""What some client may be able to answer, of all that are still to come to one connection of an upstream."""
+
+PARKED_S: Final = 600.0
+MOST_PARKED: Final = 1000
+ROUNDS: Final = 10
+"""How often one request may ask for input before it is given up."""
+
+Answer = Callable[[Message], None]
+"""Says something to the upstream that asked."""
+Answered = Callable[[Exchange, Message], None]
+"""Takes the exchange to go on with, and the answer."""
+Ended = Callable[[Exchange], None]
+
+
+class _Parked(Struct, eq=False):
+    """A request of an upstream that waits for the client to come back with answers."""
+
+    request: Request
+    upstream: Upstream
+    handle: str
+    until: float
+    open: dict[str, tuple[Message, Answer]] = field(default_factory=dict)
+    """Questions by the key under which the client answers them."""
+    ended: Ended | None = None
+    """Gives the client what the upstream has said without waiting for its answers."""
+
+
+class _Own(Struct, eq=False):
+    """A question of ours, put to a modern client by ending its request."""
+
+    exchange: Exchange
+    answered: Answered
+    until: float
+
+
+class Questions:
+    """See the module."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._parked: dict[str, _Parked] = {}
+        self._by_request: dict[Request, _Parked] = {}
+        self._own: dict[str, _Own] = {}
+        self._asked: dict[tuple[str, Id], Callable[[str], None]] = {}
+        """By upstream and its id: takes a question back from the legacy client it was put to."""
+        self._elsewhere: dict[str, Client] = {}
+        """Clients that were sent to a URL, by the id of the elicitation."""
+
+    def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
+        """A question of a legacy upstream."""
+        exchange = request.exchange if request is not None else None
+        in_course = exchange if isinstance(exchange, Exchange) else None
+        client = exchange.client if isinstance(exchange, Exchange) else self._proxy.only_client()
+        # A modern client can be asked in the course of a request alone.
+        if client is None or (in_course is None and client.era == "modern"):
+            why = f"{message.method}: it cannot be told which client is meant"
+            answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
+        elif (refused := refusal(str(message.method), message.params, client.declared(in_course))) is not None:
+            answer(answer_error(_id(message), *refused))
+        elif in_course is not None and request is not None and in_course.era == "modern":
+            self._park(in_course, request, upstream, message, answer)
+        else:
+            self._ask_legacy(client, request if in_course else None, upstream, message, answer)
+
+    def _ask_legacy(
+        self, client: Client, request: Request | None, upstream: Upstream, message: Message, answer: Answer
+    ) -> None:
+        exchange = request.exchange if request is not None else None
+        assert exchange is None or isinstance(exchange, Exchange)
+        key = (upstream.name, _id(message))
+
+        def answered(reply: Message) -> None:
+            self._asked.pop(key, None)
+            if request is not None:
+                _go_on(request, upstream)
+            answer(_readdressed(reply, message))
+
+        def progress(params: Raw) -> None:
+            # What the client reports under the token it was given, under the one that the upstream gave.
+            answer(Message(method="notifications/progress", params=params))
+
+        if request is not None:
+            _pause(request)
+        ident = client.ask(str(message.method), message.params, answered, exchange, progress)
+
+        def take_back(reason: str) -> None:
+            client.withdraw(ident, reason, exchange)
+            if request is not None:
+                _go_on(request, upstream)
+
+        self._asked[key] = take_back
+        if (elicitation := _elicitation(message.params)) is not None:
+            self.remember(elicitation, client)
+
+    def withdraw(self, upstream: Upstream, question: Any, reason: str) -> None:
+        """A legacy upstream takes a question back."""
+        if not isinstance(question, int | str):
+            return
+        take_back = self._asked.pop((upstream.name, question), None)
+        if take_back is not None:
+            take_back(reason)
+        for parked in self._parked.values():
+            if parked.upstream is upstream:
+                parked.open = {key: each for key, each in parked.open.items() if each[0].id != question}
+
+    # -- elicitations that end elsewhere (legacy era, by URL)
+
+    def remember(self, elicitation: str, client: Client) -> None:
+        """The client was sent to a URL; it will be told when it is through there."""
+        self._elsewhere[elicitation] = client
+        if len(self._elsewhere) > MOST_PARKED:
+            del self._elsewhere[next(iter(self._elsewhere))]
+
+    def completed(self, message: Message, elicitation: str) -> None:
+        client = self._elsewhere.pop(elicitation, None)
+        if client is not None and client.era == "legacy":
+            client.notify_raw(message)
+
+    # -- legacy upstream, modern client
+
+    def _park(self, exchange: Exchange, request: Request, upstream: Upstream, message: Message, answer: Answer) -> None:
+        parked = self._by_request.get(request)
+        if parked is None:
+            if len(self._parked) >= MOST_PARKED:
+                answer(answer_error(_id(message), jsonrpc.INTERNAL_ERROR, "too many requests wait for input"))
+                return
+            parked = _Parked(request, upstream, f"foretool-{secrets.token_hex(16)}", 0.0)
+            self._parked[parked.handle] = self._by_request[request] = parked
+        parked.until = time.monotonic() + PARKED_S
+        parked.open[f"q{len(parked.open) + 1}-{secrets.token_hex(4)}"] = (message, answer)
+        self._ask_parked(exchange, parked)
+
+    def _ask_parked(self, exchange: Exchange, parked: _Parked) -> None:
+        if exchange.done:
+            return  # more questions before the client came back: they are asked with its retry
+        requests = {
+            key: {"method": message.method}
+            | ({} if message.params is UNSET else {"params": translate.with_token(message.params, None)[0]})
+            for key, (message, _) in parked.open.items()
+        }
+        # The upstream's clock stands while the client is being asked.
+        parked.request.timeout, parked.request.deadline = 0.0, 0.0
+        exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": parked.handle})
+
+    def resume(self, exchange: Exchange) -> bool:
+        """A retry with answers: give them to the upstream that waits. False: the state is not one of ours."""
+        handle = jsonrpc.text(exchange.params.get("requestState")) or ""
+        if (own := self._own.get(handle)) is not None:
+            self._resume_own(handle, own, exchange)
+            return True
+        parked = self._parked.get(handle)
+        if parked is None:
+            return False
+        before = parked.request.exchange
+        if not isinstance(before, Exchange) or before.client is not exchange.client or before.method != exchange.method:
+            exchange.error(jsonrpc.INVALID_PARAMS, "requestState does not belong to this request")
+            return True
+        if parked.ended is not None:
+            self.forget(parked.request)
+            parked.ended(exchange)
+            return True
+        exchange.request, exchange.upstream = parked.request, parked.upstream
+        exchange.on_drop = before.on_drop
+        parked.request.exchange = exchange
+        parked.request.timeout = parked.upstream.timeout_s
+        parked.request.deadline = time.monotonic() + parked.request.timeout if parked.request.timeout else 0.0
+        responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
+        for key in [key for key in parked.open if key in responses]:
+            message, answer = parked.open.pop(key)
+            answer(Message(id=_id(message), result=responses[key]))
+        if parked.open:
+            self._ask_parked(exchange, parked)
+        return True
+
+    def ended(self, request: Request, ended: Ended) -> None:
+        """The upstream has answered a request whose client was told to come back with answers, or was lost: the client
+        hears of it when it comes."""
+        parked = self._by_request.get(request)
+        if parked is not None:
+            parked.ended = ended
+            parked.open.clear()
+
+    def forget(self, request: Request) -> None:
+        """A request is over, or its client is not coming back."""
+        parked = self._by_request.pop(request, None) if self._by_request else None
+        if parked is not None:
+            self._parked.pop(parked.handle, None)
+
+    def expire(self) -> None:
+        """Cancel parked requests nobody came back for; called about once a second."""
+        now = time.monotonic()
+        for parked in [each for each in self._parked.values() if each.until < now]:
+            exchange = parked.request.exchange
+            if isinstance(exchange, Exchange) and not exchange.done:
+                continue  # its client has come back, and waits for the upstream
+            self.forget(parked.request)
+            if parked.ended is not None and isinstance(exchange, Exchange):
+                parked.ended(exchange)  # for the record alone
+            else:
+                parked.upstream.cancel(parked.request, "nobody answered its questions")
+        for handle in [handle for handle, own in self._own.items() if own.until < now]:
+            del self._own[handle]
+
+    # -- our own questions
+
+    def ask(self, exchange: Exchange, method: str, params: Raw, answered: Answered) -> None:
+        """Ask the client of an exchange, in the manner of its era."""
+        if exchange.era == "legacy":
+            exchange.client.ask(method, params, lambda reply: answered(exchange, reply), exchange)
+            return
+        handle = f"foretool-{secrets.token_hex(16)}"
+        self._own[handle] = _Own(exchange, answered, time.monotonic() + PARKED_S)
+        requests = {"answer": {"method": method, "params": params}}
+        exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": handle})
+
+    def _resume_own(self, handle: str, own: _Own, exchange: Exchange) -> None:
+        if own.exchange.client is not exchange.client or own.exchange.method != exchange.method:
+            exchange.error(jsonrpc.INVALID_PARAMS, "requestState does not belong to this request")
+            return
+        del self._own[handle]  # an answer counts once
+        responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
+        own.answered(exchange, Message(id=0, result=responses.get("answer", jsonrpc.EMPTY)))
+
+    # -- modern upstream, legacy client
+
+    def mirror(
+        self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], result: Raw, on_reply: OnReply
+    ) -> None:
+        """Ask the client what a modern upstream wants to know, then repeat the request with the answers."""
+        members = jsonrpc.fields(result)
+        wanted = {
+            key: jsonrpc.fields(value) for key, value in jsonrpc.fields(members.get("inputRequests", UNSET)).items()
+        }
+        exchange.rounds += 1
+        if exchange.rounds > ROUNDS:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked for input {ROUNDS} times")
+            return
+        answers: dict[str, Raw] = {}
+
+        def retry() -> None:
+            again = {
+                key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")
+            }
+            if answers:
+                again["inputResponses"] = jsonrpc.raw(answers)
+            if "requestState" in members:
+                again["requestState"] = members["requestState"]
+            exchange.client.forward(exchange, upstream, again, on_reply)
+
+        def answered(key: str, reply: Message) -> None:
+            if exchange.done:
+                return
+            if reply.result is UNSET:
+                code, reason = jsonrpc.error_of(reply.error) if reply.error is not UNSET else (0, "no answer")
+                exchange.error(code or jsonrpc.INTERNAL_ERROR, f"the client did not answer: {reason}")
+                return
+            assert isinstance(reply.result, Raw)
+            answers[key] = reply.result
+            if len(answers) == len(wanted):
+                retry()
+
+        declared = exchange.client.declared(exchange)
+        refusals = [
+            refused
+            for request in wanted.values()
+            if (refused := refusal(jsonrpc.text(request.get("method")) or "", request.get("params", UNSET), declared))
+        ]
+        if refusals:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked: {refusals[0][1]}")
+        elif not wanted:
+            retry()
+        for key, request in wanted.items() if not refusals else ():
+            method = jsonrpc.text(request["method"]) or ""
+            params_of: Any = request.get("params", UNSET)
+            exchange.client.ask(method, params_of, lambda reply, key=key: answered(key, reply), exchange)  # type: ignore[misc]
+
+
+def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Code and words to a question that a client with these capabilities is not to be asked (specification
+    2025-11-25: client, elicitation and sampling); None when it is."""
+    capability = CAPABILITY.get(method)
+    having = declared.get(capability) if capability is not None else None
+    if not isinstance(having, dict):
+        lacks = f": it did not declare {capability}" if capability is not None else ""
+        return jsonrpc.METHOD_NOT_FOUND, f"{method} is not supported by the client{lacks}"
+    try:
+        given = jsonrpc.fields(params)
+        mode = jsonrpc.text(given.get("mode")) or "form"
+    except ValueError:
+        return None  # the client will say what is wrong with it
+    if capability == "elicitation" and mode not in modes(having):
+        return jsonrpc.INVALID_PARAMS, f"{method}: the client did not declare elicitation.{mode}"
+    if capability == "sampling" and {"tools", "toolChoice"} & given.keys() and "tools" not in having:
+        return jsonrpc.INVALID_PARAMS, f"{method}: the client did not declare sampling.tools"
+    return None
+
+
+def modes(elicitation: Mapping[str, Any]) -> set[str]:
+    """How a client with this capability can be asked; one that names no mode has forms, as before there were others."""
+    return {"form", "url"} & elicitation.keys() or {"form"}
+
+
+def _pause(request: Request) -> None:
+    """The upstream's clock stands while somebody is being asked, though not for ever."""
+    request.questions += 1
+    if request.timeout:
+        request.deadline = time.monotonic() + PARKED_S
+
+
+def _go_on(request: Request, upstream: Upstream) -> None:
+    request.questions -= 1
+    if request.timeout and not request.questions:
+        request.deadline = time.monotonic() + upstream.timeout_s
+
+
+def _id(message: Message) -> Any:
+    return message.id
+
+
+def _elicitation(params: Any) -> str | None:
+    """The id of an elicitation by URL."""
+    try:
+        return jsonrpc.text(jsonrpc.fields(params).get("elicitationId"))
+    except ValueError:
+        return None
+
+
+def _readdressed(reply: Message, question: Message) -> Message:
+    """The client's reply under the id the upstream asked with."""
+    return Message(id=_id(question), result=reply.result, error=reply.error)

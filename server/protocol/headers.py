@@ -1,0 +1,304 @@
+"""HTTP headers of revision 2026-07-28: what a request repeats of its body, written, read and checked.
+
+`Mcp-Method` and `Mcp-Name` repeat the method and what it is about; `Mcp-Param-*` repeat the arguments whose schema says
+so with `x-mcp-header`. See "Request Metadata" in the specification's page on streamable HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import UNSET, Raw
+
+from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION, Message, RpcError
+
+VERSION: Final = "mcp-protocol-version"
+METHOD: Final = "mcp-method"
+NAME: Final = "mcp-name"
+SESSION: Final = "mcp-session-id"
+PARAM: Final = "Mcp-Param-"
+ANNOTATION: Final = "x-mcp-header"
+
+NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Methods whose request carries `Mcp-Name`, and the member of `params` it repeats."""
+
+PRIMITIVES: Final = frozenset({"string", "integer", "boolean"})
+
+# Where JSON Schema 2020-12 keeps further schemas, by the shape of the keyword's value. `properties` is not among them:
+# it alone keeps an annotation reachable. `default`, `enum` and the like hold data, `$ref` is not followed.
+_ONE_SCHEMA: Final = frozenset(
+    {
+        "items",
+        "contains",
+        "unevaluatedItems",
+        "additionalProperties",
+        "propertyNames",
+        "unevaluatedProperties",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contentSchema",
+    }
+)
+_SCHEMA_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SCHEMA_MAPS: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+
+_PLAIN = re.compile(r"[\x20-\x7E]*")
+_WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_DECIMAL = re.compile(r"(-?[0-9]+)(\.0+)?")
+
+Path = tuple[str, ...]
+
+
+class Headers:
+    """The header lines of one request: the first of each by its lower-case name, and the names that came twice."""
+
+    __slots__ = ("_values", "repeated")
+
+    def __init__(self, lines: Iterable[tuple[bytes, bytes]]) -> None:
+        self._values: dict[str, str] = {}
+        self.repeated: set[str] = set()
+        for name, value in lines:
+            key = name.decode("latin-1").lower()
+            if key in self._values:
+                self.repeated.add(key)
+            else:
+                # Blanks around a value are no part of it (RFC 9110, 5.5), and not every parser takes them off.
+                self._values[key] = value.decode("latin-1").strip(" \t")
+
+    def get(self, name: str) -> str | None:
+        return self._values.get(name)
+
+
+def encode(value: str) -> str:
+    """A header value that survives HTTP: as it is, or as `=?base64?...?=` when it would not."""
+    if _PLAIN.fullmatch(value) and value == value.strip() and not _WRAPPED.fullmatch(value):
+        return value
+    # A lone surrogate is no text a server could find in a body, but it must not stop the request either.
+    return f"=?base64?{base64.b64encode(value.encode('utf-8', 'surrogatepass')).decode()}?="
+
+
+def decode(value: str) -> str | None:
+    """What `encode` was given; None when the wrapping is broken, so it never equals a body's value by accident."""
+    wrapped = _WRAPPED.fullmatch(value)
+    if wrapped is None:
+        return value
+    try:
+        data = base64.b64decode(wrapped[1], validate=True)
+        text = data.decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+    # Two spellings of one value would let two readers disagree, so only the canonical one counts.
+    return text if base64.b64encode(data).decode() == wrapped[1] else None
+
+
+def problems(schema: Any) -> str | None:
+    """Why the `x-mcp-header` annotations of an input schema are invalid; None when they are fine.
+
+    A client must leave out a tool whose annotations are invalid.
+    """
+    seen: dict[str, str] = {}
+    for path, position in _positions(schema):
+        if ANNOTATION not in position:
+            continue
+        if not path:
+            return f"{ANNOTATION} stands where no chain of properties alone leads"
+        where = ".".join(path)
+        reason = _annotation_problem(position)
+        if reason is not None:
+            return f"property {where!r}: {reason}"
+        key = position[ANNOTATION].lower()
+        if key in seen:
+            return f"property {where!r}: {ANNOTATION} {position[ANNOTATION]!r} is already that of {seen[key]!r}"
+        seen[key] = where
+    return None
+
+
+def _annotation_problem(position: dict[str, Any]) -> str | None:
+    name, kind = position[ANNOTATION], position.get("type")
+    if not isinstance(name, str):
+        return f"{ANNOTATION}: expected a string, found {type(name).__name__}"
+    if not _TOKEN.fullmatch(name):
+        return f"{ANNOTATION} {name!r} cannot be part of a header name"
+    if not isinstance(kind, str) or kind not in PRIMITIVES:
+        return f"{ANNOTATION} needs the type string, integer or boolean"
+    return None
+
+
+def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
+    """The `Mcp-Param-*` headers of a call; `schema` is one that `problems` finds none in."""
+    headers = {}
+    for path, name, _ in _annotated(schema):
+        text = _written(_value_at(arguments, path))
+        if text is not None:
+            headers[PARAM + name] = encode(text)
+    return headers
+
+
+def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | None:
+    """The `Mcp-Param-*` headers of a call of the tool with this definition; None, at little cost, if it wants none."""
+    if ANNOTATION.encode() not in definition:
+        return None
+    schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
+    return param_headers(schema, jsonrpc.plain(arguments or b"{}")) or None
+
+
+def definition_problem(definition: bytes) -> str | None:
+    """`problems` of the input schema in a tool definition, at little cost where it has no annotations."""
+    if ANNOTATION.encode() not in definition:
+        return None
+    return problems(jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]))
+
+
+def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:
+    """`MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` of a modern request."""
+    headers = {VERSION: versions.LATEST_MODERN, METHOD: encode(method)}
+    key = NAMED.get(method)
+    if key is not None and (name := jsonrpc.text(params.get(key))) is not None:
+        headers[NAME] = encode(name)
+    return headers
+
+
+def check_request(message: Message, headers: Headers) -> None:
+    """The ladder of checks of a modern request, in the order the specification's errors depend on.
+
+    Raises `RpcError`: HEADER_MISMATCH, INVALID_PARAMS or UNSUPPORTED_VERSION.
+    """
+    for name in (VERSION, METHOD, NAME):
+        if name in headers.repeated:
+            raise RpcError(HEADER_MISMATCH, f"{name} header appears more than once")
+    params = _object(message.params)
+    meta = _object(params.get("_meta", UNSET))
+    missing = [key for key in (versions.META_VERSION, versions.META_CAPABILITIES) if key not in meta]
+    if missing:
+        raise RpcError(INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
+    _check_repeats(str(message.method), params, meta, headers)
+    check_version(headers)
+
+
+def _check_repeats(method: str, params: Mapping[str, Raw], meta: Mapping[str, Raw], headers: Headers) -> None:
+    version = headers.get(VERSION)
+    if version is None or version != jsonrpc.text(meta[versions.META_VERSION]):
+        raise _mismatch(VERSION, f"_meta[{versions.META_VERSION!r}]")
+    if headers.get(METHOD) != method:
+        raise _mismatch(METHOD, "method")
+    key = NAMED.get(method)
+    value = params.get(key) if key is not None else None
+    if value is None or bytes(value) == b"null":
+        return
+    found = headers.get(NAME)
+    if found is None or decode(found) != jsonrpc.text(value):
+        raise _mismatch(NAME, f"params.{key}")
+
+
+def check_version(headers: Headers) -> None:
+    """Raises `RpcError` unless the version header names a modern revision we speak."""
+    version = headers.get(VERSION) or ""
+    if version not in versions.MODERN_VERSIONS:
+        supported = {"supported": list(versions.MODERN_VERSIONS), "requested": version}
+        raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", supported)
+
+
+def check_params(schema: Any, arguments: Any, headers: Headers) -> None:
+    """Raises `RpcError` HEADER_MISMATCH unless every annotated argument and its header agree.
+
+    They agree when both are absent (null counts as absent) or both say the same. A schema with invalid annotations
+    checks nothing: a client had to leave the tool out, and so knows no header to send.
+    """
+    if problems(schema) is not None:
+        return
+    for path, name, position in _annotated(schema):
+        key = (PARAM + name).lower()
+        if key in headers.repeated:
+            raise RpcError(HEADER_MISMATCH, f"{PARAM}{name} header appears more than once")
+        value = _value_at(arguments, path)
+        text, found = _written(value), headers.get(key)
+        if text is None and found is None:
+            continue
+        if text is None or found is None or not _same(position["type"], value, text, decode(found)):
+            raise _mismatch(PARAM + name, "arguments." + ".".join(path))
+
+
+def _mismatch(header: str, place: str) -> RpcError:
+    return RpcError(HEADER_MISMATCH, f"{header} header does not match the body's {place}")
+
+
+def _object(value: Raw | Any) -> dict[str, Raw]:
+    """The members of a raw object; {} for anything else."""
+    try:
+        return jsonrpc.fields(value)
+    except ValueError:
+        return {}
+
+
+def _positions(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
+    """Every schema within a schema, with the chain of `properties` to it; None once another keyword was passed.
+
+    A stack of its own, so depth costs memory and never the interpreter's stack.
+    """
+    stack: list[tuple[Path | None, Any]] = [((), root)]
+    while stack:
+        path, node = stack.pop()
+        if not isinstance(node, dict):
+            continue
+        yield path, node
+        for keyword, value in node.items():
+            if keyword == "properties" and isinstance(value, dict):
+                stack.extend((None if path is None else (*path, name), sub) for name, sub in value.items())
+            elif keyword in _ONE_SCHEMA:
+                stack.append((None, value))
+            elif keyword in _SCHEMA_LISTS and isinstance(value, list):
+                stack.extend((None, sub) for sub in value)
+            elif keyword in _SCHEMA_MAPS and isinstance(value, dict):
+                stack.extend((None, sub) for sub in value.values())
+
+
+def _annotated(schema: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    for path, position in _positions(schema):
+        if path and isinstance(name := position.get(ANNOTATION), str):
+            yield path, name, position
+
+
+def _value_at(arguments: Any, path: Path) -> Any:
+    node = arguments
+    for key in path:
+        if not isinstance(node, Mapping):
+            return None
+        node = node.get(key)
+    return node
+
+
+def _written(value: Any) -> str | None:
+    """A value as a header says it; None for what has no such form, which the client leaves out."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        return str(value)
+    except ValueError:
+        return None  # more digits than Python writes
+
+
+def _same(kind: str, value: Any, text: str, found: str | None) -> bool:
+    if found is None:
+        return False
+    whole = value if isinstance(value, int) else int(value) if _is_whole(value) else None
+    decimal = _DECIMAL.fullmatch(found)
+    if kind == "integer" and not isinstance(value, bool) and whole is not None and decimal is not None:
+        try:
+            return int(decimal[1]) == whole
+        except ValueError:
+            return False
+    return found == text
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()

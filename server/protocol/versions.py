@@ -1,0 +1,34 @@
+"""Names and numbers of the protocol, both eras (specification revisions 2024-11-05 to 2026-07-28)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from foretool import __version__
+from foretool.server.protocol.jsonrpc import Raw, raw
+
+MODERN_VERSIONS: Final = ("2026-07-28",)
+LEGACY_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+LATEST_MODERN: Final = MODERN_VERSIONS[0]
+LATEST_LEGACY: Final = LEGACY_VERSIONS[0]
+
+META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+CONNECTION_META: Final = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABILITIES, META_LOG_LEVEL})
+"""`_meta` keys that describe one hop, never the next."""
+
+ALWAYS_LOAD: Final = "anthropic/alwaysLoad"
+"""`_meta` key that keeps a tool out of a client's own deferred loading."""
+
+IDENTITY: Final[dict[str, Any]] = {"name": "foretool", "title": "foretool", "version": __version__}
+"""Our `Implementation`, as a server and as a client."""
+
+IDENTITY_RAW: Final = raw(IDENTITY)
+COMPLETE: Final = Raw(b'"complete"')
+
+MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Requests that may end in `input_required`, and in whose course a legacy upstream may ask the client."""

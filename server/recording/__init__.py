@@ -1,0 +1,1 @@
+"""Writes what happened into the store, before the answer leaves."""

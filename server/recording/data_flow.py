@@ -1,0 +1,186 @@
+"""Watches values flow: what one tool gave, and another was called with, says that the second needs the first.
+
+Only the names of the fields are kept, never a value. Results and arguments wait here, unread, until the proxy is idle
+(`look`), so no call is slower for it; what is too big or too much is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.storage.flows import Key
+from foretool.storage.records import ToolId
+
+LEAST: Final = 4
+"""Characters of a value that cannot be the same by chance: not "1", not "en"."""
+MOST: Final = 200
+"""A longer value is a text that the model wrote."""
+RESULT_BYTES: Final = 16 * 1024
+"""A longer result is left out."""
+KEPT_BYTES: Final = 2 * 1024 * 1024
+"""Of everything that waits."""
+WAITING: Final = 400
+"""Events that wait to be looked at; beyond these new ones are left out."""
+AT_ONCE: Final = 50
+"""Events looked at in one go."""
+REMEMBERED: Final = 4
+"""Results of one conversation that a call is compared with."""
+CHATS: Final = 64
+"""The latest; with these all results together are at most 4 MiB."""
+VALUES: Final = 40
+"""Of one call's arguments."""
+USED: Final = 200
+"""Values of one conversation that are known to be the model's own, the latest, by their hash."""
+
+Chat = tuple[str, str]
+"""Session and handle."""
+
+_FIELD = re.compile(rb'\\*"([\w.$ -]{1,60})\\*"\s*:\s*(?:\[\s*)?\\*"?$')
+_WORDY = re.compile(r"\s\S+\s\S+\s")
+
+
+class _Event(Struct):
+    chat: Chat
+    tool: ToolId
+    content: Raw
+    is_result: bool
+
+
+class _Given(Struct):
+    tool: ToolId
+    content: bytes
+
+
+class _Talk:
+    """What one conversation was given, and which values it used already."""
+
+    def __init__(self) -> None:
+        self.given: deque[_Given] = deque(maxlen=REMEMBERED)
+        self.used: dict[int, None] = {}
+
+    def knew(self, value: str) -> bool:
+        """Whether it was said before; if not, it is from now on."""
+        key = hash(value)
+        if key in self.used:
+            return True
+        self.used[key] = None
+        if len(self.used) > USED:
+            del self.used[next(iter(self.used))]
+        return False
+
+
+class FlowWatch:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Event] = deque()
+        self._waiting_bytes = 0
+        self._talks: dict[Chat, _Talk] = {}
+        self.seen: Counter[Key] = Counter()
+        """What was found and not yet fetched."""
+
+    def called(self, chat: Chat, tool: ToolId, arguments: Raw) -> None:
+        """A tool is called with these."""
+        self._wait(_Event(chat, tool, arguments, False))
+
+    def answered(self, chat: Chat, tool: ToolId, result: Raw) -> None:
+        """A tool gave this."""
+        if len(bytes(result)) <= RESULT_BYTES:
+            self._wait(_Event(chat, tool, result, True))
+
+    def _wait(self, event: _Event) -> None:
+        size = len(bytes(event.content))
+        if len(self._waiting) < WAITING and self._waiting_bytes + size <= KEPT_BYTES:
+            self._waiting.append(event)
+            self._waiting_bytes += size
+
+    def look(self) -> bool:
+        """Read some of what waits; whether there is more."""
+        for _ in range(min(AT_ONCE, len(self._waiting))):
+            event = self._waiting.popleft()
+            self._waiting_bytes -= len(bytes(event.content))
+            talk = self._talk(event.chat)
+            if event.is_result:
+                talk.given.append(_Given(event.tool, bytes(event.content)))
+            else:
+                self._compare(talk, event)
+        return bool(self._waiting)
+
+    def fetch(self) -> Mapping[Key, int]:
+        """What was found since the last time."""
+        found, self.seen = self.seen, Counter()
+        return found
+
+    def forget(self, session: str) -> None:
+        """A session has ended."""
+        for chat in [chat for chat in self._talks if chat[0] == session]:
+            del self._talks[chat]
+
+    def _talk(self, chat: Chat) -> _Talk:
+        talk = self._talks.pop(chat, None) or _Talk()
+        self._talks[chat] = talk  # the latest last
+        if len(self._talks) > CHATS:
+            del self._talks[next(iter(self._talks))]
+        return talk
+
+    def _compare(self, talk: _Talk, event: _Event) -> None:
+        for parameter, value in _values(event.content):
+            if talk.knew(value):
+                continue  # that it stands in a result again says nothing
+            for given in reversed(talk.given):
+                if given.tool != event.tool and (field := _field_of(given.content, value)) is not None:
+                    self.seen[(given.tool, event.tool, field, parameter)] += 1
+                    break
+
+
+def _values(arguments: Raw) -> Iterator[tuple[str, str]]:
+    """The values of a call that may have come from somewhere, each with its top-level parameter."""
+    try:
+        read = jsonrpc.plain(arguments)
+    except ValueError:
+        return
+    left = VALUES
+    for parameter, value in read.items() if isinstance(read, dict) else ():
+        for leaf in _leaves(value):
+            if left and LEAST <= len(leaf) <= MOST and not _WORDY.search(leaf):
+                left -= 1
+                yield parameter, leaf
+
+
+def _leaves(value: Any, depth: int = 4) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+    elif isinstance(value, list | dict) and depth:
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(member, depth - 1)
+
+
+def _field_of(result: bytes, value: str) -> str | None:
+    """The field of a result that holds a value as a whole, "" where it stands in running text; None where it is not."""
+    wanted = value.encode("utf-8", "replace")
+    at = result.find(wanted)
+    while at >= 0:
+        if not _goes_on(result, at, at + len(wanted)):
+            held = _FIELD.search(result, max(at - 100, 0), at)
+            return held[1].decode("utf-8", "replace") if held else ""
+        at = result.find(wanted, at + 1)
+    return None
+
+
+def _goes_on(result: bytes, start: int, end: int) -> bool:
+    """Whether the value found is a piece of a longer word."""
+    before, after = result[start - 1 : start], result[end : end + 1]
+    return (_in_word(before) and result[start - 2 : start - 1] != b"\\") or _in_word(after)
+
+
+def _in_word(byte: bytes) -> bool:
+    return byte.isalnum() or byte in (b"-", b"_")

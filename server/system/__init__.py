@@ -1,0 +1,1 @@
+"""Processes, memory and log lines of the operating system."""

@@ -1,0 +1,40 @@
+"""Where log lines go and what they may contain: stderr, one line an event, without a secret of the config."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from foretool.server.config.loader import Config
+
+log = logging.getLogger("foretool")
+
+
+class Redacting(logging.Formatter):
+    """Scrubs the finished text, tracebacks included."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__("foretool: %(levelname)s: %(message)s")
+        self.redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self.redact(super().format(record))
+
+
+def begin(config: Config, stream: TextIO = sys.stderr) -> None:
+    """Log from the config's level on; libraries only from `warning` on, for they log addresses with their queries."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(Redacting(config.redact))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    log.setLevel(config.settings.log_level.upper())
+
+
+def follow(config: Config) -> None:
+    """After a reload: its level, its secrets. Nothing where somebody else set up logging."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, Redacting):
+            handler.formatter.redact = config.redact
+            log.setLevel(config.settings.log_level.upper())

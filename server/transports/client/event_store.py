@@ -1,0 +1,259 @@
+"""Messages on their way to an HTTP client: logs that responses walk, not queues.
+
+A stream outlives the response it is sent in: after a broken connection a legacy client names the last event it got, and
+the walk goes on from there in another response. What is kept is bounded in bytes: the oldest messages go first, and a
+client that does not read loses its connection, never somebody else's memory or time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from foretool.server.protocol import jsonrpc
+
+STREAM_BYTES: Final = 16 * 1024 * 1024
+"""Most a stream holds for its client; a single larger message still passes."""
+SESSION_BYTES: Final = 32 * 1024 * 1024
+"""Most all streams of a legacy session hold, those included that are kept for resumption only."""
+KEPT_READ: Final = 8
+"""Finished streams kept although they were sent: the client may not have got their end."""
+KEPT: Final = 64
+"""Finished streams kept at all; their requests were answered and nobody came for it."""
+BATCH_BYTES: Final = 64 * 1024
+"""Messages written in one go."""
+
+PING: Final = b": ping\n\n"
+
+_EVENT_ID = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,18})")
+
+
+class Reader:
+    """One response that carries a stream. Of several at a time only the newest is given anything.
+
+    `cut` is called when the stream will not wait for this response any longer.
+    """
+
+    def __init__(self, stream: Stream, cut: Callable[[], None]) -> None:
+        self.stream = stream
+        self.is_over = False
+        self._cut = cut
+        self._waiter: asyncio.Future[bool] | None = None
+
+    def take(self) -> bytes:
+        """Events that have not been sent yet, as they go on the wire; b"" when there are none for now."""
+        return b"" if self.is_over else self.stream.take(self)
+
+    def wake(self, something: bool = True) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(something)
+
+    def leave(self, *, abort: bool = False) -> None:
+        """End the response, not the stream."""
+        if not self.is_over:
+            self.is_over = True
+            self.wake()
+            if abort:
+                self._cut()
+
+    async def wait(self, seconds: float) -> bool:
+        """Until something has happened; False when nothing has in this time."""
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(seconds, self.wake, False)
+        try:
+            return await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+
+class Stream:
+    """The `Channel` of a request, or of what belongs to none. With a `shelf`, what was sent is kept for resumption."""
+
+    def __init__(self, name: str, shelf: Shelf | None = None, limit: int = STREAM_BYTES) -> None:
+        self.name = name
+        self.code: int | None = None
+        """The error code of the reply."""
+        self.is_finished = False
+        self.is_overfull = False
+        """Without a shelf: the client does not read, and what waited for it was dropped."""
+        self.size = 0
+        self._limit = limit
+        self._shelf = shelf
+        self._events: deque[bytes] = deque()
+        self._first = 0
+        """Index of the oldest event held."""
+        self._next = 0
+        """Index of the event to be sent next."""
+        self._readers: list[Reader] = []
+
+    # -- Channel
+
+    def send(self, data: bytes) -> None:
+        if self.is_finished or self.is_overfull:
+            return
+        self._events.append(jsonrpc.one_line(data))
+        self._resize(len(data))
+        while self.size > self._limit and self.drop_oldest():
+            pass
+        if self._readers:
+            self._readers[-1].wake()
+
+    def finish(self, data: bytes, code: int | None) -> None:
+        if not self.is_finished:
+            self.send(data)
+            self.code = code
+            self.end()
+
+    def end(self) -> None:
+        if not self.is_finished:
+            self.is_finished = True
+            for reader in self._readers:
+                reader.wake()
+            if self._shelf is not None:
+                self._shelf.on_finished(self)
+
+    def poll(self) -> None:
+        """Make the client come back for the rest: its upstream does so with us (specification 2025-11-25)."""
+        if self._shelf is not None and self._shelf.primes:
+            for reader in self._readers:
+                reader.leave()
+
+    # -- who sends it
+
+    @property
+    def is_read(self) -> bool:
+        return self._next == self._first + len(self._events)
+
+    def attach(self, cut: Callable[[], None]) -> Reader:
+        reader = Reader(self, cut)
+        self._readers.append(reader)
+        return reader
+
+    def detach(self, reader: Reader) -> None:
+        self._readers.remove(reader)
+        if self._readers:
+            self._readers[-1].wake()
+        if self.is_finished and self._shelf is not None:
+            self._shelf.on_finished(self)
+
+    def go_on_after(self, index: int) -> bool:
+        """Send again from the event after this one; False when there was no such event."""
+        if not -1 <= index < self._first + len(self._events):
+            return False
+        self._next = max(index + 1, self._first)
+        return True
+
+    def take(self, reader: Reader) -> bytes:
+        if reader is not self._readers[-1]:
+            reader.is_over = self.is_finished
+            return b""
+        parts, size = [], 0
+        while not self.is_read and size < BATCH_BYTES:
+            event = self._events[self._next - self._first]
+            parts.append(self._framed(event))
+            size += len(event)
+            self._next += 1
+            if self._shelf is None:
+                self._forget_oldest()
+        reader.is_over = (self.is_finished and self.is_read) or self.is_overfull
+        return b"".join(parts)
+
+    def take_only(self) -> bytes | None:
+        """The reply, if it is all there ever was; else None."""
+        return self._events.popleft() if self.is_finished and len(self._events) == 1 and self._next == 0 else None
+
+    @property
+    def latest(self) -> bytes | None:
+        return self._events[-1] if self._events else None
+
+    def priming(self, retry_ms: int) -> bytes:
+        """An event without data that lets the client resume from the start (specification 2025-11-25)."""
+        return f"id: {self.name}.{self._next - 1}\nretry: {retry_ms}\ndata:\n\n".encode()
+
+    def _framed(self, event: bytes) -> bytes:
+        number = f"id: {self.name}.{self._next}\n".encode() if self._shelf is not None else b""
+        return b"%bevent: message\ndata: %b\n\n" % (number, event)
+
+    def drop_oldest(self) -> bool:
+        """Make room; False when only the newest is left. A client that has not got what is dropped does not read, and
+        loses its connection."""
+        if len(self._events) < 2:
+            return False
+        unread = self._next == self._first
+        if unread and self._shelf is None:
+            self.is_overfull = True
+            while self._events:
+                self._forget_oldest()
+        else:
+            self._forget_oldest()
+        if unread:
+            self._next = self._first
+            for reader in list(self._readers):
+                reader.leave(abort=True)
+        return True
+
+    def _forget_oldest(self) -> None:
+        self._first += 1
+        self._resize(-len(self._events.popleft()))
+
+    def _resize(self, change: int) -> None:
+        self.size += change
+        if self._shelf is not None:
+            self._shelf.on_resized(change)
+
+
+class Shelf:
+    """The streams of one legacy session: the open ones, the unasked one, and the latest finished ones."""
+
+    def __init__(self, limit: int = SESSION_BYTES) -> None:
+        self.primes = False
+        """The client was made for being told an event id before anything has happened (2025-11-25 and later)."""
+        self._limit = limit
+        self._size = 0
+        self._count = 0
+        self._streams: dict[str, Stream] = {}
+        self._finished: dict[str, Stream] = {}
+        self.unasked = self.new()
+
+    def new(self) -> Stream:
+        stream = self._streams[str(self._count)] = Stream(str(self._count), self)
+        self._count += 1
+        return stream
+
+    def resume(self, event_id: str) -> Stream | None:
+        """The stream of an event, set to go on after it; None when it is not kept any more."""
+        found = _EVENT_ID.fullmatch(event_id)
+        stream = self._streams.get(found[1]) if found else None
+        return stream if found and stream is not None and stream.go_on_after(int(found[2])) else None
+
+    def on_finished(self, stream: Stream) -> None:
+        if stream.name in self._streams:
+            self._finished[stream.name] = stream
+            read = [name for name, held in self._finished.items() if held.is_read]
+            for name in [*read[:-KEPT_READ], *list(self._finished)[:-KEPT]]:
+                self._discard(name)
+
+    def on_resized(self, change: int) -> None:
+        self._size += change
+        while change > 0 and self._size > self._limit and self._make_room():
+            pass
+
+    def _make_room(self) -> bool:
+        if self._finished:
+            self._discard(next(iter(self._finished)))
+            return True
+        return max(self._streams.values(), key=lambda stream: stream.size).drop_oldest()
+
+    def _discard(self, name: str) -> None:
+        if (stream := self._finished.pop(name, None)) is not None:
+            self._size -= stream.size
+            del self._streams[name]
+
+    def close(self) -> None:
+        for stream in list(self._streams.values()):
+            stream.end()

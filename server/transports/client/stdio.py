@@ -1,0 +1,178 @@
+"""The client that started us: newline-framed JSON on our own stdin and stdout.
+
+Nothing but protocol is ever written there. While the client does not read, we read neither from it nor from upstreams,
+and pass over what only tells how things go: memory stays bounded, and every answer waits where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import BadMessage, Lines, Message
+from foretool.server.transports.client.base import Front, Fronts
+from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
+
+WIDE: Final = 1024 * 1024
+"""Bytes our output may hold, where the system lets us: an answer of a megabyte goes out in one piece, and not in
+sixteen between which the loop does other things."""
+HIGH_WATER: Final = 8 * 1024 * 1024
+"""Bytes waiting for the client above which nothing more is read."""
+PASSED_OVER: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kind for kind in (b"progress", b"message"))
+"""How messages begin that a client which does not read gets less of. Upstreams over HTTP go on sending them."""
+
+
+class StdioEdge:
+    """One client for the life of the process. It is also the channel of all its requests: they share one output."""
+
+    def __init__(self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None) -> None:
+        self._fronts = fronts
+        self._turn = turn or Turn()
+        self._profile = profile
+        self._lines = Lines(limit)
+        self._front: Front | None = None
+        self._reader: PipeReader | None = None
+        self._writer: _Writer | None = None
+        self.closed = asyncio.Event()
+        """Set when the client has closed our input or is gone."""
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        # Children must not get hold of the protocol's own pipes, and nothing else in this process may print there.
+        output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        self._writer = await _Writer.open(loop, output, self._pause, self._turn)
+        self._front = self._fronts.open("legacy", "stdio", self, self._profile)
+        source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
+        mode = os.fstat(source.fileno()).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty():
+            self._reader = PipeReader(source, self.feed, self.lost)
+        else:
+            # A file or /dev/null, which no event loop can wait for: it is all there already.
+            with source:
+                self.feed(source.read())
+            self.lost()
+
+    # -- Channel
+
+    def send(self, data: bytes) -> None:
+        if self._turn.is_held and data.startswith(PASSED_OVER):
+            return
+        if self._writer is not None:
+            self._writer.write(jsonrpc.one_line(data) + b"\n")
+
+    def finish(self, data: bytes, code: int | None) -> None:
+        self.send(data)
+
+    def poll(self) -> None:
+        pass  # a pipe stays open
+
+    def end(self) -> None:
+        pass  # the spec wants silence for a cancelled request
+
+    # -- what comes in
+
+    def feed(self, data: bytes) -> None:
+        with self._turn:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        assert self._front is not None
+        for line in self._lines.feed(data):
+            try:
+                message: Message = jsonrpc.decode(line)
+            except BadMessage as error:
+                self.send(jsonrpc.failure(error.id, jsonrpc.error_object(error.code, str(error))))
+                continue
+            self._front.receive(message, self)
+        if self._lines.oversized:
+            self._lines.oversized = 0
+            reason = f"a message over {self._lines.limit} bytes was dropped; raise max_message_mib"
+            self.send(jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))
+
+    def lost(self) -> None:
+        if not self.closed.is_set():
+            self.closed.set()
+
+    def _pause(self, full: bool) -> None:
+        self._turn.hold(full)
+        if self._reader is None or self._reader.is_closing():
+            return
+        if full:
+            self._reader.pause_reading()
+        else:
+            self._reader.resume_reading()
+
+    def is_telling(self) -> bool:
+        """Whether the client has still to take in something that was written."""
+        return self._writer is not None and self._writer.is_waiting()
+
+    async def close(self) -> None:
+        """Say what is still to be said, then let go of the pipes."""
+        self._turn.hold(False)
+        if self._front is not None:
+            self._front.close()
+        if self._reader is not None:
+            self._reader.close()
+        if self._writer is not None:
+            await self._writer.close()
+
+
+class _Writer(asyncio.BaseProtocol):
+    """Our stdout: a pipe, a socket or a terminal through the loop, a file directly."""
+
+    def __init__(self, pause: Callable[[bool], None]) -> None:
+        self._pause = pause
+        self._pipe: PipeWriter | None = None
+        self._file: BinaryIO | None = None
+
+    @classmethod
+    async def open(
+        cls, loop: asyncio.AbstractEventLoop, output: BinaryIO, pause: Callable[[bool], None], turn: Turn
+    ) -> _Writer:
+        writer = cls(pause)
+        mode = os.fstat(output.fileno()).st_mode
+        if stat.S_ISREG(mode):
+            writer._file = output
+            return writer
+        _widen(output.fileno())
+        transport, _ = await loop.connect_write_pipe(lambda: writer, output)
+        transport.set_write_buffer_limits(high=HIGH_WATER)
+        writer._pipe = PipeWriter(transport, turn)
+        return writer
+
+    def write(self, data: bytes) -> None:
+        if self._pipe is not None:
+            self._pipe.write(data)
+        elif self._file is not None:
+            self._file.write(data)
+
+    def is_waiting(self) -> bool:
+        return self._pipe is not None and self._pipe.waiting > 0
+
+    def pause_writing(self) -> None:
+        self._pause(True)
+
+    def resume_writing(self) -> None:
+        self._pause(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pause(False)  # nobody will read; what is still said goes nowhere
+
+    async def close(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+
+
+def _widen(pipe: int) -> None:
+    """What is no pipe, or not ours to widen, stays as it is."""
+    if (size := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(pipe, size, WIDE)

@@ -1,0 +1,1 @@
+"""Transports to upstreams: stdio, streamable HTTP and SSE. Each turns bytes into messages of one upstream."""

@@ -1,0 +1,454 @@
+"""Upstreams on streamable HTTP, both eras: a POST for every message, answered with JSON or a stream of events.
+
+What comes on the stream of a POST belongs to its request, and is delivered so; the SDK's transport forgets it. In the
+legacy era there is a session, a stream of its own for what belongs to no request, and streams that break are resumed.
+In the modern era every request stands alone, and closing its stream cancels it.
+
+There is no connection to lose here, so a failure is that of one request. Only when nothing can be reached and no other
+request is being answered, or the session is over, is the link reported closed: the upstream then starts anew, with
+pauses, instead of failing call by call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from msgspec import UNSET
+
+from foretool.server.protocol import headers as http_headers
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.transports.upstream import http_client
+from foretool.server.transports.upstream.base import LinkError, Receiver
+from foretool.server.transports.upstream.http_client import Failed
+from foretool.server.transports.upstream.sse import SseLink, open_sse
+from foretool.server.transports.upstream.sse_parser import Events, TooLarge
+from foretool.storage.records import Era
+
+if TYPE_CHECKING:
+    import httpx2
+
+RETRY_S: Final = 1.0
+"""Pause before a stream is resumed, when the server asks for none."""
+RETRY_MOST_S: Final = 60.0
+RESUMES: Final = 5
+"""Attempts to resume a stream in a row that bring nothing."""
+DRAIN_S: Final = 1.0
+"""How long the end of a stream is awaited after the reply, to keep the connection for the next request."""
+GOODBYE_S: Final = 2.0
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+
+# Statuses by which a server of 2024-11-05 tells that it takes no POST there (specification: backward compatibility).
+_NOT_STREAMABLE: Final = frozenset({400, 404, 405})
+
+# Legacy servers answer the modern probe with any of these and no JSON-RPC; the others are about access or load.
+_NOT_A_PROBE_ANSWER: Final = frozenset({401, 403, 407, 408, 429})
+
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class HearsPolls(Protocol):
+    """A receiver that wants to know when a server ends a stream to make us ask again later, so as to do the same."""
+
+    def on_poll(self, request: int, retry_ms: int) -> None: ...
+
+
+class _Expired(Exception):
+    """The server does not know our session."""
+
+
+LISTEN_S: Final = 0.1
+"""Longest wait of the first request for the answer to our GET; some servers send nothing before there is an event."""
+
+
+class HttpLink:
+    """See the module."""
+
+    pid: int | None = None
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, fall_back: bool
+    ) -> None:
+        self._client = http_client.new_client(url, headers)
+        self._url = url
+        self._given = headers
+        self._era = era
+        self._receiver = receiver
+        self._limit = limit
+        self._fall_back = fall_back and era == "legacy"
+        self._tasks = http_client.Tasks()
+        self._requests: dict[int, asyncio.Task[None]] = {}
+        self._answering = 0
+        """Requests whose answer has begun: a sign that the server lives."""
+        self._session: str | None = None
+        self._version: str | None = None
+        self._ready = asyncio.Event()
+        """Not set while `notifications/initialized` is on its way: nothing may overtake it."""
+        self._ready.set()
+        self._listening = asyncio.Event()
+        """The server has answered our GET, whatever it said."""
+        self._older: SseLink | None = None
+        self._gone = ""
+
+    async def connect(self) -> None:
+        await self._tasks.open(self._goodbye)
+
+    # -- Link
+
+    def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        if self._older is not None:
+            self._older.send(message)
+        elif message.method is not UNSET and isinstance(message.id, int):
+            self._send_request(message.id, message, dict(headers or {}))
+        elif self._era == "legacy" or message.method is not UNSET:
+            if message.method == "notifications/initialized":
+                self._ready.clear()
+            self._tasks.spawn(self._notify(message))
+
+    def _send_request(self, request: int, message: Message, extra: dict[str, str]) -> None:
+        task = None if self._gone else self._tasks.spawn(self._request(request, message, extra))
+        if task is None:
+            self._receiver.on_failed(request, self._gone or "the link is closed", sent=False)
+            return
+        self._requests[request] = task
+        task.add_done_callback(lambda _: self._requests.pop(request, None))
+
+    def abandon(self, request: int) -> bool:
+        # In the legacy era the notification that follows is the cancellation, and nobody reads this stream any more.
+        if (task := self._requests.pop(request, None)) is not None:
+            task.cancel()
+        return self._era == "modern"
+
+    def stderr(self) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        if self._older is not None:
+            await self._older.close()
+
+    async def _goodbye(self) -> None:
+        import httpx2
+
+        try:
+            if self._session is not None and not self._gone:
+                await self._client.delete(self._url, headers=self._headers(), timeout=GOODBYE_S)
+        except httpx2.HTTPError as error:
+            log.debug("goodbye to %s failed: %s", http_client.address(self._url), type(error).__name__)
+        finally:
+            await self._client.aclose()
+
+    # -- requests
+
+    async def _request(self, request: int, message: Message, extra: dict[str, str]) -> None:
+        """The boundary of one request: it ends in a reply on `on_message`, in `on_failed`, or in `on_expired`."""
+        import httpx2
+
+        try:
+            if message.method != "initialize":
+                await self._ready.wait()
+            await self._ask(request, message, extra)
+        except Failed as error:
+            self._receiver.on_failed(request, str(error), sent=True)
+        except TooLarge:
+            reason = f"answered with more than {self._limit} bytes, the size limit of one message"
+            self._receiver.on_failed(request, reason, sent=True)
+        except _Expired:
+            self._gone = "its session had expired"
+            self._receiver.on_expired(request)
+        except httpx2.HTTPError as error:
+            self._on_broken(request, error)
+        except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
+            self._receiver.on_failed(request, f"cannot be asked: {http_client.breakdown(error)}", sent=False)
+
+    def _on_broken(self, request: int, error: httpx2.HTTPError) -> None:
+        reason = f"broke off at {http_client.address(self._url)} before its reply ({http_client.breakdown(error)})"
+        if http_client.is_unsent(error):
+            reason = self._unreachable(error)
+            self._receiver.on_failed(request, reason, sent=False)
+            if not self._answering:
+                self._lost(reason)
+        else:
+            self._receiver.on_failed(request, reason, sent=True)
+
+    def _unreachable(self, error: httpx2.HTTPError) -> str:
+        return f"cannot be reached at {http_client.address(self._url)} ({http_client.breakdown(error)})"
+
+    def _lost(self, reason: str) -> None:
+        if not self._gone:
+            self._gone = reason
+            self._receiver.on_closed(reason)
+
+    async def _ask(self, request: int, message: Message, extra: dict[str, str]) -> None:
+        events = Events(self._limit)
+        async with self._open("POST", self._headers(message) | extra, jsonrpc.encode(message)) as response:
+            if not response.is_success:
+                await self._on_refused(request, message, response)
+                return
+            if message.method == "initialize":
+                self._session = _visible(response.headers.get(http_headers.SESSION))
+            kind = _kind(response)
+            if kind == JSON:
+                if not self._take(await self._body(response), request, message):
+                    raise Failed("answered with something that is no reply to the request")
+                return
+            if kind != EVENTS:
+                raise Failed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
+            answered = await self._read(response, events, request, message)
+        if not answered:
+            await self._resume(request, message, events)
+
+    async def _resume(self, request: int, message: Message, events: Events) -> None:
+        """Ask for the rest of a stream that ended before its reply; a server may end it to be polled instead."""
+        import httpx2
+
+        attempts = 0
+        while self._era == "legacy" and events.last_id and attempts < RESUMES:
+            if attempts == 0 and isinstance(self._receiver, HearsPolls):
+                self._receiver.on_poll(request, events.retry_ms or int(RETRY_S * 1000))
+            await asyncio.sleep(_pause(events, attempts))
+            seen = events.seen
+            try:
+                async with self._open_stream(events) as response:
+                    self._listening.set()
+                    if response.status_code != 200 or _kind(response) != EVENTS:
+                        raise Failed(f"broke off its answer and cannot resume it (HTTP {response.status_code})")
+                    if await self._read(response, events, request, message):
+                        return
+            except httpx2.HTTPError as error:
+                log.debug("resuming at %s failed: %s", http_client.address(self._url), type(error).__name__)
+            attempts = 0 if events.seen > seen else attempts + 1
+        raise Failed("ended its answer before the reply")
+
+    async def _read(
+        self, response: httpx2.Response, events: Events, request: int | None, message: Message | None
+    ) -> bool:
+        """Deliver what a stream brings until it ends; True when the reply was among it."""
+        import httpx2
+
+        answered = False
+        events.restart()
+        try:
+            async with asyncio.timeout(None) as patience:
+                async for chunk in response.aiter_bytes():
+                    for event in events.feed(chunk):
+                        if event.type == "message" and self._take(event.data, request, message) and not answered:
+                            answered = True
+                            patience.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
+        except TimeoutError:
+            pass  # a server that keeps the stream open after its reply
+        except httpx2.HTTPError:
+            if not answered and not (self._era == "legacy" and events.last_id):
+                raise
+        return answered
+
+    def _take(self, data: bytes, request: int | None, asked: Message | None) -> bool:
+        """Deliver one message; True when it is the reply to `request`."""
+        try:
+            message = jsonrpc.decode(data)
+        except BadMessage:
+            self._receiver.on_noise(data)
+            return False
+        is_reply = request is not None and message.is_reply
+        if is_reply and (message.id is None or str(message.id) == str(request)):
+            # The stream is that of this request alone, so an error without an id is its reply too.
+            message.id = request
+        else:
+            is_reply = False
+        if is_reply and asked is not None and asked.method == "initialize":
+            self._note_version(message)
+        self._receiver.on_message(message, request)
+        return is_reply
+
+    def _note_version(self, reply: Message) -> None:
+        try:
+            version = jsonrpc.text(jsonrpc.fields(reply.result).get("protocolVersion"))
+        except ValueError:
+            return
+        self._version = _visible(version)
+
+    async def _on_refused(self, request: int, message: Message, response: httpx2.Response) -> None:
+        status = response.status_code
+        error = _error_in(await self._body(response))
+        if self._session is not None and _is_expiry(status, error):
+            raise _Expired
+        if error is not None and status not in (401, 403):
+            self._receiver.on_message(Message(id=request, error=error.error), request)
+            return
+        if message.method == "server/discover" and 400 <= status < 500 and status not in _NOT_A_PROBE_ANSWER:
+            unknown = jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, f"HTTP {status} and no JSON-RPC error")
+            self._receiver.on_message(Message(id=request, error=unknown), request)
+            return
+        reason = http_client.refusal(status, response.headers.get("location"))
+        if message.method == "initialize" and status in _NOT_STREAMABLE and self._fall_back:
+            await self._ask_older(message, reason)
+            return
+        raise Failed(reason)
+
+    async def _ask_older(self, message: Message, reason: str) -> None:
+        """Try the transport of 2024-11-05 at the same URL, and stay with it if it is spoken there."""
+        try:
+            self._older = await open_sse(self._url, self._given, self._receiver, self._limit)
+        except LinkError:
+            raise Failed(reason) from None
+        self._older.send(message)
+
+    # -- messages without a reply
+
+    async def _notify(self, message: Message) -> None:
+        import httpx2
+
+        first = message.method == "notifications/initialized"
+        try:
+            if not first:
+                await self._ready.wait()
+            timeout = httpx2.Timeout(http_client.NOTICE_S, connect=http_client.CONNECT_S, pool=None)
+            content = jsonrpc.encode(message)
+            response = await self._client.post(
+                self._url, headers=self._headers(message), content=content, timeout=timeout
+            )
+        except httpx2.HTTPError as error:
+            log.debug("%s did not reach %s", message.method or "a reply", http_client.address(self._url))
+            if http_client.is_unsent(error) and not self._answering:
+                self._lost(self._unreachable(error))
+        else:
+            if self._session is not None and response.status_code == 404:
+                self._lost("its session had expired")
+        finally:
+            if first:
+                await self._hear()
+                self._ready.set()
+
+    async def _hear(self) -> None:
+        """Open the stream of what belongs to no request before the first request: its questions may come there."""
+        if self._era == "legacy":
+            self._tasks.spawn(self._listen())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LISTEN_S):
+                    await self._listening.wait()
+
+    # -- the stream of what belongs to no request
+
+    async def _listen(self) -> None:
+        """Read it while the server offers it, and resume it when it ends."""
+        import httpx2
+
+        events, empty, opened = Events(self._limit), 0, False
+        while not self._gone:
+            seen = events.seen
+            try:
+                async with self._open_stream(events) as response:
+                    if response.status_code == 200 and _kind(response) == EVENTS:
+                        opened = True
+                        await self._read(response, events, None, None)
+                    elif response.status_code < 500 and response.status_code != 429:
+                        if opened and response.status_code == 404 and self._session is not None:
+                            self._lost("its session had expired")
+                        return
+            except TooLarge:
+                self._receiver.on_noise(b"(an event over the size limit)")
+            except httpx2.HTTPError as error:
+                if http_client.is_unsent(error) and empty >= RESUMES and not self._answering:
+                    self._lost(self._unreachable(error))
+            empty = 0 if events.seen > seen else empty + 1
+            await asyncio.sleep(_pause(events, empty))
+
+    # -- HTTP
+
+    def _headers(self, message: Message | None = None) -> dict[str, str]:
+        headers = {"accept": f"{JSON}, {EVENTS}", "content-type": JSON}
+        if self._era == "modern":
+            if message is not None and isinstance(message.method, str):
+                headers |= http_headers.request_headers(message.method, jsonrpc.fields(message.params))
+            return headers
+        if message is None or message.method != "initialize":
+            if self._session is not None:
+                headers[http_headers.SESSION] = self._session
+            if self._version is not None:
+                headers[http_headers.VERSION] = self._version
+        return headers
+
+    @asynccontextmanager
+    async def _open(self, method: str, headers: dict[str, str], content: bytes) -> AsyncIterator[httpx2.Response]:
+        async with self._client.stream(method, self._url, headers=headers, content=content) as response:
+            self._answering += 1
+            try:
+                yield response
+            finally:
+                self._answering -= 1
+
+    @asynccontextmanager
+    async def _open_stream(self, events: Events) -> AsyncIterator[httpx2.Response]:
+        headers = self._headers() | {"accept": EVENTS}
+        if events.last_id:
+            headers["last-event-id"] = events.last_id
+        async with self._client.stream("GET", self._url, headers=headers) as response:
+            yield response
+
+    async def _body(self, response: httpx2.Response) -> bytes:
+        parts, size = [], 0
+        async for chunk in response.aiter_bytes():
+            size += len(chunk)
+            if size > self._limit:
+                raise TooLarge
+            parts.append(chunk)
+        return b"".join(parts)
+
+
+def _kind(response: httpx2.Response) -> str:
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _visible(value: str | None) -> str | None:
+    """A value that may go back into a header; None for one that may not."""
+    return value if value and value.isascii() and value.isprintable() and " " not in value else None
+
+
+def _pause(events: Events, attempts: int) -> float:
+    asked = RETRY_S if events.retry_ms is None else events.retry_ms / 1000
+    grown = 0.0 if attempts == 0 else RETRY_S * 2.0 ** (attempts - 1)
+    return min(max(asked, grown), RETRY_MOST_S)
+
+
+def _error_in(body: bytes) -> Message | None:
+    """The JSON-RPC error that an HTTP error came with."""
+    try:
+        message = jsonrpc.decode(body)
+    except BadMessage:
+        return None
+    return message if message.is_reply and message.error is not UNSET else None
+
+
+def _is_expiry(status: int, error: Message | None) -> bool:
+    """Whether a refusal means that the session is over.
+
+    The specification says 404. A 404 with the request's own id is that of a method, and servers made after the
+    TypeScript SDK's examples answer 400 with an error that names the session.
+    """
+    if status == 404:
+        return error is None or error.id is None
+    if status != 400 or error is None or error.id is not None or error.error is UNSET:
+        return False
+    return "session" in jsonrpc.error_of(error.error)[1].lower()
+
+
+async def open_http(
+    url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, *, fall_back: bool = False
+) -> HttpLink:
+    """A link to a server on streamable HTTP; nothing is sent yet, so it opens whether or not the server is there.
+
+    `headers` go with every request. `limit`: bytes of one message. `fall_back`: where `initialize` finds no streamable
+    HTTP, try the transport of 2024-11-05 at the same URL.
+    """
+    link = HttpLink(url, headers, era, receiver, limit, fall_back)
+    await link.connect()
+    return link

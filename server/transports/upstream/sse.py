@@ -1,0 +1,141 @@
+"""Upstreams on HTTP+SSE, the transport of 2024-11-05: one long GET stream to us, a POST for every message of ours.
+
+Deprecated, yet spoken by servers in the field. The stream's first event, `endpoint`, names where to POST.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from msgspec import UNSET
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.transports.upstream import http_client
+from foretool.server.transports.upstream.base import LinkError, Receiver
+from foretool.server.transports.upstream.sse_parser import Event, Events, TooLarge
+
+ENDPOINT_S: Final = 20.0
+"""Longest wait for the `endpoint` event."""
+
+
+class SseLink:
+    """See the module. Which request a message belongs to cannot be known here."""
+
+    pid: int | None = None
+
+    def __init__(self, url: str, headers: Mapping[str, str], receiver: Receiver, limit: int) -> None:
+        self._client = http_client.new_client(url, headers)
+        self._url = url
+        self._receiver = receiver
+        self._events = Events(limit)
+        self._tasks = http_client.Tasks()
+        self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._gone = False
+
+    async def connect(self) -> None:
+        """Open the stream and wait for the endpoint. Raises `LinkError`."""
+        await self._tasks.open(self._client.aclose)
+        self._tasks.spawn(self._stream())
+        try:
+            async with asyncio.timeout(ENDPOINT_S):
+                await asyncio.shield(self._endpoint)
+        except TimeoutError:
+            await self.close()
+            raise LinkError(f"sent no endpoint event within {ENDPOINT_S:g} s: is it a server of 2024-11-05?") from None
+        except LinkError:
+            await self.close()
+            raise
+
+    def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        if self._gone or self._tasks.spawn(self._post(message)) is None:
+            self._failed(message, "the link is closed", sent=False)
+
+    def abandon(self, request: int) -> bool:
+        return False
+
+    def stderr(self) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        self._gone = True
+        await self._tasks.close()
+        if self._endpoint.done() and not self._endpoint.cancelled():
+            self._endpoint.exception()  # seen, even where nobody waits any more
+
+    async def _stream(self) -> None:
+        import httpx2
+
+        try:
+            async with self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
+                if response.status_code != 200:
+                    self._lost(http_client.refusal(response.status_code, response.headers.get("location")))
+                    return
+                async for chunk in response.aiter_bytes():
+                    for event in self._events.feed(chunk):
+                        self._on_event(event)
+            self._lost("ended its event stream")
+        except TooLarge:
+            self._lost(f"sent an event of more than {self._events.limit} bytes")
+        except httpx2.HTTPError as error:
+            verb = "cannot be reached at" if http_client.is_unsent(error) else "broke off its event stream at"
+            self._lost(f"{verb} {http_client.address(self._url)} ({http_client.breakdown(error)})")
+
+    def _on_event(self, event: Event) -> None:
+        if event.type == "endpoint":
+            self._on_endpoint(event.data.decode(errors="replace").strip())
+        elif event.type == "message":
+            try:
+                message = jsonrpc.decode(event.data)
+            except BadMessage:
+                self._receiver.on_noise(event.data)
+            else:
+                self._receiver.on_message(message, None)
+
+    def _on_endpoint(self, target: str) -> None:
+        if self._endpoint.done():
+            return
+        endpoint = urljoin(self._url, target)
+        # Our headers hold credentials for this origin and no other.
+        if urlsplit(endpoint)[:2] == urlsplit(self._url)[:2]:
+            self._endpoint.set_result(endpoint)
+        else:
+            self._lost(f"named an endpoint at {http_client.address(endpoint)}, which is not where its stream is")
+
+    async def _post(self, message: Message) -> None:
+        import httpx2
+
+        endpoint = await self._endpoint
+        timeout = httpx2.Timeout(http_client.NOTICE_S, connect=http_client.CONNECT_S, pool=None)
+        headers = {"content-type": "application/json"}
+        try:
+            response = await self._client.post(
+                endpoint, content=jsonrpc.encode(message), headers=headers, timeout=timeout
+            )
+        except httpx2.HTTPError as error:
+            self._failed(message, http_client.breakdown(error), sent=not http_client.is_unsent(error))
+        else:
+            if not response.is_success:
+                reason = http_client.refusal(response.status_code, response.headers.get("location"))
+                self._failed(message, reason, sent=True)
+
+    def _failed(self, message: Message, reason: str, *, sent: bool) -> None:
+        if message.method is not UNSET and isinstance(message.id, int):
+            self._receiver.on_failed(message.id, reason, sent=sent)
+
+    def _lost(self, reason: str) -> None:
+        if not self._endpoint.done():
+            self._endpoint.set_exception(LinkError(reason))
+        elif not self._gone:
+            self._gone = True
+            self._receiver.on_closed(reason)
+
+
+async def open_sse(url: str, headers: Mapping[str, str], receiver: Receiver, limit: int) -> SseLink:
+    """Connect to a server of 2024-11-05. `limit`: bytes of one message. Raises `LinkError` when there is none."""
+    link = SseLink(url, headers, receiver, limit)
+    await link.connect()
+    return link

@@ -1,0 +1,314 @@
+"""Upstreams that are child processes: newline-framed JSON on their stdin and stdout, stderr kept.
+
+Every child leads a process group of its own and is known to a watcher, a small `sh` in a session of its own that ends
+the groups when we die without having done it ourselves (SIGKILL). So no upstream outlives the proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Lines, Message
+from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
+from foretool.server.transports.upstream.base import LinkError, Receiver
+
+STDERR_LINES: Final = 20
+STDERR_WIDTH: Final = 400
+MOST_WAITING: Final = 8 * 1024 * 1024
+"""Bytes waiting for a child that does not read its input above which further requests fail, unsent."""
+GRACE_S: Final = 2.0
+"""How long a child has to leave after its stdin is closed, and again after SIGTERM (spec: stdio, shutdown)."""
+
+SPAWNS: Final = 4 * (os.cpu_count() or 1)
+"""Children that begin at a time: hundreds at once would leave no time for us, and none for each other."""
+BEGINS_S: Final = 0.1
+"""How long a child counts as beginning, if it says nothing; one that waits for the network must not hold up others."""
+YIELDS_S: Final = 0.5
+"""How long a start waits for a client to take in what it is being told."""
+
+# dash, which is /bin/sh in many places, takes a group only after `kill -s NAME --`.
+_WATCHER: Final = """
+trap '' INT TERM HUP
+groups=
+while read -r sign group; do
+  case $sign in
+    +) groups="$groups $group" ;;
+    -) kept=; for g in $groups; do [ "$g" = "$group" ] || kept="$kept $g"; done; groups=$kept ;;
+  esac
+done
+for g in $groups; do kill -s TERM -- "-$g" 2>/dev/null; done
+[ -z "$groups" ] || sleep 1
+for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
+"""
+
+
+class Watcher:
+    """Ends the process groups it was told of as soon as this process is gone; and lets children begin in turn."""
+
+    def __init__(self) -> None:
+        self.slots = asyncio.Semaphore(SPAWNS)
+        self.is_telling: Callable[[], bool] = _never
+        """Whether a client is being told something that it has not taken in yet."""
+        self._turn = asyncio.Lock()
+        self._sh: subprocess.Popen[bytes] | None = None
+
+    def watch(self, group: int) -> None:
+        if self._sh is None:
+            self._sh = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        self._tell(f"+ {group}\n")
+
+    async def may_spawn(self) -> None:
+        """One child at a time, a round of the loop between them, and none while a client waits for the rest of an
+        answer: each stops this process until the system has made it."""
+        async with self._turn:
+            end = time.monotonic() + YIELDS_S
+            await asyncio.sleep(0)
+            while self.is_telling() and time.monotonic() < end:
+                await asyncio.sleep(0.002)
+
+    def forget(self, group: int) -> None:
+        self._tell(f"- {group}\n")
+
+    def close(self) -> None:
+        if self._sh is not None and self._sh.stdin is not None:
+            self._sh.stdin.close()
+            self._sh.wait()
+            self._sh = None
+
+    def _tell(self, line: str) -> None:
+        if self._sh is not None and self._sh.stdin is not None:
+            try:
+                self._sh.stdin.write(line.encode())
+                self._sh.stdin.flush()
+            except BrokenPipeError:
+                self._sh = None  # somebody ended it; the next child starts another
+
+
+class StdioLink:
+    """One child process and its three pipes."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        receiver: Receiver,
+        watcher: Watcher,
+        limit: int,
+        turn: Turn,
+    ) -> None:
+        self.pid: int | None = process.pid
+        self._process = process
+        self._receiver = receiver
+        self._watcher = watcher
+        self._turn = turn
+        self._loop = asyncio.get_running_loop()
+        self._lines = Lines(limit)
+        self._errors: deque[str] = deque(maxlen=STDERR_LINES)
+        self._error_lines = Lines(64 * 1024)
+        self._stdin: PipeWriter | None = None
+        self._outputs: list[PipeReader] = []
+        self._closing = False
+        self._beginning: asyncio.TimerHandle | None = None
+
+    def begins(self, until: asyncio.TimerHandle) -> None:
+        """It has one of the watcher's slots, at most until then."""
+        self._beginning = until
+
+    def has_begun(self) -> None:
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
+            self._watcher.slots.release()
+
+    async def connect(self) -> None:
+        process = self._process
+        stdin, _ = await self._loop.connect_write_pipe(_Input, process.stdin)
+        self._stdin = PipeWriter(stdin, self._turn)
+        assert process.stdout is not None and process.stderr is not None
+        self._outputs.append(PipeReader(process.stdout, self._on_output, self._on_end))
+        self._outputs.append(PipeReader(process.stderr, self._on_errors, lambda: None))
+        self._turn.add(self._outputs[0])
+
+    def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        refusal = ""
+        if self._stdin is None or self._stdin.is_closing():
+            refusal = "its input is closed"
+        elif self._stdin.waiting > MOST_WAITING:
+            refusal = f"it does not read its input, where {MOST_WAITING // 2**20} MiB wait for it"
+        if self._stdin is None or refusal:
+            if message.method is not UNSET and isinstance(message.id, int):
+                self._receiver.on_failed(message.id, refusal, sent=False)
+            return
+        self._stdin.write(jsonrpc.one_line(jsonrpc.encode(message)) + b"\n")
+
+    def abandon(self, request: int) -> bool:
+        return False
+
+    def stderr(self) -> tuple[str, ...]:
+        return tuple(self._errors)
+
+    def _on_output(self, data: bytes) -> None:
+        if self._beginning is not None:
+            self.has_begun()
+        with self._turn:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            # A cheap look first: servers that log to stdout can flood it, and an exception per line is slow.
+            if line[0] != 0x7B:
+                self._receiver.on_noise(line)
+                continue
+            try:
+                message = jsonrpc.decode(line)
+            except BadMessage:
+                self._receiver.on_noise(line)
+            else:
+                self._receiver.on_message(message, None)
+        if self._lines.oversized:
+            self._receiver.on_noise(b"(a line over the size limit)")
+            self._lines.oversized = 0
+
+    def _on_errors(self, data: bytes) -> None:
+        for line in self._error_lines.feed(data):
+            self._errors.append(line[:STDERR_WIDTH].decode(errors="replace"))
+
+    def _on_end(self) -> None:
+        self.has_begun()
+        if not self._closing:
+            # Its stderr may say why, and arrives on another pipe: let this turn of the loop read it first.
+            self._loop.call_soon(self._report_end)
+
+    def _report_end(self, looks: int = 5) -> None:
+        code = self._process.poll()
+        if code is None and looks > 0 and not self._closing:
+            # A process that ends closes its output first: its exit status says more, if it comes at once.
+            self._loop.call_later(0.004, self._report_end, looks - 1)
+            return
+        why = "closed its output" if code is None else _exit_reason(code)
+        last = f"; last stderr line: {self._errors[-1]!r}" if self._errors else ""
+        self._receiver.on_closed(why + last)
+
+    async def close(self) -> None:
+        """Close stdin, then SIGTERM, then SIGKILL the whole group, each after `GRACE_S` (spec: stdio, shutdown)."""
+        self._closing = True
+        if self._stdin is not None:
+            self._stdin.close()
+        for step in (None, signal.SIGTERM, signal.SIGKILL):
+            if step is not None:
+                self._signal(step)
+            if await self._gone(GRACE_S if step is not signal.SIGKILL else 10.0):
+                break
+        # Helpers that a launcher left behind in the group (npx starts node in a shell) go with it.
+        self._signal(signal.SIGKILL)
+        if self.pid is not None:
+            self._watcher.forget(self.pid)
+        for output in self._outputs:
+            self._turn.remove(output)
+            output.close()
+
+    def abort(self) -> None:
+        """End it at once: nobody wants it any more, or it could not be connected."""
+        self._closing = True
+        self._signal(signal.SIGKILL)
+        if self.pid is not None:
+            self._watcher.forget(self.pid)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in the group
+            os.killpg(self._process.pid, number)
+
+    async def _gone(self, patience: float) -> bool:
+        end = self._loop.time() + patience
+        while self._process.poll() is None:
+            if self._loop.time() > end:
+                return False
+            await asyncio.sleep(0.01)
+        return True
+
+
+class _Input(asyncio.BaseProtocol):
+    """The child's stdin; a broken pipe shows as the end of its output, which reports it."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _exit_reason(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _spawn(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
+    """Takes about a millisecond; asyncio's own way would add a thread per child on Python 3.11."""
+    try:
+        return subprocess.Popen(
+            [command, *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **env},
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        if cwd is not None and not Path(cwd).is_dir():
+            raise LinkError(f"cwd {cwd!r} is no folder; correct it in the config") from None
+        raise LinkError(f"command {command!r} was not found; install it or write its full path") from None
+    except OSError as error:
+        raise LinkError(f"command {command!r} could not be started: {error.strerror}") from None
+
+
+async def open_stdio(
+    command: str,
+    args: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    receiver: Receiver,
+    watcher: Watcher,
+    limit: int,
+    turn: Turn | None = None,
+) -> StdioLink:
+    """Start a child process and connect its pipes.
+
+    `env` adds to this process's environment. `limit`: bytes of one message. `turn`: the one that all pipes of a proxy
+    share. Raises `LinkError` when it cannot start.
+    """
+    await watcher.slots.acquire()
+    loop = asyncio.get_running_loop()
+    try:
+        await watcher.may_spawn()
+        process = _spawn(command, args, env, cwd)
+        watcher.watch(process.pid)
+        link = StdioLink(process, receiver, watcher, limit, turn or Turn())
+        try:
+            await link.connect()
+        except BaseException:
+            link.abort()
+            raise
+    except BaseException:
+        watcher.slots.release()
+        raise
+    link.begins(loop.call_later(BEGINS_S, link.has_begun))
+    return link

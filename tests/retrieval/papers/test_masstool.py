@@ -1,0 +1,158 @@
+"""The equations of the MassTool paper, each on a case worked out by hand; torch only where it trains."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from math import exp, log, sqrt
+
+import numpy as np
+import pytest
+from requirements import requirement
+
+from foretool.retrieval.papers.masstool import (
+    Published,
+    Settings,
+    Task,
+    contrastive_loss,
+    detection_loss,
+    gated,
+    knowledge,
+    links,
+    matched,
+    nearest,
+    propagated,
+    retrieval_loss,
+    searched,
+    train,
+    unit,
+)
+
+QUERIES = np.asarray([[1.0, 0.0], [0.0, 1.0]], np.float32)
+TOOLS = np.asarray([[1.0, 1.0], [2.0, 0.0], [0.0, 4.0]], np.float32)
+LINKED = ((0, 0), (0, 1), (1, 1))
+"""Query 0 takes tools 0 and 1, query 1 takes tool 1; nobody takes tool 2."""
+
+
+@requirement("masstool:graph")
+def test_a_link_weighs_by_the_degrees_of_both_ends() -> None:
+    # |N_q| is 2 and 1, |N_t| is 1, 2 and 0.
+    assert links(LINKED, (2, 3)) == pytest.approx(
+        np.asarray([[1 / sqrt(2), 1 / sqrt(4), 0.0], [0.0, 1 / sqrt(2), 0.0]], np.float32)
+    )
+
+
+@requirement("masstool:graph")
+def test_one_round_adds_the_neighbours_and_two_add_theirs() -> None:
+    linked = links(LINKED, (2, 3))
+    queries, tools = propagated(linked, QUERIES, TOOLS, 1)
+    one = 1 / sqrt(2)
+    # The first query: (1, 0), .707 of (1, 1) and half of (2, 0); the first tool: (1, 1) and .707 of (1, 0).
+    assert queries == pytest.approx(np.asarray([[1 + one + 1, one], [2 * one, 1.0]]))
+    assert tools == pytest.approx(np.asarray([[1 + one, 1.0], [2.5, one], [0.0, 4.0]]))
+    twice, _ = propagated(linked, QUERIES, TOOLS, 2)
+    first_tools = linked.T @ QUERIES
+    assert twice == pytest.approx(queries + linked @ first_tools)
+
+
+@requirement("masstool:search")
+def test_the_dynamic_filter_leaves_neighbours_above_the_threshold() -> None:
+    cosines = np.asarray([[0.2, 0.9, 0.7], [0.6, 0.1, 0.3]], np.float32)
+    places, kept = nearest(cosines, 2, 0.6)
+    assert places.tolist() == [[1, 2], [0, 2]]
+    assert kept.tolist() == [[1.0, 1.0], [0.0, 0.0]], "0.6 itself is not above"
+
+
+@requirement("masstool:search")
+def test_attention_weighs_the_neighbours_that_are_left() -> None:
+    queries = np.asarray([[1.0, 2.0], [1.0, 0.0]])
+    weight = np.asarray([[1.0, 0.0], [0.0, 0.5]])
+    found = np.asarray([[[1.0, 0.0], [0.0, 2.0], [9.0, 9.0]], [[5.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
+    kept = np.asarray([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    # e_q W = (1, 1): logits 1 and 2; the third is filtered, and the second query has nobody.
+    first = exp(1) / (exp(1) + exp(2))
+    assert searched(np, queries, weight, found, kept) == pytest.approx(
+        np.asarray([[first, 2 * (1 - first)], [0.0, 0.0]])
+    )
+
+
+@requirement("masstool:transfer")
+def test_detective_knowledge_gates_the_search_element_by_element() -> None:
+    detective = knowledge(np, np.asarray([[1.0, -1.0]]), np.asarray([[1.0, 0.0], [0.0, 3.0]]), np.asarray([0.5, 1.0]))
+    assert detective.tolist() == [[1.5, 0.0]], "ReLU"
+    found = gated(
+        np, detective, np.asarray([[2.0, 0.0], [7.0, 7.0]]), np.asarray([-3.0, log(3)]), np.asarray([[4.0, 8.0]])
+    )
+    assert found == pytest.approx(np.asarray([[0.5 * 4.0, 0.75 * 8.0]]))
+
+
+@requirement("masstool:transfer")
+def test_the_score_is_three_unit_vectors_against_one() -> None:
+    found = matched(
+        np,
+        graph=np.asarray([[3.0, 4.0]]),
+        search=np.asarray([[0.0, 2.0]]),
+        joint=np.asarray([[0.0, 0.0]]),
+        tools=np.asarray([[0.0, 5.0], [6.0, 0.0]]),
+    )
+    assert found == pytest.approx(np.asarray([[0.8 + 1.0, 0.6]]))
+    assert unit(np, np.zeros((1, 2))).tolist() == [[0.0, 0.0]]
+
+
+@requirement("masstool:losses")
+def test_retrieval_loss_by_hand() -> None:
+    # exp: 2, 1, 1 -> .5, .25, .25; golden: the first and the second, so p = .5, .5, 0.
+    scores, golds = np.asarray([[log(2), 0.0, 0.0]]), np.asarray([[1.0, 1.0, 0.0]])
+    expected = -(0.5 * log(0.5) + 0.5 * log(0.5) + 0.5 * log(0.25) + 0.5 * log(0.75) + 1.0 * log(0.75))
+    assert retrieval_loss(np, scores, golds) == pytest.approx(expected)
+    assert retrieval_loss(np, scores + 700.0, golds) == pytest.approx(expected), "no overflow"
+
+
+@requirement("masstool:losses")
+def test_detection_loss_by_hand() -> None:
+    found = detection_loss(np, np.asarray([0.8, 0.4]), np.asarray([1.0, 0.0]))
+    assert found == pytest.approx(-(log(0.8) + log(0.6)) / 2)
+
+
+@requirement("masstool:losses")
+def test_contrastive_loss_by_hand() -> None:
+    ones, others = np.asarray([[1.0, 0.0], [0.0, 1.0]]), np.asarray([[2.0, 0.0], [1.0, 1.0]])
+    # Dot products [[2, 1], [0, 1]], temperature .5: logits [[4, 2], [0, 2]].
+    each = -log(exp(4) / (exp(4) + exp(2))), -log(exp(2) / (exp(0) + exp(2)))
+    assert contrastive_loss(np, ones, others, 0.5) == pytest.approx(sum(each) / 2)
+
+
+@requirement("masstool:graph", "masstool:search", "masstool:transfer")
+def test_a_new_query_is_scored_through_all_of_it() -> None:
+    eye = np.eye(2, dtype=np.float32)
+    zero = np.zeros(2, np.float32)
+    weights = {
+        "attention": eye, "hidden": eye, "hidden_bias": zero, "gate": 0 * eye, "gate_bias": zero,
+        "answer": np.asarray([[1.0], [0.0]], np.float32), "answer_bias": np.asarray([-1.0], np.float32),
+    }  # fmt: skip
+    model = Published(Settings(neighbours=2, threshold=0.5), QUERIES, 2 * TOOLS[:2], TOOLS, weights)
+    asked = np.asarray([[0.6, 0.8]], np.float32)
+    # Both pool queries are near (.6, .8). Graph: (1.2, 1.6). Logits against (2, 2) and (4, 0): 5.6 and 4.8.
+    share = exp(5.6) / (exp(5.6) + exp(4.8))
+    search = np.asarray([2 * share + 4 * (1 - share), 2 * share])
+    expected = (asked[0] + 2 * search / np.linalg.norm(search)) @ unit(np, TOOLS).T
+    assert model(asked)[0] == pytest.approx(expected, rel=1e-4)
+    assert model.needs_tool(asked) == pytest.approx([1 / (1 + exp(0.4))])
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@requirement("masstool:losses")
+def test_training_lowers_the_loss_and_finds_the_tools() -> None:
+    draw = np.random.default_rng(3)
+    centres = unit(np, draw.normal(size=(4, 8)))
+    kinds = np.arange(40) % 4
+    queries = unit(np, centres[kinds] + 0.1 * draw.normal(size=(40, 8))).astype(np.float32)
+    tools = unit(np, draw.normal(size=(8, 8))).astype(np.float32)
+    golds = tuple((int(kind), int(kind) + 4) for kind in kinds)
+    others = unit(np, draw.normal(size=(20, 8))).astype(np.float32)
+    losses: list[float] = []
+    settings = Settings(neighbours=5, negatives=3, batch=20, epochs=30, rate=1e-2, threshold=0.3, hidden=8)
+    model = train(Task(queries, tools, golds, others), settings, lambda epoch, loss, seconds: losses.append(loss))
+    assert losses[-1] < losses[0] - 0.1, "two golden tools of five: it cannot be below 1.39"
+    fresh = unit(np, centres + 0.1 * draw.normal(size=(4, 8))).astype(np.float32)
+    best = np.argsort(-model(fresh), axis=1)[:, :2]
+    assert [sorted(row) for row in best.tolist()] == [[kind, kind + 4] for kind in range(4)]

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretool.retrieval.document import Document
+from foretool.retrieval.rankers import bm25 as rankers_lexical
+from foretool.retrieval.rankers.bm25 import FIELDS, KINDRED_WEIGHT, Field, Lexical, weighted
+from foretool.retrieval.ranking import Query
+from foretool.storage.records import ToolId
+
+WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta"]), max_size=12)
+
+
+def index(documents: Sequence[Sequence[Sequence[str]]], fields: Sequence[Field]) -> Lexical:
+    lexical = Lexical(fields)
+    for document in documents:
+        lexical.add_counts([Counter(field) for field in document])
+    return lexical
+
+
+def test_a_toy_case_computed_by_hand() -> None:
+    # Fields: name (weight 3, b .3) and text (weight 1, b .75). Mean lengths 1.5 and 2.
+    #            name       text
+    # tool 0     cat        cat dog dog        lengths 1, 3
+    # tool 1     dog bird   bird               lengths 2, 1
+    # "dog": tool 0: 2 / (.25 + .75 * 3/2) = 2 / 1.375 = 1.454545
+    #        tool 1: 3 / (.7 + .3 * 2/1.5) = 3 / 1.1 = 2.727273
+    # idf = ln(1 + (2 - 2 + .5) / 2.5) = ln 1.2 = .182322;  w / (1.2 + w) = .547945 and .694444
+    lexical = index([[["cat"], ["cat", "dog", "dog"]], [["dog", "bird"], ["bird"]]], [Field(3, 0.3), Field(1, 0.75)])
+    assert lexical.hits({"dog": 1.0}) == pytest.approx({0: 0.099902, 1: 0.126612}, abs=1e-5)
+    # "cat" only in tool 0: idf ln 2 = .693147; name 3 / (.7 + .3 / 1.5) = 3.333333, text 1 / 1.375 = .727273,
+    # w = 4.060606, w / (1.2 + w) = .771889; together with "dog" .535032 + .099902.
+    assert lexical.hits({"dog": 1.0, "cat": 1.0})[0] == pytest.approx(0.634934, abs=1e-5)
+
+
+def textbook_bm25(documents: Sequence[Sequence[str]], query: Sequence[str], k1: float, b: float) -> list[float]:
+    """Robertson and Zaragoza 2009, eq. 3.15 without the constant (k1 + 1), which changes no order."""
+    mean = sum(map(len, documents)) / len(documents)
+    scores = []
+    for document in documents:
+        score = 0.0
+        for term in query:
+            having = sum(term in each for each in documents)
+            idf = log(1 + (len(documents) - having + 0.5) / (having + 0.5))
+            times = document.count(term)
+            score += idf * times / (k1 * (1 - b + b * len(document) / mean) + times) if times else 0.0
+        scores.append(score)
+    return scores
+
+
+@given(st.lists(WORDS.filter(bool), min_size=1, max_size=6), st.sets(st.sampled_from(["alpha", "beta", "other"])))
+def test_one_field_is_textbook_bm25(documents: list[list[str]], query: set[str]) -> None:
+    lexical = index([[document] for document in documents], [Field(1, 0.75)])
+    hits = lexical.hits(dict.fromkeys(query, 1.0))
+    expected = textbook_bm25(documents, sorted(query), lexical.k1, 0.75)
+    assert [hits.get(slot, 0.0) for slot in range(len(documents))] == pytest.approx(expected, abs=1e-5)
+
+
+CHANGES = st.lists(st.tuples(WORDS, st.booleans()), max_size=12)
+
+
+@given(CHANGES, st.booleans())
+def test_an_index_with_a_past_scores_as_one_built_anew(changes: list[tuple[list[str], bool]], compacted: bool) -> None:
+    fields = [Field(1, 0.75), Field(2, 0.3)]
+    wanted = {"alpha": 1.0, "beta": 2.0}
+    lexical = Lexical(fields)
+    kept = []
+    for words, drop in changes:
+        slot = lexical.add_counts([Counter(words), Counter(words[:2])])
+        lexical.hits(wanted)
+        if drop:
+            lexical.drop(slot)
+        else:
+            kept.append((slot, [words, words[:2]]))
+    if compacted:
+        lexical.compact()
+    numbers = [at if compacted else slot for at, (slot, _) in enumerate(kept)]
+    fresh = index([document for _, document in kept], fields).hits(wanted)
+    assert lexical.hits(wanted) == pytest.approx({numbers[slot]: score for slot, score in fresh.items()})
+
+
+def test_a_word_said_twice_weighs_more_but_not_twice() -> None:
+    assert weighted("dog dog cat") == {"dog": 1.0 + 0.5 * log(2), "cat": 1.0}
+
+
+def test_a_verb_brings_its_kindred_with_less_weight() -> None:
+    assert weighted("find flights") == {
+        "find": 1.0,
+        "flight": 1.0,
+        "search": KINDRED_WEIGHT,
+        "lookup": KINDRED_WEIGHT,
+        "query": KINDRED_WEIGHT,
+    }
+
+
+def test_scores_are_dense_and_nothing_in_common_is_zero() -> None:
+    lexical = Lexical()
+    lexical.add(Document(ToolId("a"), "s", "create_issue", description="Opens an issue"))
+    lexical.add(Document(ToolId("b"), "s", "convert_time"))
+    scores = lexical.score(Query(("an issue", "please")))
+    assert scores[0] > 0.0 and scores[1] == 0.0 and len(scores) == 2
+    assert lexical.score(Query()) == [0.0, 0.0]
+
+
+def test_terms_that_settle_nothing_are_not_looked_up() -> None:
+    lexical = index([[["common", "rare"]]] + [[["common"]]] * 99, [Field(1, 0.75)])
+    assert lexical.telling({"common": 1.0, "rare": 1.0, "unknown": 1.0}) == {"rare": 1.0}
+    many = index([[[str(number)]] for number in range(99)], [Field(1, 0.75)])
+    assert len(many.telling({str(number): 1.0 for number in range(99)})) == 40
+
+
+def test_the_name_counts_more_than_the_description_and_that_more_than_a_parameter_text() -> None:
+    lexical = Lexical()
+    filler = "alpha beta gamma"
+    lexical.add(Document(ToolId("a"), "s", "n", description=filler, parameter_texts=("zebra",)))
+    lexical.add(Document(ToolId("b"), "s", "n", description=f"zebra {filler}", parameter_texts=("delta",)))
+    lexical.add(Document(ToolId("c"), "s", "zebra", description=filler, parameter_texts=("delta",)))
+    for _ in range(5):
+        lexical.add(Document(ToolId("d"), "s", "n", description=filler, parameter_texts=("delta",)))
+    scores = lexical.score(Query(("zebra",)))
+    assert scores[2] > scores[1] > scores[0] > 0.0 == max(scores[3:])
+    assert len(FIELDS) <= 8, "a posting has three bits for its field"
+
+
+@given(st.text(), st.text())
+def test_any_text_can_be_indexed_and_asked_for(text: str, question: str) -> None:
+    lexical = Lexical()
+    lexical.add(Document(ToolId("a"), text, text, text, text, (text,), (text,), text))
+    assert all(score >= 0.0 for score in lexical.score(Query((question, text))))
+
+
+def test_an_empty_index_answers() -> None:
+    assert Lexical().score(Query(("anything",))) == []
+
+
+def test_only_so_much_of_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rankers_lexical, "MAX_HELD", 5)
+    lexical = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
+    asked = [lexical.impacts(term) for term in ("alpha", "beta", "gamma", "beta", "alpha")]
+    assert [len(found.slots) for found in asked if found] == [3, 2, 1, 2, 3]
+    # alpha 3 + beta 2 fit; gamma pushes alpha out; alpha comes back and pushes beta out.
+    assert (list(lexical._impacts), lexical._held) == (["gamma", "alpha"], 4)
+    fresh = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
+    assert lexical.score(Query(("alpha gamma",))) == fresh.score(Query(("alpha gamma",)))

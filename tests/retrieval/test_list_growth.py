@@ -1,0 +1,82 @@
+"""What a list gains: a few of the best at first, then what is worth its tokens."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import msgspec
+import pytest
+from requirements import requirement
+
+from foretool.retrieval.list_growth import MOST_FOUND, Fixed, Growth, dumps, loads, predicted, signs
+from foretool.retrieval.ranking import Ranked
+from foretool.storage.records import ToolId
+
+A, B, C = (ToolId(f"s__{name}") for name in "abc")
+RANKED = (
+    Ranked(A, 10.0, {"lexical": 1.5, "tasks": 8.0, "usage": 0.5}),
+    Ranked(B, 5.0, {"lexical": 4.0, "history": 1.0}),
+    Ranked(C, 1.0, {"lexical": 1.0}),
+)
+COSTS = {A: 100, B: 30, C: 100}
+TOKENS = COSTS.__getitem__
+BY_PLACE = Growth((-1.0, 0, 0, 0, 0, 0, 0, 0.0), price=200.0)
+"""The log-odds of a tool are minus the logarithm of its rank: 1/2, 1/3, 1/4."""
+
+
+def test_what_is_said_of_a_tool_is_its_place_its_score_and_where_that_comes_from() -> None:
+    # The best score is 10, so a fifth of it is 2: 5 points behind are 2.5 of them, 8 points of past tasks are 4.
+    assert signs(RANKED)[:2] == [
+        (0.0, 0.0, log(11.0), 2.0, 4.0, 0.0, 0.0, 1.0),
+        (log(2), -2.5, log(11.0), 4.0, 0.0, 1.0, 0.0, 1.0),
+    ]
+    # A best score under 3 is read as 3.
+    assert signs([Ranked(A, 0.6, {"tasks": 0.6})]) == [(0.0, 0.0, log(1.6), 0.0, 1.0, 0.0, 0.0, 1.0)]
+    assert signs(()) == []
+
+
+@requirement("learn:worth")
+def test_a_tool_is_listed_if_its_probability_times_the_price_reaches_its_tokens() -> None:
+    assert BY_PLACE.chances(RANKED) == pytest.approx([1 / 2, 1 / 3, 1 / 4])
+    # 1/2 x 200 reaches 100, 1/3 x 200 reaches 30, 1/4 x 200 does not reach 100.
+    assert BY_PLACE.for_prompt(RANKED, False, TOKENS) == [A, B]
+    assert BY_PLACE.for_discovery(RANKED, False, TOKENS) == [A, B]
+    dearer = Growth(BY_PLACE.weights, price=400.0)
+    assert dearer.for_prompt(RANKED, True, TOKENS) == [A, B, C]
+
+
+def test_the_likeliest_come_first_whatever_their_rank() -> None:
+    by_words = Growth((0, 0, 0, 1.0, 0, 0, 0, 0), price=1e6)
+    assert by_words.chances(RANKED) == pytest.approx([1 / (1 + exp(-each)) for each in (2.0, 4.0, 1.0)])
+    assert by_words.for_prompt(RANKED, True, TOKENS) == [B, A, C]
+
+
+@requirement("learn:worth")
+def test_a_prediction_brings_in_all_that_is_worth_it_once_one_is_likely_enough() -> None:
+    said = predicted({A: 0.5, B: 0.15, C: 0.1}, end=0.2)
+    assert BY_PLACE.for_next(said.chances, said.goes_on, TOKENS) == [A, B]
+    # Both are worth their tokens, but a client would list again for little.
+    assert BY_PLACE.for_next({B: 0.1499}, True, {B: 1}.__getitem__) == []
+    assert BY_PLACE.for_next({}, False, TOKENS) == []
+
+
+def test_without_a_fit_a_few_of_the_best_are_listed_where_the_gate_is_sure() -> None:
+    many = [Ranked(ToolId(f"s__{number}"), 1.0) for number in range(12)]
+    assert Fixed().for_prompt(many, True, TOKENS) == [each.tool for each in many[:MOST_FOUND]]
+    assert Fixed(most_found=None).for_discovery(many, True, TOKENS) == [each.tool for each in many]
+    assert len(Fixed().for_discovery(many, True, TOKENS)) == MOST_FOUND
+    assert Fixed().for_prompt(many, False, TOKENS) == Fixed().for_discovery(many, False, TOKENS) == []
+
+
+def test_without_a_fit_four_likely_next_tools_are_listed_unless_the_task_is_likelier_done() -> None:
+    chances = {ToolId(f"s__{number}"): 0.19 for number in range(5)} | {A: 0.1}
+    assert len(Fixed().for_next(chances, predicted(chances, end=0.1).goes_on, TOKENS)) == 4
+    assert Fixed().for_next(chances, predicted(chances, end=0.2).goes_on, TOKENS) == []
+    assert not predicted({}, end=0.0).goes_on
+
+
+def test_it_is_kept_as_it_is_and_of_other_signs_it_is_refused() -> None:
+    growth = Growth(BY_PLACE.weights, 1234.5, 200, {"dtdr": 2}, "e")
+    assert loads(dumps(growth)) == growth
+    with pytest.raises(msgspec.ValidationError, match="1 weights for 8 signs"):
+        loads(b'{"weights":[1.0],"price":1.0}')

@@ -1,0 +1,231 @@
+"""The one truth about what exists: read, filtered, named, remembered."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from fakes import FakeUpstream, config_of, tool
+from hypothesis import example, given
+from hypothesis import strategies as st
+from requirements import requirement
+
+from foretool.retrieval.ranking import Query
+from foretool.server.catalog.catalog import Catalog, Changes
+from foretool.server.catalog.names import Key, assign
+from foretool.server.protocol.jsonrpc import raw
+from foretool.storage.records import Tool, ToolId
+
+
+def catalog(*upstreams: FakeUpstream) -> Catalog:
+    return Catalog(list(config_of(*upstreams).servers.values()))
+
+
+def listed(*tools: Any) -> list[Any]:
+    return [raw(tool(each) if isinstance(each, str) else each) for each in tools]
+
+
+def test_a_new_list_says_what_it_changed_by_the_tools_own_names() -> None:
+    one = catalog(FakeUpstream("calc"))
+    assert one.replace("calc", listed("add", "sub")) == Changes(added=("add", "sub"))
+    assert one.replace("calc", listed("sub", "add")) == Changes()
+    assert one.replace("calc", listed(tool("add", "new"), "mul")) == Changes(("mul",), ("sub",), ("add",))
+
+
+def test_a_definition_that_only_orders_its_keys_differently_is_the_same() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", [raw({"name": "add", "inputSchema": {"type": "object"}, "title": "x"})])
+    before = one.tools()
+    assert not one.replace("calc", [raw({"title": "x", "inputSchema": {"type": "object"}, "name": "add"})])
+    assert one.tools() == before
+
+
+def test_the_version_moves_with_changes_alone() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add"))
+    version = one.version
+    one.replace("calc", listed("add"))
+    assert one.version == version
+    one.replace("calc", listed("add", "sub"))
+    assert one.version > version
+
+
+def test_a_schema_without_a_type_gets_the_one_it_means() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", [raw({"name": "add", "inputSchema": {}})])
+    (found,) = one.tools()
+    assert json.loads(found.definition)["inputSchema"] == {"type": "object"}
+
+
+def test_a_meta_that_is_no_object_is_left_out_and_the_tool_stays() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", [raw({"name": "add", "inputSchema": {"type": "object"}, "_meta": 5})])
+    (found,) = one.tools()
+    assert json.loads(bytes(one.definition(found, {"x": 1}))) == {
+        "name": "calc__add",
+        "inputSchema": {"type": "object"},
+        "_meta": {"x": 1},
+    }
+
+
+@requirement("names:deterministic")
+def test_names_are_the_same_whatever_the_order_in_which_upstreams_answer() -> None:
+    upstreams = [FakeUpstream("first", entry={"prefix": "p"}), FakeUpstream("second"), FakeUpstream("a-third-one")]
+    tools = {"first": ["x" * 60, "a.b"], "second": ["x" * 60, "a b"], "a-third-one": ["y/" * 40, "x" * 60]}
+    found = []
+    for order in itertools.permutations(tools):
+        one = catalog(*upstreams)
+        for name in order:
+            one.replace(name, listed(*tools[name]))
+        found.append({(each.upstream, each.name): each.id for each in one.tools()})
+    assert all(each == found[0] for each in found)
+    assert all(len(name) <= 49 for name in found[0].values())
+
+
+def test_a_tool_that_comes_back_gets_the_name_it_had() -> None:
+    one = catalog(FakeUpstream("a", entry={"prefix": ""}), FakeUpstream("b", entry={"prefix": ""}))
+    one.replace("b", listed("add"))
+    one.tell()
+    one.replace("a", listed("add"))
+    one.tell()
+    before = dict(one.names)
+    one.replace("b", [])
+    one.replace("b", listed("add"))
+    assert dict(one.names) == before
+    assert sorted(before.values()) == ["a__add", "add"]
+
+
+@requirement("names:deterministic", "names:collisions")
+def test_of_several_that_want_one_name_the_first_of_the_config_gets_it_whoever_lists_first() -> None:
+    found = []
+    for order in itertools.permutations(("a", "b", "c")):
+        one = catalog(*(FakeUpstream(name, entry={"prefix": "p"}) for name in ("c", "a", "b")))
+        for name in order:
+            one.replace(name, listed("add", name))
+        found.append(one.tell())
+    assert all(each == found[0] for each in found)
+    assert found[0] == {
+        "p__add": ("c", "add"), "a__add": ("a", "add"), "b__add": ("b", "add"),
+        "p__c": ("c", "c"), "p__a": ("a", "a"), "p__b": ("b", "b"),
+    }  # fmt: skip
+
+
+OWNERS = ("a", "b", "a__x")
+LISTS = st.lists(
+    st.tuples(
+        st.sampled_from(OWNERS), st.lists(st.sampled_from(["x", "y", "x__y", "call_tool", "a b", "a.b"]), unique=True)
+    ),
+    max_size=8,
+)
+
+
+@requirement("names:deterministic", "names:collisions")
+@example([("b", ["x", "y"]), ("a", ["x", "y", "x__y"]), ("a__x", ["x", "y"]), ("a", [])], ["a", "", ""], 0)
+@given(LISTS, st.lists(st.sampled_from(["", "p", "a"]), min_size=3, max_size=3), st.integers(0, 8))
+def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
+    lists: list[tuple[str, list[str]]], prefixes: list[str], told_after: int
+) -> None:
+    upstreams = [FakeUpstream(name, entry={"prefix": prefix}) for name, prefix in zip(OWNERS, prefixes, strict=True)]
+    one = catalog(*upstreams)
+    kept: dict[Key, ToolId] = {}
+    for place, (name, tools) in enumerate(lists):
+        one.replace(name, listed(*tools))
+        if place == told_after:
+            one.tell()
+            kept = dict(one.names)
+    entries = [
+        ((name, each.name), prefix) for name, prefix in zip(OWNERS, prefixes, strict=True) for each in one.of(name)
+    ]
+    assert {(each.upstream, each.name): each.id for each in one.tools()} == assign(entries, kept)
+    for each in one.tools():
+        assert one.find(each.id) == each
+
+
+@requirement("names:collisions")
+def test_a_name_that_somebody_knows_is_not_given_to_an_upstream_that_lists_later() -> None:
+    one = catalog(FakeUpstream("a", entry={"prefix": "p"}), FakeUpstream("b", entry={"prefix": "p"}))
+    one.replace("b", listed("add"))
+    assert one.tell() == {"p__add": ("b", "add")}
+    assert one.tell() == {}
+    one.replace("a", listed("add"))
+    assert one.tell() == {"a__add": ("a", "add")}
+
+
+def test_what_the_store_remembers_is_named_filtered_and_ranked() -> None:
+    one = catalog(FakeUpstream("calc", entry={"exclude": ["sub"]}))
+    remembered = [
+        Tool(ToolId("calc__add"), "calc", "add", json.dumps(tool("add", "Adds")).encode(), "h1", 12),
+        Tool(ToolId("calc__sub"), "calc", "sub", json.dumps(tool("sub")).encode(), "h2"),
+    ]
+    one.load("calc", remembered, "A calculator.")
+    one.settle()
+    assert [each.id for each in one.tools()] == ["calc__add"]
+    assert one.tokens(ToolId("calc__add")) == 12
+    assert one.server_text("calc") == "A calculator."
+    assert "calc__add" in one.pipeline.corpus
+
+
+@requirement("discovery:index")
+def test_the_index_is_made_in_slices_and_is_the_same_in_the_end() -> None:
+    one, other = (catalog(FakeUpstream("calc"), FakeUpstream("mail")) for _ in range(2))
+    for each in (one, other):
+        each.replace("calc", listed("add", "sub", "mul"))
+        each.replace("mail", listed("send", "add"))
+    query = Query(("add",))
+    assert (one.is_indexed, one.unindexed()) == (False, 5)
+    assert not one.index(0.0)
+    one.at_once = 4
+    assert [each.tool for each in one.pipeline.rank(query).ranked] == ["calc__add"]  # the one tool that is there
+    assert (one.pipeline.is_filling, one.is_indexed) == (True, False)
+    assert one.ranking(5).rank(query) == other.pipeline.rank(query)
+    assert (one.pipeline.is_filling, one.is_indexed, one.unindexed()) == (False, True, 0)
+
+
+@requirement("discovery:index")
+def test_what_changes_while_it_is_indexed_is_indexed_once_more() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add", "sub", "mul"))
+    assert not one.index(0.0)
+    one.replace("calc", listed("sub", "div"))
+    while not one.index(0.0):
+        pass
+    assert one.pipeline.corpus.slot_of.keys() == {"calc__sub", "calc__div"}
+
+
+def test_an_upstream_that_left_the_config_is_forgotten() -> None:
+    gone, stays = FakeUpstream("gone"), FakeUpstream("stays")
+    one = catalog(gone, stays)
+    one.replace("gone", listed("x"))
+    one.replace("stays", listed("y"))
+    one.configure(list(config_of(stays).servers.values()))
+    assert [each.id for each in one.tools()] == ["stays__y"]
+    assert one.find("gone__x") is None
+    assert "gone__x" not in one.pipeline.corpus
+
+
+def test_pins_are_patterns_of_own_names_per_upstream_and_of_exposed_names_in_general() -> None:
+    one = catalog(FakeUpstream("calc", entry={"pin": ["a*"]}), FakeUpstream("mail"))
+    one.replace("calc", listed("add", "sub"))
+    one.replace("mail", listed("send", "add"))
+    assert one.pins() == ["calc__add"]
+    assert one.pins(["mail__s*", "*__sub"]) == ["calc__add", "calc__sub", "mail__send"]
+
+
+def test_tokens_are_estimated_until_they_are_counted() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add"))
+    (found,) = one.uncounted()
+    assert one.tokens(found.id) > 5
+    one.count({found.schema_hash: 99})
+    assert (one.tokens(found.id), one.uncounted()) == (99, [])
+    one.replace("calc", listed("add", "sub"))
+    assert one.tokens(found.id) == 99
+
+
+@pytest.mark.parametrize("name", ["", "nothing", "calc__", "__add"])
+def test_a_name_of_nothing_finds_nothing(name: str) -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add"))
+    assert one.find(name) is None

@@ -1,0 +1,221 @@
+"""Tools are embedded in the background by a process that ends; an encoder is loaded once somebody has searched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
+pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+
+from foretool.retrieval import reranking
+from foretool.retrieval.encoders import find, weights
+from foretool.retrieval.ranking import Query
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.embedding import Embedding, attach
+from foretool.server.catalog.search import Searching
+from foretool.server.config.settings import Settings
+from foretool.server.protocol.jsonrpc import raw
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+from tests.retrieval.encoders.test_endpoint import provider  # isort: skip
+from tiny_model import write_model  # isort: skip
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio
+
+
+def entry(name: str) -> Any:
+    return SimpleNamespace(name=name, prefix=name, include=("*",), exclude=(), pin=(), description="")
+
+
+def definitions(*names: str) -> list[Any]:
+    return [
+        raw({"name": name, "description": f"{name} on the web", "inputSchema": {"type": "object"}}) for name in names
+    ]
+
+
+def catalog() -> Catalog:
+    found = Catalog([entry("git"), entry("web")])
+    found.replace("git", definitions("open_issue", "report_bug", "close_issue"))
+    found.replace("web", definitions("open_page", "find_page"))
+    return found
+
+
+@asynccontextmanager
+async def embedding(setting: str, tools: Catalog, store: Store) -> AsyncIterator[Embedding]:
+    one = Embedding(Settings(encoder=setting), tools, store, Searching(tools))
+    try:
+        yield one
+    finally:
+        await one.stop()
+
+
+def attached(setting: str, tools: Catalog, store: Store) -> str:
+    return attach(Settings(encoder=setting), tools, store, Searching(tools))
+
+
+async def settled(one: Embedding) -> None:
+    async with asyncio.timeout(60):
+        one.tick()
+        if one._task is not None:
+            await one._task
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with Store.open(tmp_path / "state" / "foretool.sqlite3") as opened:
+        yield opened
+
+
+async def test_tools_are_embedded_at_once_and_the_encoder_comes_after_a_search(tmp_path: Path, store: Store) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    async with embedding(folder, tools, store) as one:
+        await settled(one)
+        assert one.progress == {"tiny": (5, 5)}
+        assert len(Vectors(store).known(find(folder)[0].key)) == 5
+        assert tools.pipeline.meaning is None
+        assert "tiny" not in tools.pipeline.rank(Query(("open an issue",))).ranked[0].parts
+        await settled(one)
+        assert "tiny" in tools.pipeline.rank(Query(("open an issue",))).ranked[0].parts
+
+
+async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    tools.pipeline.rank(Query(("search",)))
+    async with embedding(folder, tools, store) as one:
+        await settled(one)
+        before = Vectors(store).known(find(folder)[0].key)
+        tools.replace("web", definitions("open_page", "find_page", "report_page"))
+        await settled(one)
+        assert one.progress == {"tiny": (6, 6)}
+        assert len(Vectors(store).known(find(folder)[0].key) - before) == 1
+        assert tools.pipeline.rank(Query(("report",))).evidence[0].signs is not None
+        task = one._task
+        one.tick()
+        assert one._task is task
+
+
+async def test_none_and_an_empty_catalog_start_nothing(tmp_path: Path, store: Store) -> None:
+    async with embedding("none", catalog(), store) as off, embedding("auto", Catalog([]), store) as empty:
+        off.tick()
+        empty.tick()
+        assert off._task is None and empty._task is None
+
+
+async def test_without_weights_words_alone_rank_and_nothing_is_tried_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "locate", lambda weights: None)
+    async with embedding("auto", catalog(), store) as one:
+        await settled(one)
+        assert one.problem == "no encoder is installed"
+        task = one._task
+        one.tick()
+        assert one._task is task
+
+
+async def test_a_model_that_does_not_run_is_said_once(
+    tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_model(tmp_path / "broken")
+    (folder / "model.onnx").write_bytes(b"not a model")
+    tools = catalog()
+    said = logging.getLogger("foretool.embedding")
+    said.addHandler(caplog.handler)  # a test before may have cut our loggers off from the root
+    try:
+        async with embedding(str(folder), tools, store) as one:
+            await settled(one)
+            await settled(one)
+    finally:
+        said.removeHandler(caplog.handler)
+    assert list(dict.fromkeys(record.getMessage() for record in caplog.records)) == [f"{one.problem}; words alone rank"]
+    assert "broken" in one.problem
+    assert tools.pipeline.rank(Query(("issue",))).ranked
+
+
+async def test_a_changed_setting_takes_the_encoder_away(tmp_path: Path, store: Store) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    tools.pipeline.rank(Query(("search",)))
+    async with embedding(folder, tools, store) as one:
+        await settled(one)
+        assert tools.pipeline.meaning is not None
+        one.configure(Settings(encoder=folder))
+        assert tools.pipeline.meaning is not None
+        one.configure(Settings(encoder="none"))
+        assert tools.pipeline.meaning is None
+
+
+async def test_stopping_ends_the_process(tmp_path: Path, store: Store) -> None:
+    async with embedding(str(write_model(tmp_path / "tiny")), catalog(), store) as one:
+        one.tick()
+        await asyncio.sleep(0)
+    assert one._task is not None and one._task.done()
+
+
+async def test_a_command_ranks_with_the_vectors_on_record(tmp_path: Path, store: Store) -> None:
+    folder = str(write_model(tmp_path / "tiny"))
+    assert "not embedded yet" in attached(folder, catalog(), store)
+    async with embedding(folder, catalog(), store) as one:
+        await settled(one)
+    tools = catalog()
+    assert attached(folder, tools, store) == ""
+    assert tools.pipeline.rank(Query(("open an issue",))).evidence[0].signs is not None
+    assert attached("none", tools, store) == ""
+    assert "word2vec" in attached("word2vec", tools, store)
+    assert json.dumps(tools.pipeline.rank(Query(("issue",))).ranked[0].parts)
+
+
+async def test_a_reranker_is_opened_once_somebody_has_searched(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = SimpleNamespace(name="reader", described="reader (MIT)")
+    opened: list[str] = []
+    monkeypatch.setattr(reranking, "open_reranker", lambda setting, cache: opened.append(setting) or reader)
+    tools = catalog()
+    searching = Searching(tools)
+    one = Embedding(Settings(encoder="none", reranker="maxsim"), tools, store, searching)
+    await settled(one)
+    assert (opened, searching.reranker) == ([], None)
+    tools.pipeline.rank(Query(("open an issue",)))
+    await settled(one)
+    await settled(one)
+    assert (opened, searching.reranker, one.problem) == (["maxsim"], reader, "")
+    one.configure(Settings(encoder="none"))
+    assert searching.reranker is None
+    await one.stop()
+
+
+async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: Store) -> None:
+    with provider() as server:
+        settings = Settings(encoder="tiny", encoder_url=server.url, encoder_key="s3cret")
+        tools = catalog()
+        searching = Searching(tools)
+        one = Embedding(settings, tools, store, searching)
+        tools.pipeline.rank(Query(("open an issue",)))
+        await settled(one)
+        assert (one.problem, one.progress) == ("", {"tiny": (5, 5)})
+        assert {each["key"] for each in server.asked} == {"Bearer s3cret"}
+        (encoder,) = searching.encoders
+        query = Query(("open an issue",))
+        assert "tiny" not in tools.pipeline.rank(query).ranked[0].parts
+        searching.before(query, lambda: None)
+        await searching.finished()
+        assert encoder.queries(["open an issue"]).any()
+        assert "tiny" in tools.pipeline.rank(Query(("open an issue",))).ranked[0].parts
+        await one.stop()
+        assert "s3cret" not in repr(one._wanted)

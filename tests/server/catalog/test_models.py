@@ -1,0 +1,159 @@
+"""What was learned is taken up once a list was given; what is damaged is refused."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import FakeUpstream, Stage, proxy_over, tool
+from requirements import requirement
+
+from foretool.retrieval import list_growth as growths
+from foretool.retrieval.list_prior import Prior, dumps
+from foretool.server.catalog import models
+from foretool.server.catalog.models import Opened, open_models, prior, read
+from foretool.storage.artifacts import Artifacts
+from foretool.storage.records import ToolId
+from foretool.storage.store import Store
+
+np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+from learned_fakes import START, Counted  # noqa: E402
+
+pytestmark = pytest.mark.anyio
+
+MODEL = Counted({START: {"calc__add": 1}, "calc__add": {"calc__sub": 3, "END": 1}}).dumps()
+
+
+@pytest.fixture(autouse=True)
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "CLASSES", {"dtdr": "tests.retrieval.learned_fakes:Counted"})
+
+
+async def taken(stage: Stage) -> None:
+    """What housekeeping does each second, and the end of it."""
+    stage.app.models.tick(has_listed=bool(stage.app.exposures.views()))
+    assert stage.app.models._task is not None
+    await stage.app.models._task
+
+
+def calc() -> FakeUpstream:
+    return FakeUpstream("calc", tools=[tool("add", "Adds numbers"), tool("sub", "Subtracts numbers")])
+
+
+@requirement("learn:pick-up")
+async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
+    async with proxy_over(calc(), policy="frozen") as stage:
+        pipeline = stage.app.catalog.pipeline
+        Artifacts(stage.store).add("dtdr", MODEL, {}, promote=True)
+        Artifacts(stage.store).bump()
+        models_of = stage.app.models
+        models_of.tick(has_listed=False)
+        assert (pipeline.experience, models_of._task) == (None, None)
+        client = stage.client
+        await client.initialize()
+        assert await client.list_tools() == ["call_tool", "discover_tools"]
+        await taken(stage)
+        assert pipeline.after(()) == ({"calc__add": 1.0}, 0.0)
+        answer = await client.discover("numbers")
+        assert answer["matches"][0]["name"] == "calc__add"
+        assert "often comes first" in answer["matches"][0]["why"]
+        Artifacts(stage.store).roll_back("dtdr")
+        await taken(stage)
+        assert (pipeline.experience, models_of.served) == (None, {})
+
+
+@requirement("learn:list")
+async def test_a_list_changes_when_learning_has_run_and_clients_are_told() -> None:
+    async with proxy_over(calc(), policy="frozen") as stage:
+        client = stage.client
+        await client.initialize()
+        assert await client.list_tools() == ["call_tool", "discover_tools"]
+        artifacts = Artifacts(stage.store)
+        artifacts.add("prior", dumps(Prior({ToolId("calc__sub"): 1.0})), {}, promote=True)
+        artifacts.bump()
+        await taken(stage)
+        await client.heard("notifications/tools/list_changed")
+        assert await client.list_tools() == ["calc__sub", "call_tool", "discover_tools"]
+
+
+@requirement("learn:damaged")
+def test_a_damaged_model_is_refused_and_the_one_before_it_serves() -> None:
+    with Store.open(":memory:") as store:
+        artifacts = Artifacts(store)
+        first = artifacts.add("dtdr", MODEL, {}, promote=True)
+        artifacts.add("dtdr", MODEL[: len(MODEL) // 2], {}, promote=True)  # half-written, its checksum right
+        opened = open_models(read(store))
+        assert opened.experience is not None
+        assert [each.id for each in opened.served.values()] == [first.id]
+        assert opened.problems[0].startswith("dtdr 2 is refused: dtdr:")
+        store.write_all("UPDATE artifacts SET data = ?", [(b"0",)])
+        assert open_models(read(store)) == Opened(
+            None, {}, ("dtdr: every copy that is kept is damaged; `foretool learn` makes a new one",)
+        )
+
+
+def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "CLASSES", {"dtdr": "nowhere_to_be_found:Model"})
+    with Store.open(":memory:") as store:
+        Artifacts(store).add("dtdr", MODEL, {}, promote=True)
+        opened = open_models(read(store))
+    assert opened.problems == ("dtdr is not served: nowhere_to_be_found is missing; pip install 'foretool[models]'",)
+
+
+def test_weights_are_read_with_the_models() -> None:
+    with Store.open(":memory:") as store:
+        Artifacts(store).add("dtdr", MODEL, {}, promote=True)
+        Artifacts(store).add("weights", b'{"encoders":"","factors":{"history":2.0}}', {}, promote=True)
+        opened = open_models(read(store))
+        assert opened.experience is not None
+        assert opened.experience.factors_for("") == {"history": 2.0}
+        store.write_all("UPDATE artifacts SET data = ? WHERE kind = 'weights'", [(b"{}]",)])
+        assert models.attach(_Catalog(), store) == (  # type: ignore[arg-type]
+            "weights: every copy that is kept is damaged; `foretool learn` makes a new one",
+        )
+
+
+def grown(**models_of: int) -> bytes:
+    return growths.dumps(growths.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
+
+
+@requirement("learn:worth")
+def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None:
+    with Store.open(":memory:") as store:
+        artifacts = Artifacts(store)
+        assert models.base(store) is None
+        artifacts.add("dtdr", MODEL, {}, promote=True)
+        artifacts.add("growth", grown(dtdr=1), {}, promote=True)
+        opened = open_models(read(store))
+        assert opened.experience is not None
+        assert opened.experience.growth == growths.loads(grown(dtdr=1))
+        assert models.base(store) == 250
+        artifacts.add("dtdr", MODEL, {}, promote=True)
+        opened = open_models(read(store))
+        assert opened.experience is not None
+        assert (opened.experience.growth, sorted(opened.served), models.base(store)) == (None, ["dtdr"], None)
+        # Of what was fitted later, that which was fitted with the models that serve again counts.
+        artifacts.add("growth", grown(dtdr=2), {}, promote=True)
+        artifacts.roll_back("dtdr")
+        assert models.base(store) == 250
+        store.write_all("UPDATE artifacts SET data = ? WHERE kind = 'growth'", [(b"{}",)])
+        assert models.base(store) is None
+
+
+class _Catalog:
+    def __init__(self) -> None:
+        self.pipeline = self
+
+
+def test_the_prior_of_an_empty_store_is_none() -> None:
+    with Store.open(":memory:") as store:
+        assert prior(store) == (0, b"")
+        Artifacts(store).add("prior", b"{}", {}, promote=True)
+        Artifacts(store).bump()
+        assert prior(store) == (1, b"{}")
+
+
+async def test_a_store_that_fails_leaves_the_models_in_use() -> None:
+    async with proxy_over(calc()) as stage:
+        stage.store.write_all("DROP TABLE counters", [()])
+        stage.app.models.tick(has_listed=True)
+        assert (stage.app.models._wait, stage.app.models._task) == (models.RETRY_TICKS, None)

@@ -1,0 +1,126 @@
+"""Exposed names: short enough, unlike, always the same, and finding their way back."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from requirements import requirement
+
+from foretool.server.catalog.names import LIMIT, OWN, Key, Resolver, assign, plain_name
+from foretool.storage.records import ToolId
+
+words = st.text(alphabet="abcXYZ012_-./ é", min_size=1, max_size=60)
+keys = st.lists(
+    st.tuples(st.sampled_from(["git", "a-long-server-name-indeed", "é", "mail"]), words), unique=True, max_size=12
+)
+
+
+def named(tools: list[Key], kept: dict[Key, ToolId] | None = None, prefix: str | None = None) -> dict[Key, ToolId]:
+    return assign([((server, tool), server if prefix is None else prefix) for server, tool in tools], kept or {})
+
+
+@requirement("names:49-characters")
+@given(keys, st.none() | st.just("") | words)
+def test_every_name_is_short_plain_and_its_own(tools: list[Key], prefix: str | None) -> None:
+    names = named(tools, prefix=prefix)
+    assert list(names) == tools or set(names) == set(tools)
+    assert len(set(names.values())) == len(tools)
+    for name in names.values():
+        assert re.fullmatch(r"[A-Za-z0-9_-]{1,49}", name)
+        assert name not in OWN
+
+
+@requirement("names:deterministic")
+@given(keys, st.randoms(use_true_random=False))
+def test_names_that_nobody_else_wants_do_not_depend_on_the_order(tools: list[Key], chance: random.Random) -> None:
+    wanted = [plain_name(*key) for key in tools]
+    alone = [key for key, name in zip(tools, wanted, strict=True) if wanted.count(name) == 1]
+    shuffled = list(tools)
+    chance.shuffle(shuffled)
+    first, second = named(tools), named(shuffled)
+    for key in alone:
+        if first[key] == plain_name(*key):
+            assert first[key] == second[key]
+
+
+@requirement("names:deterministic")
+@given(keys)
+def test_the_same_tools_get_the_same_names_again(tools: list[Key]) -> None:
+    names = named(tools)
+    assert named(tools, names) == names
+
+
+@requirement("names:deterministic")
+def test_a_long_name_is_cut_and_carries_a_digest_of_the_whole() -> None:
+    name = plain_name("server", "x" * 100)
+    assert len(name) == LIMIT
+    assert name.startswith("server__xxx")
+    assert name != plain_name("server", "x" * 101)
+    assert name == plain_name("server", "x" * 100)
+
+
+@requirement("names:collisions")
+def test_of_two_that_want_one_name_the_first_in_the_config_gets_it() -> None:
+    names = assign([(("a", "add"), ""), (("b", "add"), "")], {})
+    assert names == {("a", "add"): "add", ("b", "add"): "b__add"}
+
+
+@requirement("names:collisions")
+def test_one_that_had_the_name_keeps_it_though_another_comes_before_it() -> None:
+    kept = {("b", "add"): ToolId("add")}
+    assert assign([(("a", "add"), ""), (("b", "add"), "")], kept) == {("a", "add"): "a__add", ("b", "add"): "add"}
+
+
+@requirement("names:collisions")
+def test_a_tool_that_took_the_last_resort_of_another_does_not_get_its_calls() -> None:
+    pair = [(("u", "a.b"), "u"), (("u", "a_b"), "u")]
+    last_resort = assign(pair, {})["u", "a_b"]
+    malicious = ("u", last_resort.removeprefix("u__"))
+    names = assign([(malicious, "u"), *pair], {})
+    assert names[malicious] == last_resort
+    assert len(set(names.values())) == 3
+
+
+@requirement("names:collisions")
+def test_nothing_is_called_like_our_own_two_tools() -> None:
+    names = assign([(("a", "call_tool"), ""), (("a", "discover_tools"), "")], {})
+    assert names == {("a", "call_tool"): "a__call_tool", ("a", "discover_tools"): "a__discover_tools"}
+
+
+@requirement("names:map-back")
+@given(keys)
+def test_every_exposed_name_finds_its_tool(tools: list[Key]) -> None:
+    names = named(tools)
+    resolver = Resolver(names)
+    for name in names.values():
+        assert resolver.resolve(name) == name
+
+
+@requirement("names:map-back")
+@pytest.mark.parametrize("name", ["git__log", "git/log", "git.log", "git:log", "log", "mcp__foretool__git__log"])
+def test_a_tool_is_found_by_each_of_its_exact_names(name: str) -> None:
+    resolver = Resolver(
+        {("git", "log"): ToolId("g__log"), ("a", "add"): ToolId("a__add"), ("b", "add"): ToolId("b__add")}
+    )
+    assert resolver.resolve(name) == "g__log"
+    assert resolver.resolve("add") is None
+    assert resolver.resolve("") is None
+
+
+def test_a_name_that_differs_in_case_and_punctuation_alone_is_near_and_sure() -> None:
+    resolver = Resolver({("git", "createIssue"): ToolId("git__createIssue"), ("git", "log"): ToolId("git__log")})
+    assert resolver.near("create_issue") == (["git__createIssue"], True)
+    found, sure = resolver.near("create_isue")
+    assert (found[0], sure) == ("git__createIssue", False)
+    assert resolver.near("zzzzzzzzzz") == ([], False)
+
+
+def test_a_name_that_no_tool_has_finds_near_ones_among_tens_of_thousands() -> None:
+    resolver = Resolver(named([(f"s{n % 90}", f"tool_{n:05}") for n in range(30_000)] + [("git", "create_issue")]))
+    assert resolver.near("git__create_isue")[0][0] == "git__create_issue"
+    compared = resolver._likely("gitcreateisue")
+    assert len(compared) <= 100 and "gitcreateissue" in compared[:2]

@@ -1,0 +1,194 @@
+"""Which tools a profile's list holds, when it moves, and why a tool is not in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fakes import FakeUpstream, changed, config_of, failing_store, tool
+from requirements import requirement
+
+from foretool.retrieval.list_prior import Prior, dumps
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.exposure import Exposures, View, choose_policy, list_result
+from foretool.server.config.loader import Config
+from foretool.server.protocol.jsonrpc import raw
+from foretool.storage.records import Call, ClientRecord, ToolId
+from foretool.storage.store import Store
+
+
+class Setting:
+    """Exposures over one upstream, a store, and a clock to be set."""
+
+    def __init__(self, store: Store | None = None, **settings: Any) -> None:
+        upstream = FakeUpstream("calc")
+        self.config: Config = config_of(upstream, **settings)
+        self.store = store or failing_store()[0]
+        self.now = 1000.0
+        self.catalog = Catalog(list(self.config.servers.values()))
+        tools = [tool("add", "Adds"), tool("sub", "Subtracts"), tool("big", "word " * 800)]
+        self.catalog.replace("calc", [raw(each) for each in tools])
+        self.exposures = Exposures(
+            self.catalog, self.store, self.config.settings.pin, self.config.settings.epoch_s, lambda: self.now
+        )
+
+    def view(self, policy: Any = "frozen", profile: str = "") -> View:
+        return self.exposures.view(self.config.profiles[profile], policy)
+
+    def used(self, name: str, times: int = 1) -> None:
+        call = Call("s", self.now, ToolId(f"calc__{name}"), "calc", "name", True, "ok", 1.0, True, "{}")
+        self.store.record([call] * times)
+
+
+OWN = ("call_tool", "discover_tools")
+
+
+def test_without_usage_words_or_pins_only_our_own_two_tools_are_listed() -> None:
+    view = Setting().view()
+    assert (view.tools, view.epoch) == (OWN, 1)
+    assert [each["name"] for each in json.loads(view.array)] == list(OWN)
+
+
+@requirement("learn:list")
+def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
+    setting = Setting(list_tokens=600)
+    setting.used("add")
+    assert setting.view().tools == ("calc__add", *OWN)
+    setting.exposures.prior = lambda: (1, dumps(Prior({ToolId("calc__sub"): 0.9})))
+    assert setting.view().tools == ("calc__add", *OWN)
+    setting.exposures.forget()
+    view = setting.view()
+    assert (view.epoch, view.tools) == (2, ("calc__add", "calc__sub", *OWN))
+    assert view.order() == ("calc__sub", "calc__add")
+    setting.exposures.prior = lambda: (2, b"damaged")
+    setting.exposures.forget()
+    assert setting.view().tools == ("calc__add", *OWN)
+
+
+def test_a_growing_list_keeps_a_part_of_the_budget_for_its_growth() -> None:
+    setting = Setting(list_tokens=1400)
+    setting.used("big")
+    assert "calc__big" in setting.view("frozen").shown
+    assert "calc__big" not in setting.view("growing").shown
+
+
+@requirement("learn:worth")
+def test_a_growing_list_begins_with_what_was_learned_to_be_worth_it() -> None:
+    setting = Setting(list_tokens=1400)
+    setting.used("add")
+    setting.used("sub")
+    add = setting.catalog.tokens(ToolId("calc__add"))
+    for run, (base, shown) in enumerate(((None, 2), (0, 0), (add, 1), (10_000, 2))):
+        setting.exposures.base = lambda base=base: base
+        setting.exposures.prior = lambda run=run: (run, b"")
+        setting.exposures.forget()
+        assert len(setting.view("growing").tools) == len(OWN) + shown
+    # Growing or not, nothing exceeds the budget.
+    assert setting.view("growing").tokens <= 1400
+
+
+def test_usage_is_brought_in_by_the_next_epoch_and_not_before() -> None:
+    setting = Setting(epoch_s=100)
+    setting.view()
+    setting.used("sub")
+    assert setting.view().tools == OWN
+    setting.now += 99
+    setting.exposures.advance()
+    assert setting.view().tools == OWN
+    setting.now += 1
+    setting.exposures.advance()
+    assert setting.view().tools == ("calc__sub", *OWN)
+    assert setting.view().epoch == 2
+
+
+def test_with_epoch_zero_time_alone_moves_nothing() -> None:
+    setting = Setting(epoch_s=0)
+    setting.view()
+    setting.used("sub")
+    setting.now += 1e9
+    setting.exposures.advance()
+    assert setting.view().tools == OWN
+
+
+def test_another_proxy_on_the_same_store_serves_the_same_list() -> None:
+    one = Setting()
+    one.used("sub")
+    served = one.view()
+    other = Setting(one.store)
+    other.used("add", 10)
+    again = other.view()
+    assert (again.array, again.epoch) == (served.array, served.epoch)
+
+
+@pytest.mark.parametrize("changes", [{"pin": ["calc__add"]}, {"list_tokens": 5000}])
+def test_a_changed_setting_makes_a_new_list(changes: dict[str, Any]) -> None:
+    one = Setting()
+    one.view()
+    assert Setting(one.store, **changes).view().epoch == 2
+
+
+def test_the_budget_is_filled_greedily_and_a_tool_that_does_not_fit_is_passed_over() -> None:
+    setting = Setting(list_tokens=600)
+    setting.used("big", 50)
+    setting.used("add", 3)
+    view = setting.view()
+    assert view.tools == ("calc__add", *OWN)
+    assert view.tokens <= 600
+    why = view.why_hidden(ToolId("calc__big"), "calc")
+    assert (why.cause, why.rank, why.of) == ("budget", 1, 2)
+
+
+def test_a_tool_nobody_used_is_hidden_by_its_rank_and_one_of_an_unknown_upstream_by_that() -> None:
+    setting = Setting()
+    view = setting.exposures.view(setting.config.profiles[""], "frozen", frozenset({"mail"}))
+    assert view.why_hidden(ToolId("calc__sub"), "calc").cause == "rank"
+    assert view.why_hidden(ToolId("mail__send"), "mail").cause == "offline"
+
+
+def test_a_grown_list_keeps_its_bytes_and_adds_to_them() -> None:
+    setting = Setting()
+    view = setting.view()
+    grown = setting.exposures.grown(view, [ToolId("calc__sub"), ToolId("calc__gone")])
+    assert grown.startswith(view.array[:-1])
+    assert [each["name"] for each in json.loads(grown)] == [*OWN, "calc__sub"]
+
+
+def test_each_profile_and_policy_has_a_list_of_its_own() -> None:
+    setting = Setting(profiles={"p": {"pin": ["calc__sub"]}, "none": {"servers": []}})
+    assert setting.view(profile="p").tools == ("calc__sub", *OWN)
+    assert setting.view("full").tools == ("calc__add", "calc__big", "calc__sub", *OWN)
+    assert setting.view("full", "none").tools == OWN
+
+
+LEDGER = ClientRecord("c", "1", "legacy", 0, 0, 0.0, 0.0)
+
+
+@requirement("policy:auto:known")
+@pytest.mark.parametrize(
+    ("wanted", "era", "client", "announced", "relisted", "policy"),
+    [
+        ("auto", "legacy", "nobody", 0, 0, "frozen"),
+        ("auto", "legacy", "Claude-Code", 0, 0, "growing"),
+        ("auto", "modern", "claude-code", 9, 9, "frozen"),
+        ("auto", "legacy", "claude-code", 4, 1, "frozen"),
+        ("auto", "legacy", "nobody", 4, 2, "growing"),
+        ("full", "legacy", "nobody", 0, 0, "full"),
+        ("growing", "modern", "nobody", 0, 0, "growing"),
+    ],
+)
+def test_the_policy_follows_the_setting_the_era_and_the_ledger(
+    wanted: Any, era: Any, client: str, announced: int, relisted: int, policy: str
+) -> None:
+    ledger = changed(LEDGER, announced=announced, relisted=relisted)
+    assert choose_policy(wanted, era, client, ledger) == policy
+
+
+def test_a_client_without_a_ledger_is_judged_by_its_name() -> None:
+    assert choose_policy("auto", "legacy", "goose", None) == "growing"
+
+
+def test_a_list_stands_in_the_result_as_its_bytes() -> None:
+    assert bytes(list_result(b"[ 1 ]", "legacy", 5)) == b'{"tools":[ 1 ]}'
+    modern = list_result(b"[ 1 ]", "modern", 5)
+    assert b'"tools":[ 1 ],"ttlMs":5,"cacheScope":"private"' in bytes(modern)

@@ -1,0 +1,96 @@
+"""Decisions of one conversation, as values."""
+
+from __future__ import annotations
+
+from fakes import changed
+
+from foretool.server.clients.exposure import View
+from foretool.server.clients.session import HISTORY, MOST_CONVERSATIONS, Forward, Session
+from foretool.storage.records import Discovery, Match, Miss, SessionRecord, Tool, ToolId
+
+ADD = Tool(ToolId("calc__add"), "calc", "add", b"{}", "h")
+SUB = Tool(ToolId("calc__sub"), "calc", "sub", b"{}", "h")
+MAIL = Tool(ToolId("mail__send"), "mail", "send", b"{}", "h")
+RECORD = SessionRecord("k", "c", "1", "legacy", "stdio", "", 0.0)
+
+
+def view(*tools: ToolId) -> View:
+    return View("", "frozen", 1, tools, frozenset(tools), b"[]", 0, 2000, 0.0)
+
+
+def session(*shown: ToolId) -> Session:
+    made = Session(RECORD)
+    made.listed(view(*shown), 7)
+    return made
+
+
+def found(*tools: Tool, task: str = "") -> Discovery:
+    matches = tuple(Match(tool.id, rank, 1.0) for rank, tool in enumerate(tools, 1))
+    return Discovery("k", 1.0, task, (), None, "high", matches, 50, 1.0)
+
+
+def test_a_listed_tool_is_forwarded_without_a_miss() -> None:
+    assert session(ADD.id).call(ADD, "name", 1.0) == [Forward(ADD, False, 0)]
+
+
+def test_a_hidden_tool_is_forwarded_and_missed_once_a_list() -> None:
+    conversation = session(ADD.id)
+    miss, forward = conversation.call(SUB, "bridge", 1.0)
+    assert forward == Forward(SUB, True, 0)
+    assert isinstance(miss, Miss)
+    assert (miss.tool, miss.noticed, miss.exposure, miss.recovered) == ("calc__sub", "bridge", 7, "called")
+    assert conversation.call(SUB, "bridge", 2.0) == [Forward(SUB, True, 0)]
+
+
+def test_what_a_discovery_found_is_missed_with_its_rank_and_task() -> None:
+    conversation = session()
+    assert conversation.discovered(found(ADD, SUB, task="subtract"), 3, 40) == []
+    miss, forward = conversation.call(SUB, "name", 1.0)
+    assert forward == Forward(SUB, True, 3)
+    assert isinstance(miss, Miss)
+    assert (miss.noticed, miss.rank, miss.of, miss.query) == ("discovery", 2, 40, "subtract")
+    assert (miss.discovery, miss.turns, miss.tokens, miss.recovered) == (3, 1, 50, "discovered")
+
+
+def test_a_discovery_without_a_match_is_a_miss_of_its_own() -> None:
+    (miss,) = session().discovered(changed(found(task="fly"), names=("x",)), 3, 40)
+    assert (miss.tool, miss.noticed, miss.query, miss.of, miss.discovery) == ("x", "nothing_found", "fly", 40, 3)
+
+
+def test_a_call_before_any_list_is_hidden() -> None:
+    (miss, _) = Session(RECORD).call(ADD, "name", 1.0)
+    assert isinstance(miss, Miss)
+    assert (miss.cause, miss.exposure) == ("unknown", 0)
+
+
+def test_the_history_is_the_latest_calls_and_the_servers_in_use_the_latest_first() -> None:
+    conversation = session(ADD.id, SUB.id, MAIL.id)
+    for tool in (ADD, MAIL, ADD):
+        conversation.call(tool, "name", 1.0)
+    whole = conversation.conversation()
+    assert list(whole.history) == [ADD.id, MAIL.id, ADD.id]
+    assert whole.servers_in_use() == ("calc", "mail")
+    for _ in range(HISTORY):
+        conversation.call(SUB, "name", 1.0)
+    assert set(whole.history) == {SUB.id}
+
+
+def test_a_session_keeps_the_conversations_heard_of_last() -> None:
+    made = session(ADD.id)
+    handles = [made.handle_for(made.conversation(), 1) for _ in range(MOST_CONVERSATIONS)]
+    assert len(set(handles)) == MOST_CONVERSATIONS
+    oldest = made.conversation(handles[0])
+    made.call(ADD, "name", 1.0, oldest)
+    made.handle_for(made.conversation(), 1)
+    assert made.conversation(handles[0]) is oldest
+    assert made.conversation(handles[1]).opened_by == 0
+
+
+def test_names_that_lead_nowhere_are_misses_that_say_what_would_help() -> None:
+    conversation = session()
+    unknown = conversation.unknown("calc__ad", [ADD.id], 1.0)
+    assert (unknown.noticed, unknown.cause, unknown.recovered) == ("unknown_name", "unknown", "suggested")
+    denied = conversation.denied(MAIL, 1.0)
+    assert (denied.cause, denied.change) == ("denied", "add 'mail' to the servers of profile ''")
+    unreachable = conversation.unreachable("mail__send", "mail", "bridge", 1.0)
+    assert (unreachable.noticed, unreachable.cause, unreachable.recovered) == ("bridge", "offline", "no")

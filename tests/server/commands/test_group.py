@@ -1,0 +1,120 @@
+"""The group of commands: which there are, how errors leave, and that each is documented."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+from command_fakes import write_config
+
+from foretool import __version__
+from foretool.server.commands.group import COMMANDS, root, run
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_the_commands_is_up_to_date(generate: ModuleType) -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert generate.render(page) == page, "stale; run `python docs/generate.py`"
+
+
+def test_every_command_is_on_the_page() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"\n## {name}\n" in page] == list(COMMANDS)
+    assert [name for name in COMMANDS if f"<!-- help: foretool {name} -->" in page] == list(COMMANDS)
+
+
+def test_a_stale_page_of_the_commands_is_noticed(generate: ModuleType) -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert generate.render(page.replace("Show this message", "Show that message")) == page
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_every_option_has_a_help_text(name: str) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None and command.help
+    assert [each.name for each in command.params if isinstance(each, click.Option) and not each.help] == []
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("serve", "hint")])
+def test_every_command_for_people_can_print_json(name: str) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None and "as_json" in {each.name for each in command.params}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nope"], "foretool: No such command 'nope'. See foretool --help"),
+        (["status", "--nope"], "foretool: status: No such option '--nope'. See foretool status --help"),
+        (["misses", "show", "x"], "foretool: misses show: Invalid value for 'ID': 'x' is not a valid integer."),
+        (["search"], "foretool: search: Missing argument 'TASK...'. See foretool search --help"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_status_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith(said) and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("search", "connect", "hint")])
+def test_a_missing_config_is_one_line_and_status_2(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "none.json"
+    assert run([name, "--config", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"foretool: {path}: no such file; make it") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["tools"], ["search", "x"], ["misses"], ["clients"]])
+def test_a_damaged_storage_file_is_one_line_and_status_1(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path)
+    (tmp_path / "foretool.sqlite3").write_text("this is no database, " * 100)
+    assert run([*arguments, "--config", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "not a readable SQLite file" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["tools"], ["search", "x"], ["misses"], ["clients"], ["doctor"]])
+def test_looking_makes_no_storage_file(arguments: list[str], tmp_path: Path) -> None:
+    path = write_config(tmp_path, {})
+    run([*arguments, "--config", str(path)])
+    assert [each.name for each in tmp_path.iterdir()] == ["mcp.json"]
+
+
+def test_no_command_prints_the_help_on_stderr_and_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and "Usage: foretool" in error
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"foretool, version {__version__}\n"
+
+
+def test_a_command_is_imported_when_it_is_asked_for() -> None:
+    script = (
+        "import sys; from foretool.server.commands.group import run; run(['serve', '--help']);"
+        "print(any(name.startswith('rich') for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.endswith("\nFalse\n")

@@ -1,0 +1,48 @@
+"""Errors of the config in words: the key, what was expected, what was found, the way out."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from foretool.server.config.errors import Invalid, convert, dotted, one_line, refuse_unknown
+from foretool.server.config.settings import ServerEntry, Settings
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "path", "problem"),
+    [
+        (ServerEntry, {"command": ["npx"]}, ("command",), 'a string, found a list; put the arguments in "args"'),
+        (ServerEntry, {"args": "-y"}, ("args",), "a list, found a string; write each argument as an item of its own"),
+        (ServerEntry, {"args": ["a", 1]}, ("args", 1), "a string, found a number; put it in double quotes"),
+        (ServerEntry, {"env": {"A": "1", "B": []}}, ("env", "B"), "a string, found a list; write one string"),
+        (ServerEntry, {"disabled": "no"}, ("disabled",), "true or false, found a string; write it without quotes"),
+        (ServerEntry, {"timeout_s": -1}, ("timeout_s",), "at least 0, found -1; the default is 60"),
+        (Settings, {"list_tokens": 1.5}, ("list_tokens",), "a whole number, found a number; leave out the fraction"),
+        (Settings, {"max_message_mib": 0}, ("max_message_mib",), "more than 0, found 0; the default is 64"),
+        (
+            Settings,
+            {"profiles": {"a": {}, "b": {"policy": "x"}}},
+            ("profiles", "b", "policy"),
+            'one of "auto", "frozen", "growing", "full"; found \'x\'',
+        ),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(
+    kind: type[msgspec.Struct], value: Any, path: tuple[Any, ...], problem: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        convert(value, kind, ("here",))
+    assert (caught.value.path, str(caught.value)) == (("here", *path), f"expected {problem}")
+
+
+def test_a_misspelt_setting_is_refused_with_the_near_name() -> None:
+    with pytest.raises(Invalid, match=r'no such setting; did you mean "list_tokens"\?') as caught:
+        refuse_unknown({"policy": "auto", "list_token": 1}, Settings, ("foretool",))
+    assert caught.value.path == ("foretool", "list_token")
+
+
+def test_keys_are_written_as_a_path() -> None:
+    assert dotted(("mcpServers", "@acme/x", "args", 1)) == "mcpServers.@acme/x.args[1]"
+    assert dotted(("mcpServers", "a b.c\n")) == 'mcpServers."a b.c\\n"'
+    assert one_line("x\u2028" * 200).isprintable()

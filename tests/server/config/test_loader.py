@@ -1,0 +1,404 @@
+"""`mcp.json`: the clients' files unchanged, our block, and one clear line for whatever is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretool.server.config import loader
+from foretool.server.config.loader import Changes, Config, ConfigError, Profile
+
+ROOT = Path(__file__).parents[3]
+GOOD = {"command": "uvx", "args": ["mcp-server-git"]}
+
+
+def read(document: Any, **environ: str) -> Config:
+    return loader.parse(json.dumps(document).encode(), Path("mcp.json"), {"HOME": "/home/me", **environ})
+
+
+def refusal(text: str | bytes) -> str:
+    with pytest.raises(ConfigError) as caught:
+        loader.parse(text if isinstance(text, bytes) else text.encode(), Path("mcp.json"), {})
+    return str(caught.value)
+
+
+# What is read.
+
+
+def test_a_clients_file_works_unchanged() -> None:
+    found = read(
+        {
+            "mcpServers": {
+                "git": {
+                    "command": "uvx",
+                    "args": ["mcp-server-git", "${REPO}"],
+                    "env": {"PORT": 80, "DEBUG": True, "X": None},
+                },
+                "docs": {"url": "https://docs.example/mcp", "headers": {"X-Key": "${KEY}"}},
+                "old": {"type": "sse", "url": "https://old.example/sse"},
+                "cline": {"type": "streamableHttp", "url": "http://localhost:1/mcp"},
+                "windsurf": {"serverUrl": "https://w.example/mcp", "env": None, "cwd": None},
+            }
+        },
+        REPO="/r",
+        KEY="k",
+    )
+    git, docs = found.servers["git"], found.servers["docs"]
+    assert (git.type, git.command, git.args) == ("stdio", "uvx", ("mcp-server-git", "/r"))
+    assert git.env == {"PORT": "80", "DEBUG": "true"}
+    assert (docs.type, docs.url, docs.headers) == ("http", "https://docs.example/mcp", {"X-Key": "k"})
+    assert [server.type for server in found.servers.values()] == ["stdio", "http", "sse", "http", "http"]
+    assert (found.broken, found.warnings, found.disabled) == ({}, (), ())
+
+
+def test_vs_codes_file_with_comments_inputs_and_a_byte_order_mark_works() -> None:
+    text = (
+        '\ufeff// mine\n{"inputs": [{"id": "k"}], "servers": {"a": {"type": "stdio", "command": "x", "args": [],},},}'
+    )
+    assert list(loader.parse(text.encode(), Path("mcp.json"), {}).servers) == ["a"]
+
+
+def test_a_servers_own_settings_and_their_defaults() -> None:
+    found = read(
+        {
+            "mcpServers": {
+                "git": GOOD,
+                "gh": GOOD | {"prefix": "", "include": ["get_*"], "exclude": ["get_x"], "timeout_s": 0},
+            }
+        }
+    )
+    git, gh = found.servers["git"], found.servers["gh"]
+    assert (git.prefix, git.include, git.exclude, git.pin, git.timeout_s) == ("git", ("*",), (), (), 60)
+    assert (gh.prefix, gh.timeout_s) == ("", 0)
+    assert [gh.offers(tool) for tool in ("get_a", "get_x", "Get_a")] == [True, False, False]
+
+
+def test_the_foretool_block_and_its_profiles() -> None:
+    block = {
+        "pin": ["git__status"],
+        "list_tokens": 900,
+        "profiles": {"review": {"servers": ["git*"], "pin": ["x"], "policy": "full"}},
+    }
+    found = read({"mcpServers": {"git": GOOD}, "foretool": block})
+    everything, review = found.profiles[""], found.profiles["review"]
+    assert everything == Profile(
+        name="", servers=("*",), pin=("git__status",), policy="auto", list_tokens=900, about=""
+    )
+    assert (review.pin, review.policy, review.list_tokens) == (("git__status", "x"), "full", 900)
+    assert [review.admits(name) for name in ("github", "slack")] == [True, False]
+
+
+def test_keys_of_other_clients_are_warnings() -> None:
+    entry = GOOD | {"autoApprove": [], "trust": True, "timeout": 60000, "exlude": ["x"]}
+    found = read({"mcpServers": {"git": entry}, "theme": "dark"})
+    assert found.warnings == (
+        "mcp.json: not read by foretool: theme",
+        'mcp.json: mcpServers.git.timeout: not read by foretool; foretool reads "timeout_s", in seconds',
+        'mcp.json: mcpServers.git.exlude: not read by foretool; did you mean "exclude"?',
+        'mcp.json: mcpServers.git: not read by foretool: "autoApprove", "trust"',
+    )
+
+
+def test_a_file_with_much_of_its_client_is_one_warning_beside_what_was_mistyped() -> None:
+    of_client = {f"key{number}": number for number in range(60)}
+    found = read({"mcpServers": {"git": GOOD}, "fortool": {}, **of_client})
+    assert found.warnings == (
+        'mcp.json: fortool: not read by foretool; did you mean "foretool"?',
+        "mcp.json: not read by foretool: key0, key1, key2, key3, key4 and 55 more",
+    )
+
+
+def test_a_disabled_server_is_left_out_and_may_be_unfinished() -> None:
+    found = read({"mcpServers": {"a": GOOD, "b": {"disabled": True, "command": ["x"]}}})
+    assert (list(found.servers), found.disabled, found.broken) == (["a"], ("b",), {})
+
+
+def test_no_server_at_all_is_a_warning() -> None:
+    assert read({"mcpServers": {}}).warnings == (
+        "mcp.json: mcpServers: no server is enabled; nothing but discover_tools will be listed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("block", "environ", "place"),
+    [
+        ({}, {}, "/home/me/.local/state/foretool/foretool.sqlite3"),
+        ({}, {"XDG_STATE_HOME": "/s"}, "/s/foretool/foretool.sqlite3"),
+        ({"storage": "~/x.db"}, {}, "/home/me/x.db"),
+        ({"storage": "${DIR}/x.db"}, {"DIR": "/d"}, "/d/x.db"),
+        ({"storage": "x.db"}, {}, "/etc/foretool/x.db"),
+        ({"storage": "/y.db"}, {"FORETOOL_STORAGE": "/z.db"}, "/z.db"),
+    ],
+)
+def test_where_the_database_is(block: dict[str, str], environ: dict[str, str], place: str) -> None:
+    data = json.dumps({"mcpServers": {}, "foretool": block}).encode()
+    found = loader.parse(data, Path("/etc/foretool/mcp.json"), {"HOME": "/home/me", **environ})
+    assert found.storage == Path(place)
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:8399", "[::1]:1", "localhost:0"])
+def test_an_address_to_bind(bind: str) -> None:
+    host, port = loader.host_and_port(bind)
+    assert f"[{host}]:{port}" == bind or f"{host}:{port}" == bind
+
+
+def test_the_example_file_works() -> None:
+    found = loader.load(ROOT / "mcp.json.example", {"HOME": "/home/me"})
+    assert (list(found.servers), found.disabled) == (["time", "git", "github"], ("files",))
+    assert (found.broken, found.warnings) == ({}, ())
+
+
+def test_every_example_of_the_page_works() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    for block in page.split("```json")[1:]:
+        text = block.partition("\n")[2].partition("```")[0]
+        assert loader.parse(text.encode(), Path("mcp.json"), {"GITHUB_TOKEN": "t"}).broken == {}
+
+
+# What is wrong.
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", '1:1: the file is empty; write {"mcpServers": {}}'),
+        ("[]", '1:1: expected an object, found a list; write {"mcpServers": {...}}'),
+        (
+            '{"mcpServers": {"a": {"command": "x",}}',
+            '1:40: expected "," or "}", found the end of the file; close the "{" of line 1',
+        ),
+        (
+            '{"mcpServers": []}',
+            '1:16: mcpServers: expected an object of servers by name, found a list; write {"name": {...}}',
+        ),
+        (
+            '{"mcpServers": {"a": {"args": []}}}',
+            '1:22: mcpServers.a: expected "command" or "url", found "args"; say how the server is reached',
+        ),
+        (
+            '{"mcpServers": {},\n "foretool": {"list_token": 1}}',
+            '2:15: foretool.list_token: no such setting; did you mean "list_tokens"?',
+        ),
+        (
+            '{"mcpServers": {},\n "foretool": {"list_tokens": "1"}}',
+            "2:30: foretool.list_tokens: expected a whole number, found a string; write it without quotes",
+        ),
+        (
+            '{"mcpServers": {}, "foretool": {"bind": "8399"}}',
+            '1:41: foretool.bind: expected host:port, like "127.0.0.1:8399" or "[::1]:8399", found \'8399\'',
+        ),
+        (
+            '{"mcpServers": {}, "foretool": {"token": "${T}"}}',
+            "1:42: foretool.token: variable T is not set; export it or write ${T:-default}",
+        ),
+        (
+            '{"mcpServers": {}, "foretool": {"profiles": {"a/b": {}}}}',
+            "1:46: foretool.profiles.a/b: expected letters, digits, '.', '_' or '-' in a profile's name; "
+            "it becomes part of an address",
+        ),
+        (
+            '{"mcpServers": {}, "foretool": {"profiles": {"a": {"pins": []}}}}',
+            '1:52: foretool.profiles.a.pins: no such setting; did you mean "pin"?',
+        ),
+        (b'{"mcpServers": "\xe9"}', "1:17: expected UTF-8, found byte 0xe9; save the file as UTF-8"),
+        ("{}".encode("utf-16"), "1:1: expected UTF-8, found UTF-16; save the file as UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line(text: str | bytes, line: str) -> None:
+    assert refusal(text) == f"mcp.json:{line}"
+
+
+def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"mcp\.json: no such file; copy mcp\.json\.example"):
+        loader.load(tmp_path / "mcp.json")
+    with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\)"):
+        loader.load(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        loader.load(Path("a\0b"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (3, 'a: expected an object, found a number; write {"command": "..."} or {"url": "..."}'),
+        ({"command": ["npx", "-y"]}, 'a.command: expected a string, found a list; put the arguments in "args"'),
+        (
+            {"command": "x", "url": "http://y"},
+            'a: expected "command" or "url", found both; keep one, or make two servers of it',
+        ),
+        (
+            {"command": "x", "type": "sse"},
+            'a.type: expected "stdio" beside "command", found "sse"; correct it or leave it out',
+        ),
+        ({"url": "h.example"}, "a.url: expected an address that starts with http:// or https://; write it in full"),
+        (
+            {"url": "http://h", "headers": {"X": "a\nb"}},
+            "a.headers.X: expected a header on one line; remove line breaks and blanks in its name",
+        ),
+        (
+            {"command": "x", "env": {"A=B": ""}},
+            'a.env."A=B": expected a variable\'s name without "=", and no NUL; correct the name',
+        ),
+        ({"command": "x\0"}, "a.command: expected text, found a NUL character; remove \\u0000"),
+        ({"command": "x", "env": {"T": "${T}"}}, "a.env.T: variable T is not set; export it or write ${T:-default}"),
+    ],
+)
+def test_one_bad_server_is_broken_and_the_others_run(entry: Any, said: str) -> None:
+    found = read({"mcpServers": {"good": GOOD, "a": entry}})
+    assert list(found.servers) == ["good"]
+    assert found.broken["a"].partition(" ")[2] == f"mcpServers.{said}"
+    with pytest.raises(ConfigError, match=r"\(2 servers, none usable\)$"):
+        read({"mcpServers": {"a": entry, "b": entry}})
+
+
+def test_a_bad_server_is_located() -> None:
+    text = '{\n  // mine\n  "mcpServers": {\n    "ok": {"command": "x"},\n    "a": {"command": ["npx"]}\n  }\n}'
+    assert loader.parse(text.encode(), Path("conf/mcp.json"), {}).broken == {
+        "a": 'conf/mcp.json:5:22: mcpServers.a.command: expected a string, found a list; put the arguments in "args"'
+    }
+
+
+# Secrets, reload, identity.
+
+
+def test_no_value_of_a_variable_or_header_shows_anywhere() -> None:
+    secret = "hunter2-hunter2"
+    found = read(
+        {
+            "mcpServers": {
+                "a": {"command": "x", "args": ["--key", "${KEY}"], "env": {"T": secret}, "bad": 1},
+                "b": {
+                    "url": f"https://u:{secret}@h.example/x?k={secret}",
+                    "headers": {"Authorization": f"Bearer {secret}"},
+                },
+                "c": {"url": secret, "headers": {"A": secret}},
+                "d": {"command": "x", "env": {"A": secret, "B": [secret]}},
+            },
+            "foretool": {"token": "${KEY}"},
+        },
+        KEY=secret,
+    )
+    shown = [repr(found), repr(found.servers), str(found.settings), *found.broken.values(), *found.warnings]
+    shown += [server.address for server in found.servers.values()]
+    assert list(found.broken) == ["c", "d"]
+    assert not [text for text in shown if secret in text]
+    assert secret not in found.redact(f"Authorization: Bearer {secret} ({secret})")
+    assert [server.address for server in found.servers.values()] == ["x", "https://h.example"]
+
+
+def test_a_reload_touches_added_removed_and_changed_servers_only() -> None:
+    old = read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}})
+    new = read({"mcpServers": {"a": GOOD, "c": GOOD | {"pin": ["x"]}, "d": GOOD}})
+    assert loader.diff(old, new) == Changes(("d",), ("b",), ("c",), settings_changed=False)
+    assert not loader.diff(old, old)
+    assert loader.diff(old, read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}, "foretool": {"hold_ms": 1}}))
+    assert loader.same_connection(old.servers["c"], new.servers["c"])
+    assert not loader.same_connection(
+        old.servers["c"], read({"mcpServers": {"c": GOOD | {"env": {"A": ""}}}}).servers["c"]
+    )
+
+
+def test_a_change_of_the_file_shows_in_its_stamp(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    assert loader.stamp(path) is None
+    path.write_text('{"mcpServers": {}}')
+    before = loader.load(path)
+    assert before.stamp == loader.stamp(path)
+    path.write_text('{"mcpServers": { }}')
+    assert before.stamp != loader.stamp(path)
+
+
+def test_the_fingerprint_is_how_the_upstream_is_reached_without_values() -> None:
+    def of(entry: dict[str, Any], **environ: str) -> str:
+        return loader.fingerprint(read({"mcpServers": {"a": entry}}, **environ).servers["a"])
+
+    base = of(GOOD | {"env": {"A": "${V}"}}, V="1")
+    assert len(base) == 16
+    assert base == of(GOOD | {"env": {"A": "other"}, "pin": ["x"], "prefix": "", "type": "stdio"})
+    changed = [
+        GOOD,
+        GOOD | {"env": {"B": ""}},
+        GOOD | {"cwd": "/", "env": {"A": ""}},
+        {"command": "uvx", "env": {"A": ""}},
+    ]
+    assert len({base, *(of(entry) for entry in changed)}) == 5
+
+
+# Any input, and the cost.
+
+keys = st.sampled_from(["mcpServers", "servers", "foretool", "command", "args", "env", "url", "headers", "type", "a"])
+names = (
+    keys
+    | st.sampled_from([*loader.Settings.__struct_fields__, *loader.ServerEntry.__struct_fields__])
+    | st.text(max_size=3)
+)
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=4)
+    | st.sampled_from(["${X}", "auto", "https://h"])
+)
+documents = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4), max_leaves=15
+)
+
+
+def assert_read_or_refused(data: bytes) -> None:
+    try:
+        found = loader.parse(data, Path("mcp.json"), {})
+    except ConfigError as error:
+        lines = [str(error)]
+    else:
+        lines = [*found.broken.values(), *found.warnings]
+    assert all(line.isprintable() and line.startswith("mcp.json:") for line in lines), lines
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=40))
+def test_any_bytes_are_read_or_refused_in_one_line(data: bytes) -> None:
+    assert_read_or_refused(data)
+
+
+@settings(deadline=None)
+@given(documents, documents, documents)
+def test_any_json_is_read_or_refused_in_one_line(anything: Any, server: Any, block: Any) -> None:
+    assert_read_or_refused(json.dumps(anything).encode())
+    assert_read_or_refused(json.dumps({"mcpServers": {"a": server, "b": GOOD}, "foretool": {}}).encode())
+    assert_read_or_refused(json.dumps({"mcpServers": {"b": GOOD}, "foretool": block}).encode())
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(loader.ServerEntry.__struct_fields__), st.sampled_from(loader.Settings.__struct_fields__), documents
+)
+def test_any_value_of_any_setting_is_read_or_refused_in_one_line(entry_key: str, setting: str, value: Any) -> None:
+    assert_read_or_refused(json.dumps({"mcpServers": {"a": GOOD | {entry_key: value}, "b": GOOD}}).encode())
+    assert_read_or_refused(json.dumps({"mcpServers": {}, "foretool": {setting: value}}).encode())
+    assert_read_or_refused(json.dumps({"mcpServers": {}, "foretool": {"profiles": {"p": value}}}).encode())
+
+
+def test_reading_the_config_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from pathlib import Path; from foretool.server import config\n"
+        "config.load(Path('mcp.json.example'))\n"
+        "heavy = 'pydantic', 'click', 'anyio', 'asyncio', 'difflib', 'hashlib', 'httpx2'\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=dict(os.environ))
+    assert (found.stdout, found.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize("depth", [200, 600, 900, 2000])
+def test_brackets_of_any_depth_are_one_line_about_what_is_wrong(depth: int) -> None:
+    """Found by fuzzing: between what the decoder reads and what the scanner does, the line was a traceback."""
+    text = b'{"x": %b1%b}' % (b"[" * depth, b"]" * depth)
+    with pytest.raises(ConfigError, match=r"^mcp\.json:1:1: (expected \"mcpServers\"|brackets are nested too deeply)"):
+        loader.parse(text, Path("mcp.json"), {})

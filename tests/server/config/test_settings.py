@@ -1,0 +1,51 @@
+"""The settings and their page: every key documented, with type, unit and default, and the page up to date."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from foretool.server.config.settings import ProfileEntry, ServerEntry, Settings
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_up_to_date(generate: ModuleType) -> None:
+    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert generate.render(page) == page, "stale; run `python docs/generate.py`"
+
+
+@pytest.mark.parametrize("struct", [ServerEntry, Settings, ProfileEntry])
+def test_every_setting_is_documented_with_a_default_and_numbers_with_a_unit(
+    struct: type[msgspec.Struct], generate: ModuleType
+) -> None:
+    table = generate.table(struct)
+    assert table in (DOCS / "configuration.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert [row[0] for row in rows] == [f"`{name}`" for name in struct.__struct_fields__]
+    for key, kind, unit, default, meaning in rows:
+        assert kind and default and meaning.endswith("."), key
+        assert unit or kind not in ("integer", "number"), key
+
+
+def test_a_name_that_ends_in_a_unit_has_that_unit(generate: ModuleType) -> None:
+    for name, unit in re.findall(r"\| `(\w+)` \| (?:integer|number) \| (\S+) \|", generate.table(Settings)):
+        ending = {"s": "s", "ms": "ms", "mib": "MiB", "tokens": "tokens"}.get(name.rsplit("_")[-1], unit)
+        assert unit == ending, name
+
+
+def test_a_stale_page_is_noticed(generate: ModuleType) -> None:
+    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert generate.render(page.replace("| `2000` |", "| `9` |")) == page

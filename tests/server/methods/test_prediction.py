@@ -1,0 +1,206 @@
+"""After a call the likely next tool is in the list, or named; listed tools answer verbatim but for `_meta`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fakes import LIST_CHANGED, FakeUpstream, Stage, proxy_over, text, tool
+from msgspec.structs import replace
+from requirements import requirement
+
+from foretool.retrieval.list_growth import Fixed, Growth
+from foretool.server.clients.session import Conversation
+from foretool.server.methods.prediction import HINT_TOKENS, Hint, hint_text, with_meta, with_text
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.storage.episodes import GAP_S
+from foretool.storage.records import Tool, ToolId
+
+np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+# ruff: noqa: E402
+
+from learned_fakes import START, Counted
+
+from foretool.retrieval.rankers.learned import Experience
+
+pytestmark = pytest.mark.anyio
+
+OPEN, READ, SHUT = "files__open", "files__read", "files__shut"
+COUNTS = {START: {OPEN: 1}, OPEN: {READ: 8, SHUT: 2}, READ: {"END": 9, SHUT: 1}}
+
+
+def files() -> FakeUpstream:
+    need = {"path": {"type": "string"}}
+    tools = [tool(name, f"To {name} a file.", need) for name in ("open", "read", "shut")]
+    tools[1]["inputSchema"]["required"] = ["path"]
+    return FakeUpstream("files", tools=tools)
+
+
+async def learned(stage: Stage) -> None:
+    stage.app.catalog.pipeline.experience = Experience({"dtdr": Counted(COUNTS)})
+    await stage.client.initialize()
+    await stage.client.list_tools()
+
+
+@requirement("learn:growth")
+async def test_the_list_grows_for_what_is_likely_next_and_the_result_waits_for_the_new_list() -> None:
+    async with proxy_over(files(), policy="growing", pin=[OPEN], hold_ms=60_000) as stage:
+        await learned(stage)
+        client = stage.client
+        call = client.post("tools/call", {"name": OPEN, "arguments": {}})
+        await client.heard(LIST_CHANGED)
+        listing = client.post("tools/list")
+        listed = await client.result(listing)
+        assert [each["name"] for each in listed["tools"]] == ["call_tool", "discover_tools", OPEN, READ, SHUT]
+        await client.reply(call)
+        order = [message["id"] for message in client.messages if message.get("id") in (call, listing)]
+        assert order == [listing, call]
+        await client.call_tool(READ, {"path": "x"})
+        assert stage.misses() == []
+        assert [each.hidden for each in stage.calls()] == [False, False]
+    assert client.count(LIST_CHANGED) == 1
+
+
+@requirement("learn:growth")
+async def test_a_list_does_not_grow_for_a_prediction_under_frozen_or_beyond_the_budget() -> None:
+    for settings in ({"policy": "frozen"}, {"policy": "growing", "list_tokens": 1}):
+        async with proxy_over(files(), pin=[OPEN], **settings) as stage:
+            await learned(stage)
+            await stage.client.call_tool(OPEN, {})
+            assert stage.client.count(LIST_CHANGED) == 0
+
+
+@requirement("learn:worth")
+async def test_what_was_learned_of_growing_decides_what_a_list_gains() -> None:
+    # Only what is all but certain is worth its tokens: READ after OPEN at 0.8 is not.
+    dear = Growth((0.0,) * 7 + (-9.0,), price=1.0)
+    async with proxy_over(files(), policy="growing", pin=[OPEN], hold_ms=60_000) as stage:
+        await learned(stage)
+        stage.app.catalog.pipeline.experience = Experience({"dtdr": Counted(COUNTS)}, None, dear)
+        await stage.client.call_tool(OPEN, {})
+        await stage.client.discover("read a file")
+        assert stage.client.count(LIST_CHANGED) == 0
+        # Fitted with other encoders it says nothing of these scores.
+        other = replace(dear, encoders="some-encoder")
+        stage.app.catalog.pipeline.experience = Experience({"dtdr": Counted(COUNTS)}, None, other)
+        assert stage.app.proxy.foresight.rule == Fixed()
+        call = stage.client.post("tools/call", {"name": OPEN, "arguments": {}})
+        await stage.client.heard(LIST_CHANGED)
+        await stage.client.list_tools()
+        await stage.client.reply(call)
+
+
+@requirement("learn:worth")
+async def test_what_is_asked_for_by_name_is_listed_whatever_it_is_worth() -> None:
+    dear = Growth((0.0,) * 7 + (-9.0,), price=1.0)
+    async with proxy_over(files(), policy="growing", hold_ms=60_000) as stage:
+        await learned(stage)
+        stage.app.catalog.pipeline.experience = Experience({"dtdr": Counted(COUNTS)}, None, dear)
+        asked = {"name": "discover_tools", "arguments": {"names": [SHUT]}}
+        call = stage.client.post("tools/call", asked)
+        await stage.client.heard(LIST_CHANGED)
+        assert SHUT in await stage.client.list_tools()
+        await stage.client.reply(call)
+
+
+@requirement("learn:hint")
+async def test_the_bridge_names_the_likely_hidden_tool_in_a_last_block() -> None:
+    upstream = files()
+    async with proxy_over(upstream, policy="frozen") as stage:
+        await learned(stage)
+        answer = await stage.client.call_tool("call_tool", {"name": OPEN, "arguments": {}})
+        assert [each["text"] for each in answer["content"]][1:] == [
+            f"Often next: {READ}(path), through call_tool: To read a file."
+        ]
+        await stage.client.call_tool("call_tool", {"name": READ, "arguments": {"path": "x"}})
+        opened, read = stage.misses()
+    assert (opened.tool, opened.recovered) == (OPEN, "called")
+    assert (read.tool, read.noticed, read.recovered, read.turns) == (READ, "bridge", "suggested", 0)
+
+
+@requirement("learn:hint")
+async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone() -> None:
+    async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
+        await learned(stage)
+        answer = await stage.client.call_tool(OPEN, {})
+        assert answer.pop("_meta") == {"foretool/next": {"name": READ, "probability": 0.8}}
+        stage.app.catalog.pipeline.experience = None
+        assert await stage.client.call_tool(OPEN, {}) == answer
+
+
+@requirement("learn:hint")
+async def test_discover_tools_ends_with_the_hint() -> None:
+    async with proxy_over(files(), policy="frozen") as stage:
+        await learned(stage)
+        answer = await stage.client.ask("tools/call", {"name": "discover_tools", "arguments": {"task": "a file"}})
+        assert answer["content"][-1]["text"].startswith(f"Often next: {OPEN}()")
+
+
+@requirement("learn:hint")
+@pytest.mark.parametrize("settings", [{"hint_threshold": 1}, {"hint_threshold": 0.9}, {"pin": [READ]}])
+async def test_no_hint_where_it_is_not_wanted_not_likely_enough_or_listed(settings: dict[str, Any]) -> None:
+    async with proxy_over(files(), policy="frozen", **settings) as stage:
+        await learned(stage)
+        answer = await stage.client.call_tool("call_tool", {"name": OPEN, "arguments": {}})
+        assert len(answer["content"]) == 1
+
+
+async def test_no_hint_where_the_task_is_likely_done_or_the_call_failed() -> None:
+    upstream = files()
+    upstream.results["open"] = text("no", isError=True)
+    async with proxy_over(upstream, policy="frozen", hint_threshold=0) as stage:
+        await learned(stage)
+        failed = await stage.client.call_tool("call_tool", {"name": OPEN, "arguments": {}})
+        done = await stage.client.call_tool("call_tool", {"name": READ, "arguments": {"path": "x"}})
+    assert len(failed["content"]) == len(done["content"]) == 1
+
+
+def test_a_prediction_is_from_the_calls_of_the_present_task() -> None:
+    def told(name: str) -> Tool:
+        return Tool(ToolId(name), "files", name, b"{}", "")
+
+    chat = Conversation()
+    chat.asks(("read a file",), 1.0)
+    for at, name in enumerate((OPEN, READ, READ)):
+        chat.calls(told(name), 2.0 + at)
+    assert (chat.steps, chat.lines) == ([OPEN, READ], ("read a file",))
+    chat.asks(("read the other file",), 6.0)
+    assert chat.steps == [OPEN, READ]
+    chat.asks(("send mail",), 7.0)
+    assert (chat.steps, list(chat.history)) == ([], [OPEN, READ, READ])
+    chat.calls(told(SHUT), 8.0)
+    chat.calls(told(OPEN), 9.0 + GAP_S)
+    assert (chat.steps, chat.lines) == ([OPEN], ())
+
+
+def test_a_hint_is_short_whatever_the_tool_says() -> None:
+    definition = json.dumps({"name": "x", "description": "word " * 400, "inputSchema": {"required": ["a", "b"]}})
+    known = Tool(ToolId("s__x"), "s", "x", definition.encode(), "")
+    assert hint_text(known).startswith("Often next: s__x(a, b), through call_tool")
+    assert len(hint_text(known)) < 6 * HINT_TOKENS
+
+
+HINT = Hint(ToolId("s__x"), 0.756, "Often next: s__x")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'[{"type":"text","text":"1.0"}]', [{"type": "text", "text": "1.0"}, {"type": "text", "text": HINT.text}]),
+        (b"[ ]", [{"type": "text", "text": HINT.text}]),
+    ],
+)
+def test_a_block_is_appended(content: bytes, expected: Any) -> None:
+    told = with_text(Raw(b'{"content":' + content + b',"n":1.50}'), HINT)
+    assert json.loads(bytes(told)) == {"content": expected, "n": 1.5}
+    assert b"1.50" in bytes(told)
+
+
+def test_what_has_no_content_stays_as_it_is() -> None:
+    for odd in (b"[1]", b'{"content":"text"}', b"{}"):
+        assert bytes(with_text(Raw(odd), HINT)) == odd
+    assert bytes(with_meta(Raw(b"[1]"), HINT)) == b"[1]"
+    told = json.loads(bytes(with_meta(Raw(b'{"_meta":{"a":1}}'), HINT)))
+    assert told == {"_meta": {"a": 1, "foretool/next": {"name": "s__x", "probability": 0.76}}}

@@ -1,0 +1,65 @@
+"""Whose a resource or a prompt is. Whole conversations: tests/scenarios/test_resources_and_prompts.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes import FakeUpstream, SwiftLoop, proxy_over
+
+from foretool.server.methods.resources_prompts import _pattern
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": SwiftLoop}
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "fits"),
+    [
+        ("file:///{path}", "file:///a/b", True),
+        ("file:///{path}", "files:///a", False),
+        ("db://{table}/{id}", "db://t/1", True),
+        ("db://{table}/{id}", "db://t", False),
+        ("a.b{?x}", "a.b?x=1", True),
+        ("a.b{?x}", "axb?x=1", False),
+    ],
+)
+def test_a_template_fits_what_it_can_expand_to(template: str, uri: str, fits: bool) -> None:
+    assert bool(_pattern(template).fullmatch(uri)) is fits
+
+
+async def test_a_cancelled_list_is_taken_back_from_every_upstream() -> None:
+    upstreams = [FakeUpstream(name, capabilities={"resources": {}}) for name in ("a", "b")]
+    for upstream in upstreams:
+        upstream.hold("resources/list")
+    async with proxy_over(*upstreams) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        request = stage.client.post("resources/list")
+        for upstream in upstreams:
+            await upstream.asked("resources/list")
+        stage.client.notify("notifications/cancelled", {"requestId": request})
+        for upstream in upstreams:
+            await upstream.asked("notifications/cancelled")
+    assert request not in stage.client._raw
+
+
+async def test_a_resource_that_moved_to_another_upstream_is_listed_and_read_there() -> None:
+    lists: dict[str, list[dict[str, str]]] = {"a": [{"uri": "x:1", "name": "a"}], "b": []}
+    upstreams = [FakeUpstream(name, capabilities={"resources": {}}) for name in lists]
+    for upstream in upstreams:
+        upstream.scripts["resources/list"] = lambda asked: asked.reply({"resources": lists[asked.link.upstream.name]})
+        upstream.scripts["resources/read"] = lambda asked: asked.reply({"contents": [], "by": asked.link.upstream.name})
+    async with proxy_over(*upstreams) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await stage.client.ask("resources/list")
+        lists["a"], lists["b"] = [], [{"uri": "x:1", "name": "b"}]
+        listed = await stage.client.ask("resources/list")
+        read = await stage.client.ask("resources/read", {"uri": "x:1"})
+    assert listed == {"resources": [{"uri": "x:1", "name": "b"}]}
+    assert read["by"] == "b"

@@ -1,0 +1,128 @@
+"""Schemas in an answer: whole, trimmed, with their shared definitions said once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foretool.retrieval.tokens import estimate
+from foretool.server.methods.schemas import Schemas, trim
+from foretool.server.protocol.jsonrpc import encode, plain, raw
+from foretool.storage.records import Tool, ToolId
+
+
+def tool(name: str, properties: dict[str, Any], **members: Any) -> Tool:
+    schema = {"type": "object", "properties": properties, **members}
+    return Tool(ToolId(name), "calc", name, encode({"name": name, "inputSchema": schema}), "")
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def added(tools: list[Tool], left: int = 10_000, cap: int = 1000) -> tuple[list[dict[str, Any]], Schemas]:
+    schemas, cards = Schemas(left, cap), [{"name": one.name} for one in tools]
+    for one, card in zip(tools, cards, strict=True):
+        schemas.add(card, one)
+    return cards, schemas
+
+
+def schemas_of(cards: list[dict[str, Any]]) -> list[Any]:
+    return [plain(card["inputSchema"]) for card in cards]
+
+
+POINT = {"type": "object", "properties": {"x": {"type": "number"}}}
+LINE = {"type": "object", "properties": {"from": ref("Point")}}
+
+
+def test_a_definition_of_one_schema_alone_stays_in_it() -> None:
+    one, other = tool("a", {"p": ref("Point")}, **{"$defs": {"Point": POINT}}), tool("b", {})
+    cards, schemas = added([one, other])
+    assert schemas.shared() == {}
+    assert schemas_of(cards) == [
+        {"type": "object", "properties": {"p": ref("Point")}, "$defs": {"Point": POINT}},
+        {"type": "object", "properties": {}},
+    ]
+
+
+def test_what_two_schemas_share_stands_outside_and_the_rest_in_them() -> None:
+    one = tool("a", {"l": ref("Line")}, **{"$defs": {"Point": POINT, "Line": LINE, "Own": {"type": "null"}}})
+    other = tool("b", {"l": ref("Line")}, **{"$defs": {"Point": POINT, "Line": LINE}})
+    cards, schemas = added([one, other])
+    assert {name: plain(text) for name, text in schemas.shared().items()} == {"Point": POINT, "Line": LINE}
+    assert schemas_of(cards) == [
+        {"type": "object", "properties": {"l": ref("Line")}, "$defs": {"Own": {"type": "null"}}},
+        {"type": "object", "properties": {"l": ref("Line")}},
+    ]
+
+
+def test_definitions_of_one_name_that_differ_stay_where_they_are() -> None:
+    other_point = {"type": "string"}
+    one = tool("a", {"p": ref("Point")}, **{"$defs": {"Point": POINT}})
+    other = tool("b", {"p": ref("Point")}, **{"$defs": {"Point": other_point}})
+    third = tool("c", {"p": ref("Point")}, **{"$defs": {"Point": POINT}})
+    cards, schemas = added([one, other, third])
+    assert {name: plain(text) for name, text in schemas.shared().items()} == {"Point": POINT}
+    assert [each.get("$defs") for each in schemas_of(cards)] == [None, {"Point": other_point}, None]
+
+
+def test_a_shared_definition_never_refers_to_one_that_is_not() -> None:
+    one = tool("a", {"l": ref("Line")}, **{"$defs": {"Line": LINE, "Point": POINT}})
+    other = tool("b", {"l": ref("Line")}, **{"$defs": {"Line": LINE}})
+    cards, schemas = added([one, other])
+    assert schemas.shared() == {}
+    assert schemas_of(cards)[0]["$defs"] == {"Line": LINE, "Point": POINT}
+
+
+def test_a_shared_definition_costs_its_tokens_once() -> None:
+    big = {"type": "string", "description": "word " * 100}
+    tools = [tool(name, {"p": ref("Big")}, **{"$defs": {"Big": big}}) for name in ("a", "b", "c")]
+    _, alone = added(tools[:1])
+    _, all_three = added(tools)
+    first, more = 10_000 - alone.left, alone.left - all_three.left
+    assert first > estimate(big["description"])
+    assert 0 < more < first / 2
+
+
+def test_a_schema_whose_definitions_are_no_object_is_taken_as_it_is() -> None:
+    cards, schemas = added([tool("a", {}, **{"$defs": [1]}), tool("b", {}, **{"$defs": [1]})])
+    assert schemas.shared() == {}
+    assert schemas_of(cards)[1]["$defs"] == [1]
+
+
+def test_nothing_is_added_beyond_the_budget_but_what_was_asked_for() -> None:
+    wide = tool("wide", {f"p{n}": {"type": "string", "description": "text " * 20} for n in range(40)})
+    schemas, card = Schemas(5, 300), {}
+    schemas.add(card, wide)
+    assert card == {}
+    schemas.add(card, wide, whole=True)
+    assert len(plain(card["inputSchema"])["properties"]) == 40
+    assert schemas.left < 0
+
+
+def test_a_trimmed_schema_keeps_what_a_first_call_needs() -> None:
+    schema = {
+        "type": "object",
+        "$defs": {"big": {}, "Mode": {"type": "string", "enum": ["a"], "properties": {"again": ref("Mode")}}},
+        "required": ["mode"],
+        "properties": {
+            "mode": {"enum": list(range(50)), "description": "x" * 200},
+            "deep": {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"type": "null"}}}}},
+            "odd": True,
+            "ref": {**ref("Mode"), "description": "how"},
+            "lost": ref("nowhere"),
+        },
+    }
+    assert trim(schema) == {
+        "type": "object",
+        "required": ["mode"],
+        "properties": {
+            "mode": {"enum": list(range(12)), "description": "x" * 60},
+            "deep": {"type": "object", "properties": {"a": {"type": "object"}}},
+            "ref": {
+                "type": "string", "enum": ["a"], "description": "how",
+                "properties": {"again": {"type": "string", "enum": ["a"]}},
+            },
+            "lost": {},
+        },
+    }  # fmt: skip
+    assert plain(raw(trim(schema))) == trim(schema)

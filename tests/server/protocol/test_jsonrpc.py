@@ -1,0 +1,144 @@
+"""Bytes to messages and back; what only the slow decoder reads keeps its spelling too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Lines, Raw
+
+LONE = b'"\\ud800"'
+
+
+def written(parts: dict[str, Raw]) -> dict[str, bytes]:
+    return {key: bytes(part) for key, part in parts.items()}
+
+
+def test_a_request_keeps_its_params_as_written() -> None:
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":"a","method":"m","params":{"x": 1.0, "y":1e400}}')
+    assert (message.id, message.method) == ("a", "m")
+    assert message.params == Raw(b'{"x": 1.0, "y":1e400}')
+    assert message.is_request
+    assert not message.is_reply
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b'{"jsonrpc":"2.0","method":"m"}', "is_notification"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m"}', "is_request"),
+        (b'{"jsonrpc":"2.0","id":1,"result":null}', "is_reply"),
+        (b'{"jsonrpc":"2.0","id":null,"error":{}}', "is_reply"),
+    ],
+)
+def test_a_message_is_of_one_kind(line: bytes, kind: str) -> None:
+    message = jsonrpc.decode(line)
+    kinds = [each for each in ("is_notification", "is_request", "is_reply") if getattr(message, each)]
+    assert kinds == [kind]
+
+
+def test_an_error_tells_the_id_of_the_request_where_it_can() -> None:
+    with pytest.raises(BadMessage) as bad:
+        jsonrpc.decode(b'{"jsonrpc":"2.0","id":7,"method":5}')
+    assert (bad.value.code, bad.value.id) == (jsonrpc.INVALID_REQUEST, 7)
+
+
+def test_a_message_without_a_version_is_none_since_servers_log_json_too() -> None:
+    with pytest.raises(BadMessage):
+        jsonrpc.decode(b'{"id":3,"result":"ok"}')
+
+
+@pytest.mark.parametrize("gap", [b"", b" ", b" \t\r\n "])
+def test_parts_beside_a_lone_surrogate_are_cut_out_as_written(gap: bytes) -> None:
+    members = {b'"a"': b"1.0", b'"b"': LONE, b'"c"': b'{"x":1,"x":[2,{}]}', b'"\\u0064"': b"1e400", b'""': b"[]"}
+    text = gap + b"{" + gap
+    text += (gap + b"," + gap).join(key + gap + b":" + gap + value for key, value in members.items()) + gap + b"}" + gap
+    assert written(jsonrpc.fields(text)) == {
+        "a": b"1.0",
+        "b": LONE,
+        "c": b'{"x":1,"x":[2,{}]}',
+        "d": b"1e400",
+        "": b"[]",
+    }
+
+
+def test_members_of_an_array_beside_a_lone_surrogate_are_cut_out_as_written() -> None:
+    parts = jsonrpc.items(b'[ 1.0 , "\\ud800",{"a":[1, 2]} ]')
+    assert [bytes(part) for part in parts] == [b"1.0", LONE, b'{"a":[1, 2]}']
+    assert jsonrpc.items(b"[]") == []
+
+
+def test_a_message_with_a_lone_surrogate_keeps_its_parts_as_written() -> None:
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":12345678901234567890123,"result":{"a":1.0,"b":"\\ud800"}}')
+    assert message.id == 12345678901234567890123
+    assert message.result == Raw(b'{"a":1.0,"b":"\\ud800"}')
+
+
+def test_a_lone_surrogate_goes_out_as_the_escape_it_came_as() -> None:
+    result = Raw(b'{"a": 1.0}')
+    assert jsonrpc.result("\ud800", result) == b'{"jsonrpc":"2.0","id":"\\ud800","result":{"a": 1.0}}'
+    assert jsonrpc.raw({"m": ["\udc00", "é", 1, None, result]}) == Raw(b'{"m":["\\udc00","\\u00e9",1,null,{"a": 1.0}]}')
+    error = jsonrpc.failure("\ud800", jsonrpc.error_object(-32601, "\ud800"))
+    assert jsonrpc.plain(error) == {"jsonrpc": "2.0", "id": "\ud800", "error": {"code": -32601, "message": "\ud800"}}
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.just("\ud800"),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(value=st.dictionaries(st.text(), values, max_size=5), indent=st.none() | st.just(2))
+def test_cutting_an_object_gives_what_decoding_it_gives(value: dict[str, Any], indent: int | None) -> None:
+    text = json.dumps(value, indent=indent).replace("Infinity", "1e400").encode()
+    assert {key: json.loads(bytes(part)) for key, part in jsonrpc.fields(text).items()} == json.loads(text)
+
+
+@pytest.mark.parametrize("bad", [b"[]", b"5", b"null", b'"x"', b'["\\ud800"]', b"{", b"", b"{'a':1}", b'{"a":NaN}'])
+def test_what_is_no_object_is_a_value_error(bad: bytes) -> None:
+    with pytest.raises(ValueError):
+        jsonrpc.fields(bad)
+
+
+@pytest.mark.parametrize("read", [jsonrpc.plain, jsonrpc.fields, jsonrpc.items])
+def test_what_is_nested_too_deeply_is_a_value_error(read: Any) -> None:
+    with pytest.raises(ValueError):
+        read(b"[" * 100_000)
+
+
+def test_merging_leaves_the_other_members_alone() -> None:
+    merged = jsonrpc.merge(Raw(b'{"a":1.0,"b":1e400}'), {"b": 2, "c": Raw(b"3.0")})
+    assert bytes(merged) == b'{"a":1.0,"b":2,"c":3.0}'
+    assert bytes(jsonrpc.merge(UNSET, {"a": 1})) == b'{"a":1}'
+
+
+@given(st.lists(st.binary(max_size=30)), st.integers(1, 10))
+def test_lines_come_out_alike_however_the_bytes_are_cut(parts: list[bytes], size: int) -> None:
+    data = b"\n".join(parts) + b"\n"
+    whole, cut = Lines(1000), Lines(1000)
+    expected = list(whole.feed(data))
+    pieces = [line for start in range(0, len(data), size) for line in cut.feed(data[start : start + size])]
+    assert pieces == expected
+
+
+def test_a_line_over_the_limit_is_dropped_and_counted_and_the_next_one_read() -> None:
+    lines = Lines(10)
+    found = [line for piece in (b"x" * 8, b"x" * 8, b"x" * 8 + b"\nok\n") for line in lines.feed(piece)]
+    assert (found, lines.oversized) == ([b"ok"], 1)
+
+
+def test_a_message_on_several_lines_is_sent_on_one() -> None:
+    assert jsonrpc.one_line(b'{\r\n"a":\n1}') == b'{  "a": 1}'
+
+
+@pytest.mark.parametrize("error", [b"5", b"{}", b'{"code":"x","message":1}', b"null"])
+def test_a_malformed_error_has_some_code_and_some_words(error: bytes) -> None:
+    code, words = jsonrpc.error_of(Raw(error))
+    assert isinstance(code, int)
+    assert words

@@ -1,0 +1,86 @@
+"""What of a message belongs to one hop, and what the other era needs beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from foretool.server.protocol import translate, versions
+from foretool.server.protocol.jsonrpc import Raw, raw
+
+INFO, CAN = raw({"name": "c"}), raw({"sampling": {}})
+
+
+def members(value: Any) -> dict[str, Any]:
+    return json.loads(bytes(value))
+
+
+def test_to_a_legacy_upstream_nothing_of_the_modern_envelope_goes() -> None:
+    meta = {key: raw("x") for key in (*versions.CONNECTION_META, "progressToken", "trace")}
+    assert translate.request_meta(meta, "modern", "legacy", INFO, CAN) == {"trace": raw("x")}
+    assert translate.request_meta({"progressToken": raw(1)}, "legacy", "legacy", INFO, CAN) is None
+
+
+def test_a_modern_request_passes_with_its_own_envelope() -> None:
+    meta = {versions.META_VERSION: raw("2026-07-28"), versions.META_CAPABILITIES: raw({"roots": {}}), "a": raw(1)}
+    assert translate.request_meta(meta, "modern", "modern", INFO, CAN) == meta
+
+
+def test_a_legacy_request_gets_an_envelope_for_a_modern_upstream() -> None:
+    meta = translate.request_meta({"a": raw(1)}, "legacy", "modern", INFO, CAN)
+    assert meta == {
+        "a": raw(1),
+        versions.META_VERSION: raw("2026-07-28"),
+        versions.META_CLIENT_INFO: INFO,
+        versions.META_CAPABILITIES: CAN,
+    }
+
+
+def test_between_legacy_sides_a_result_is_not_even_looked_at() -> None:
+    assert translate.result(Raw(b"no json"), "tools/call", "legacy", "legacy") == Raw(b"no json")
+
+
+def test_a_modern_result_loses_what_legacy_clients_do_not_know() -> None:
+    value = {"content": [], "resultType": "complete", "ttlMs": 1, "cacheScope": "private"}
+    value["_meta"] = {versions.META_SERVER_INFO: {"name": "up"}, "kept": 1}
+    got = translate.result(raw(value), "tools/call", "legacy", "modern")
+    assert members(got) == {"content": [], "_meta": {"kept": 1}}
+
+
+def test_a_legacy_result_gets_what_modern_clients_want() -> None:
+    got = members(translate.result(raw({"contents": []}), "resources/read", "modern", "legacy"))
+    assert got["resultType"] == "complete"
+    assert (got["ttlMs"], got["cacheScope"]) == (0, "private")
+    assert got["_meta"][versions.META_SERVER_INFO]["name"] == "foretool"
+
+
+def test_a_resource_that_is_missing_has_the_code_of_the_clients_era() -> None:
+    missing = raw({"code": -32002, "message": "no", "data": {"uri": "x"}})
+    assert members(translate.error(missing, "modern")) == {"code": -32602, "message": "no", "data": {"uri": "x"}}
+    assert translate.error(missing, "legacy") == missing
+
+
+@pytest.mark.parametrize(
+    ("value", "is_error"),
+    [
+        (b'{"isError":true}', True),
+        (b'{"isError": true ,"content":[]}', True),
+        (b'{"isError":false}', False),
+        (b'{"content":"\\"isError\\":true"}', False),
+        (b'{"content":{"isError":true}}', False),
+        (b'["isError"]', False),
+        (b'"isError"', False),
+    ],
+)
+def test_only_a_results_own_member_makes_it_an_error(value: bytes, is_error: bool) -> None:
+    assert translate.is_tool_error(Raw(value)) is is_error
+
+
+def test_the_shape_of_arguments_holds_names_and_kinds_alone() -> None:
+    arguments = Raw(b'{"a":"secret","b":-1.5,"c":[1],"d":{},"e":true,"f":false,"g":null}')
+    kinds = {"a": "string", "b": "number", "c": "array", "d": "object", "e": "boolean", "f": "boolean", "g": "null"}
+    assert members(translate.argument_shape(arguments).encode()) == kinds
+    assert translate.argument_shape(None) == "{}"
+    assert translate.argument_shape(Raw(b'"text"')) == "{}"

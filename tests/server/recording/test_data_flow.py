@@ -1,0 +1,117 @@
+"""Values that flow between calls are noticed; what a model could know by itself is not taken for one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from requirements import requirement
+
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.recording.data_flow import CHATS, RESULT_BYTES, WAITING, FlowWatch
+from foretool.storage.records import ToolId
+
+CHAT = ("session", "")
+LOGIN, POST = ToolId("u__login"), ToolId("u__post")
+
+
+def raw(value: Any) -> Raw:
+    return Raw(json.dumps(value).encode())
+
+
+def text_of(value: Any) -> Raw:
+    """A result as most servers send it: JSON as text."""
+    return raw({"content": [{"type": "text", "text": json.dumps(value)}]})
+
+
+def seen(*events: tuple[str, ToolId, Raw]) -> dict[tuple[str, str, str, str], int]:
+    watch = FlowWatch()
+    for kind, tool, content in events:
+        (watch.called if kind == "call" else watch.answered)(CHAT, tool, content)
+    while watch.look():
+        pass
+    return dict(watch.fetch())
+
+
+@requirement("graph:flow")
+@pytest.mark.parametrize("form", [raw, text_of])
+def test_a_token_that_comes_back_as_an_argument_is_a_flow(form: Any) -> None:
+    found = seen(
+        ("call", LOGIN, raw({"user": "alex"})),
+        ("result", LOGIN, form({"token": "a9s8d7", "user": "alex"})),
+        ("call", POST, raw({"auth": {"bearer": "a9s8d7"}, "author": "alex"})),
+    )
+    # "alex" was said before it stood in a result.
+    assert found == {(LOGIN, POST, "token", "auth"): 1}
+
+
+def test_numbers_and_lists_flow_too() -> None:
+    found = seen(
+        ("result", LOGIN, text_of({"issues": [{"number": 48151623}], "ids": ["x-4815", "x-1623"]})),
+        ("call", POST, raw({"issue": 48151623, "id": "x-4815"})),
+    )
+    assert found == {(LOGIN, POST, "number", "issue"): 1, (LOGIN, POST, "ids", "id"): 1}
+
+
+def test_a_value_in_running_text_has_no_field() -> None:
+    found = seen(
+        ("result", LOGIN, raw({"content": [{"type": "text", "text": "Your ticket is A-4711, keep it."}]})),
+        ("call", POST, raw({"ticket": "A-4711"})),
+    )
+    assert found == {(LOGIN, POST, "", "ticket"): 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({"id": "1"}, {"page": "1"}),  # too short to be the same by more than chance
+        ({"id": "4711-long"}, {"id": "4711"}),  # a piece of a longer word
+        ({"text": "one two three four"}, {"text": "one two three four"}),  # a sentence is the model's own
+    ],
+)
+def test_what_is_the_same_by_chance_is_no_flow(given: Any, asked: Any) -> None:
+    assert seen(("result", LOGIN, text_of(given)), ("call", POST, raw(asked))) == {}
+
+
+def test_a_tool_that_feeds_itself_is_no_edge() -> None:
+    events = (("result", LOGIN, text_of({"cursor": "c-4711"})), ("call", LOGIN, raw({"cursor": "c-4711"})))
+    assert seen(*events) == {}
+
+
+def test_the_latest_result_is_the_one_it_came_from() -> None:
+    other = ToolId("u__list")
+    found = seen(
+        ("result", LOGIN, text_of({"id": "a-4711"})),
+        ("result", other, text_of({"key": "a-4711"})),
+        ("call", POST, raw({"id": "a-4711"})),
+    )
+    assert found == {(other, POST, "key", "id"): 1}
+
+
+def test_conversations_are_kept_apart_and_end_with_their_session() -> None:
+    watch = FlowWatch()
+    watch.answered(("one", ""), LOGIN, text_of({"token": "a9s8d7"}))
+    watch.called(("two", ""), POST, raw({"token": "a9s8d7"}))
+    watch.look()
+    assert dict(watch.fetch()) == {}
+    watch.forget("one")
+    watch.called(("one", ""), POST, raw({"token": "a9s8d7"}))
+    watch.look()
+    assert dict(watch.fetch()) == {}
+
+
+def test_hostile_or_huge_content_is_left_out() -> None:
+    assert seen(("result", LOGIN, Raw(b"{\xff")), ("call", POST, Raw(b"[1")), ("call", POST, raw([1, "abcd"]))) == {}
+    huge = raw({"token": "a9s8d7", "rest": "x" * RESULT_BYTES})
+    assert seen(("result", LOGIN, huge), ("call", POST, raw({"token": "a9s8d7"}))) == {}
+
+
+def test_no_more_waits_than_can_be_read() -> None:
+    watch = FlowWatch()
+    for at in range(WAITING + 100):
+        watch.called((f"session-{at}", ""), POST, raw({}))
+    assert len(watch._waiting) == WAITING
+    while watch.look():
+        pass
+    assert len(watch._talks) == CHATS

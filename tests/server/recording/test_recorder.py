@@ -1,0 +1,119 @@
+"""Records reach the store in order, now or later, and a refusing store makes nobody wait."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from fakes import changed, failing_store
+
+from foretool.server.recording.recorder import KEEP, Recorder
+from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord, ToolId
+
+SESSION = SessionRecord("s" * 32, "c", "1", "legacy", "stdio", "", 1.0)
+CALL = Call(
+    session=SESSION.key, at=2.0, tool=ToolId("a__b"), upstream="a", via="name", hidden=True, outcome="ok",
+    took_ms=1.0, sent=True, arguments="{}",
+)  # fmt: skip
+MISS = Miss(
+    session=SESSION.key, at=2.0, tool="a__b", noticed="call", cause="rank", rank=0, of=0, query="", history=(),
+    exposure=0, discovery=0, change="", recovered="called", turns=0, tokens=0,
+)  # fmt: skip
+EXPOSURE = Exposure(SESSION.key, 1.5, "frozen", 1, (ToolId("a__b"),), 10, "list")
+
+
+def test_a_batch_is_written_at_commit_with_each_miss_at_its_call() -> None:
+    store, _ = failing_store()
+    recorder = Recorder(store)
+    recorder.begin_session(SESSION)
+    recorder.call(CALL)
+    recorder.call(changed(CALL, tool=ToolId("c__d")), [changed(MISS, tool="c__d")])
+    recorder.miss(changed(MISS, noticed="unknown_name"))
+    assert store.recent_calls(-1) == []
+    recorder.commit()
+    assert [call.tool for call in store.recent_calls(-1)] == ["c__d", "a__b"]
+    assert {miss.noticed: miss.call for miss in store.misses_since(0.0)} == {"call": 2, "unknown_name": 0}
+    assert recorder.statistics().waiting == 0
+
+
+def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refer_to_them() -> None:
+    store, connection = failing_store()
+    recorder = Recorder(store)
+    connection.refuse = sqlite3.SQLITE_BUSY
+    recorder.begin_session(SESSION)
+    promised = recorder.exposure(EXPOSURE)
+    assert promised < 0
+    recorder.call(CALL, [changed(MISS, exposure=promised)])
+    recorder.commit()
+    recorder.retry()
+    assert recorder.statistics().waiting == 4
+    connection.refuse = 0
+    recorder.commit()
+    assert store.sessions() == []  # only `retry` asks a store again that refused
+    recorder.retry()
+    assert store.sessions() == [SESSION]
+    assert store.session_calls(SESSION.key) == [changed(CALL, id=1)]
+    (exposure,) = store.session_exposures(SESSION.key)
+    assert [miss.exposure for miss in store.misses_since(0.0)] == [exposure.id]
+    assert recorder.statistics().waiting == 0
+
+
+def test_what_refers_to_a_refused_record_later_on_gets_its_id_too() -> None:
+    store, connection = failing_store()
+    recorder = Recorder(store)
+    connection.refuse = sqlite3.SQLITE_BUSY
+    lost = recorder.exposure(changed(EXPOSURE, tokens=2**70))
+    discovery = recorder.discovery(Discovery(SESSION.key, 1.7, "write", (), None, "high", (), 10, 1.0))
+    recorder.name_discovery(discovery, "H")
+    connection.refuse = 0
+    recorder.retry()
+    recorder.call(changed(CALL, discovery=discovery), [changed(MISS, exposure=lost, discovery=discovery)])
+    recorder.commit()
+    assert [call.discovery for call in store.recent_calls(-1)] == [1]
+    assert [(miss.exposure, miss.discovery) for miss in store.misses_since(0.0)] == [(0, 1)]
+    assert [each.handle for each in store.recent_discoveries(-1)] == ["H"]
+
+
+def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:
+    store, _ = failing_store()
+    recorder = Recorder(store)
+    recorder.begin_session(SESSION)
+    recorder.call(CALL)
+    recorder.call(changed(CALL, took_ms=2**70))
+    recorder.call(CALL, [MISS])
+    recorder.commit()
+    assert len(store.recent_calls(-1)) == 2
+    assert [miss.call for miss in store.misses_since(0.0)] == [2]
+    assert recorder.statistics().dropped == 1
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY])
+def test_nothing_is_raised_and_questions_get_the_answer_of_an_empty_store(code: int) -> None:
+    store, connection = failing_store()
+    recorder = Recorder(store)
+    connection.refuse = code
+    recorder.begin_session(SESSION)
+    recorder.add_client_relist("c", "1", "legacy", 1, 1, 2.0)
+    recorder.end_session(SESSION.key, 3.0)
+    assert recorder.client("c", "1", "legacy") is None
+    assert (recorder.usage(), recorder.tasks(), recorder.working_set("x")) == ([], [], None)
+    recorder.call(CALL)
+    recorder.commit()
+
+
+def test_what_waits_is_bounded_and_the_oldest_go_first() -> None:
+    store, connection = failing_store()
+    recorder = Recorder(store)
+    connection.refuse = sqlite3.SQLITE_FULL
+    for number in range(KEEP + 10):
+        recorder.call(changed(CALL, at=float(number)), [MISS] if number == KEEP else [])
+    recorder.commit()
+    assert recorder.statistics().dropped == 10
+    connection.refuse = 0
+    recorder.retry()
+    kept = store.recent_calls(-1)
+    assert (len(kept), kept[-1].at) == (KEEP, 10.0)
+    (miss,) = store.misses_since(0.0)
+    call = store.call(miss.call)
+    assert call is not None
+    assert call.at == float(KEEP)

@@ -1,0 +1,62 @@
+"""Log lines: to stderr, on the config's level, without its secrets."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foretool.server.config.loader import Config, parse
+from foretool.server.system import logs
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("foretool")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+def config(secret: str, level: str = "info") -> Config:
+    servers = {"one": {"command": "x", "env": {"TOKEN": secret}}}
+    return parse(json.dumps({"mcpServers": servers, "foretool": {"log_level": level}}).encode(), Path("mcp.json"), {})
+
+
+def test_a_secret_is_scrubbed_from_messages_and_tracebacks() -> None:
+    said = io.StringIO()
+    logs.begin(config("hush-hush"), said)
+    try:
+        int("hush-hush")
+    except ValueError:
+        logging.getLogger("foretool.app").exception("upstream said %s", "hush-hush")
+    assert said.getvalue().startswith("foretool: ERROR: upstream said [TOKEN]\nTraceback")
+    assert "hush-hush" not in said.getvalue()
+
+
+def test_only_our_own_lines_come_below_warning() -> None:
+    said = io.StringIO()
+    logs.begin(config("hush-hush", "debug"), said)
+    logging.getLogger("foretool.app").debug("ours")
+    logging.getLogger("httpx2").info("GET https://example.org/?key=1")
+    logging.getLogger("httpx2").warning("theirs")
+    assert said.getvalue() == "foretool: DEBUG: ours\nforetool: WARNING: theirs\n"
+
+
+def test_a_reload_brings_its_secrets_and_its_level() -> None:
+    said = io.StringIO()
+    logs.begin(config("hush-hush"), said)
+    logs.follow(config("new-secret", "error"))
+    logging.getLogger("foretool").warning("not any more")
+    logging.getLogger("foretool").error("new-secret")
+    assert said.getvalue() == "foretool: ERROR: [TOKEN]\n"
+
+
+def test_a_reload_leaves_the_logging_of_others_alone() -> None:
+    logging.getLogger("foretool").setLevel(logging.DEBUG)
+    logs.follow(config("hush-hush", "error"))
+    assert logging.getLogger("foretool").level == logging.DEBUG

@@ -1,0 +1,11 @@
+"""Unused memory goes back to the system."""
+
+from __future__ import annotations
+
+import platform
+
+from foretool.server.system.malloc import give_back
+
+
+def test_memory_is_given_back_where_the_c_library_can() -> None:
+    assert give_back() is (platform.libc_ver()[0] == "glibc")

@@ -1,0 +1,25 @@
+"""Which proxies on record still run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from foretool.server.system.processes import is_running
+
+
+def test_this_process_runs_and_one_that_ended_does_not() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    assert is_running(os.getpid(), time.time())
+    assert not is_running(ended.pid, time.time())
+    assert not is_running(2**40, time.time())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells when a process began")
+def test_a_younger_process_under_the_same_number_is_not_the_proxy() -> None:
+    assert not is_running(os.getpid(), time.time() - 30 * 86_400)

@@ -1,0 +1,163 @@
+"""Streams to HTTP clients: what is sent, what is kept, what goes first when there is too much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from foretool.server.transports.client.event_store import KEPT, KEPT_READ, Reader, Shelf, Stream
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def attached(stream: Stream, cuts: list[Stream] | None = None) -> Reader:
+    return stream.attach(lambda: cuts.append(stream) if cuts is not None else None)
+
+
+def numbers(data: bytes) -> list[int]:
+    """The numbers that were sent as messages."""
+    return [int(found) for found in re.findall(rb"^data: (\d+)", data, re.M)]
+
+
+def test_an_event_is_one_line_of_data_with_an_id_where_it_can_be_resumed() -> None:
+    stream = Shelf().new()
+    stream.send(b'{"a":\n1}')
+    assert attached(stream).take() == b'id: 1.0\nevent: message\ndata: {"a": 1}\n\n'
+    alone = Stream("")
+    alone.send(b"{}")
+    assert attached(alone).take() == b"event: message\ndata: {}\n\n"
+
+
+def test_only_a_reply_that_is_all_there_is_can_be_taken_alone() -> None:
+    for messages, expected in (([], b"9"), ([b"1"], None)):
+        stream = Stream("")
+        for message in messages:
+            stream.send(message)
+        stream.finish(b"9", None)
+        assert stream.take_only() == expected
+    unanswered = Stream("")
+    unanswered.end()
+    assert unanswered.take_only() is None
+
+
+def test_nothing_follows_the_end() -> None:
+    stream = Stream("")
+    stream.finish(b"1", -32603)
+    stream.send(b"2")
+    stream.finish(b"3", None)
+    reader = attached(stream)
+    assert (numbers(reader.take()), reader.is_over, stream.code) == ([1], True, -32603)
+
+
+def test_a_stream_goes_on_after_the_event_the_client_got_last() -> None:
+    shelf = Shelf()
+    stream = shelf.new()
+    for number in range(5):
+        stream.send(str(number).encode())
+    first = attached(stream)
+    first.take()
+    stream.detach(first)
+    stream.finish(b"5", None)
+    for event_id, expected in (("1.-1", [0, 1, 2, 3, 4, 5]), ("1.3", [4, 5]), ("1.5", [])):
+        found = shelf.resume(event_id)
+        assert found is stream
+        reader = attached(stream)
+        assert numbers(reader.take()) == expected
+        stream.detach(reader)
+    for unknown in ("1.6", "2.0", "1.--1", "1", "", "x.y", "1.-2", "1." + "9" * 50):
+        assert shelf.resume(unknown) is None
+
+
+def test_a_client_that_does_not_read_loses_the_response_and_keeps_the_newest() -> None:
+    cuts: list[Stream] = []
+    stream = Stream("1", Shelf(), limit=10)
+    reader = attached(stream, cuts)
+    for _ in range(4):
+        stream.send(b"1234")
+    assert (reader.is_over, cuts, stream.size) == (True, [stream], 8)
+    stream.finish(b"x" * 50, None)
+    assert stream.size == 50
+    again = attached(stream)
+    assert again.take().endswith(b"data: " + b"x" * 50 + b"\n\n")
+
+
+def test_what_was_read_makes_room_without_harm() -> None:
+    cuts: list[Stream] = []
+    stream = Stream("1", Shelf(), limit=10)
+    reader = attached(stream, cuts)
+    for number in range(100):
+        stream.send(b"%d" % (1000 + number))
+        assert numbers(reader.take()) == [1000 + number]
+    assert (cuts, stream.size) == ([], 8)
+
+
+def test_a_modern_stream_forgets_what_is_sent_and_everything_when_overfull() -> None:
+    cuts: list[Stream] = []
+    stream = Stream("", limit=10)
+    reader = attached(stream, cuts)
+    stream.send(b"1234")
+    reader.take()
+    assert stream.size == 0
+    for _ in range(3):
+        stream.send(b"1234")
+    assert (stream.is_overfull, stream.size, cuts, reader.is_over) == (True, 0, [stream], True)
+
+
+def test_a_session_keeps_a_few_finished_streams() -> None:
+    shelf = Shelf()
+    for _ in range(KEPT_READ + 3):
+        stream = shelf.new()
+        stream.finish(b"1", None)
+        reader = attached(stream)
+        reader.take()
+        stream.detach(reader)
+    kept = [number for number in range(1, KEPT_READ + 4) if shelf.resume(f"{number}.0") is not None]
+    assert kept == list(range(4, KEPT_READ + 4))
+    for _ in range(KEPT + 10):
+        shelf.new().finish(b"1", None)
+    assert len(shelf._finished) == KEPT
+
+
+def test_a_session_is_bounded_over_all_its_streams() -> None:
+    shelf = Shelf(limit=1000)
+    streams = [shelf.new() for _ in range(5)]
+    for number in range(200):
+        for stream in streams:
+            stream.send(b"%100d" % number)
+    assert sum(stream.size for stream in streams) == shelf._size <= 1000
+    for stream in streams:
+        stream.finish(json.dumps("x" * 300).encode(), None)
+    assert shelf._size <= 1000
+    shelf.close()
+
+
+async def test_the_newest_reader_gets_all_and_the_older_one_takes_over() -> None:
+    stream = Shelf().unasked
+    old, new = attached(stream), attached(stream)
+    stream.send(b"1")
+    assert (numbers(old.take()), numbers(new.take())) == ([], [1])
+    waiting = asyncio.create_task(old.wait(5))
+    await asyncio.sleep(0)
+    stream.detach(new)
+    assert await waiting is True
+    stream.send(b"2")
+    assert numbers(old.take()) == [2]
+    assert await old.wait(0.001) is False
+
+
+async def test_polling_ends_the_response_of_a_primed_client_only() -> None:
+    for primes in (False, True):
+        shelf = Shelf()
+        shelf.primes = primes
+        stream = shelf.new()
+        reader = attached(stream)
+        stream.poll()
+        assert (reader.is_over, stream.is_finished) == (primes, False)

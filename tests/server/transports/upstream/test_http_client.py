@@ -1,0 +1,62 @@
+"""What the links to remote servers share."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx2
+import pytest
+
+from foretool.server.transports.upstream import http_client
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def test_an_address_is_free_of_secrets() -> None:
+    assert http_client.address("https://user:t0p@mcp.example:8443/a/t0p?key=t0p#t0p") == "https://mcp.example:8443"
+
+
+def test_a_refusal_tells_where_a_redirect_leads_but_not_its_path() -> None:
+    assert "to https://x.example, which" in http_client.refusal(307, "https://x.example/t0p?t0p")
+    assert http_client.refusal(307, "/elsewhere").startswith("answered HTTP 307, a redirect, which is not followed")
+
+
+async def test_a_client_follows_no_redirect_and_waits_for_streams() -> None:
+    async with http_client.new_client("http://127.0.0.1", {"x": "y"}) as client:
+        assert not client.follow_redirects
+        assert client.timeout == httpx2.Timeout(connect=10.0, read=None, write=60.0, pool=None)
+        assert client.headers["x"] == "y"
+
+
+async def test_a_task_that_breaks_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+    blocked = asyncio.Event()
+
+    async def broken() -> None:
+        raise RuntimeError("oops")
+
+    async def waiting() -> None:
+        try:
+            await blocked.wait()
+        finally:
+            said.append("ended")
+
+    async def farewell() -> None:
+        said.append("farewell")
+
+    tasks = http_client.Tasks()
+    await tasks.open(farewell)
+    assert tasks.spawn(waiting()) is not None
+    first = tasks.spawn(broken())
+    assert first is not None
+    await asyncio.wait([first])
+    assert "oops" in caplog.text
+    await asyncio.create_task(tasks.close())
+    assert said == ["ended", "farewell"]
+    assert tasks.spawn(broken()) is None
+    await tasks.close()

@@ -1,0 +1,116 @@
+"""Child processes: none outlives the proxy, however either of them ends."""
+
+import asyncio
+import os
+import select
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from http_fakes import Notes, notification, request
+from requirements import requirement
+
+from foretool.server.transports.upstream import stdio
+from foretool.server.transports.upstream.base import LinkError
+from foretool.server.transports.upstream.stdio import Watcher, open_stdio
+
+STUBBORN = (
+    "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+)
+
+PROXY = f"""
+import subprocess, sys
+from foretool.server.links.stdio import Watcher
+
+child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE, start_new_session=True)
+Watcher().watch(child.pid)
+child.stdout.readline()
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux lets one wait for a process that is no child")
+def test_a_child_that_ignores_sigterm_does_not_outlive_a_proxy_that_was_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PROXY], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as proxy:
+        assert proxy.stdout
+        child = os.pidfd_open(int(proxy.stdout.readline()))
+        try:
+            assert select.select([child], [], [], 0)[0] == []
+            proxy.kill()
+            assert select.select([child], [], [], 10)[0] == [child]
+        finally:
+            os.close(child)
+
+
+@pytest.mark.anyio
+@requirement("backpressure:upstream")
+async def test_a_child_that_does_not_read_fails_what_is_too_much_and_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stdio, "MOST_WAITING", 500_000)
+    notes, watcher = Notes(), Watcher()
+    deaf = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+    link = await open_stdio(deaf[0], deaf[1:], {}, None, notes, watcher, 1_000_000)
+    try:
+        for number in range(10):
+            link.send(request(number, "tools/call", text="x" * 100_000))
+            link.send(notification("notifications/cancelled", requestId=number))
+            link._stdin.flush()  # type: ignore[union-attr]
+        failed: list[Any] = [notes.told.get_nowait() for _ in range(notes.told.qsize())]
+        assert link._stdin is not None
+        assert link._stdin.waiting < 700_000
+    finally:
+        link._signal(stdio.signal.SIGKILL)
+        await link.close()
+        watcher.close()
+    reason = "it does not read its input, where 0 MiB wait for it"
+    assert failed == [("failed", number, reason, False) for number in range(10 - len(failed), 10)]
+    assert 3 <= len(failed) <= 5
+
+
+async def _started(watcher: Watcher, words: str, count: int) -> list[stdio.StdioLink]:
+    command = [sys.executable, "-c", words]
+    opened = (open_stdio(command[0], command[1:], {}, None, Notes(), watcher, 1000) for _ in range(count))
+    return list(await asyncio.gather(*opened))
+
+
+@pytest.mark.anyio
+async def test_children_begin_a_few_at_a_time_and_one_that_says_nothing_holds_up_the_others_only_for_a_moment() -> None:
+    watcher = Watcher()
+    watcher.slots = asyncio.Semaphore(2)
+    try:
+        links = await _started(watcher, "import sys; sys.stdin.read()", 2)
+        assert watcher.slots.locked()
+        async with asyncio.timeout(20):
+            links += await _started(watcher, "print('{}', flush=True); input()", 4)
+            while watcher.slots._value < 2:
+                await asyncio.sleep(0.01)
+        for link in links:
+            await link.close()
+        assert watcher.slots._value == 2
+    finally:
+        watcher.close()
+
+
+@pytest.mark.anyio
+async def test_one_that_cannot_start_leaves_its_place_to_the_next() -> None:
+    watcher = Watcher()
+    watcher.slots = asyncio.Semaphore(1)
+    for _ in range(2):
+        with pytest.raises(LinkError):
+            await open_stdio("no-such-command-anywhere", [], {}, None, Notes(), watcher, 1000)
+    assert watcher.slots._value == 1
+
+
+@pytest.mark.anyio
+async def test_no_child_starts_while_a_client_is_being_told_something_but_that_does_not_last() -> None:
+    watcher = Watcher()
+    waits = iter([True, True, False])
+    watcher.is_telling = lambda: next(waits)
+    await watcher.may_spawn()
+    assert list(waits) == []
+    watcher.is_telling = lambda: True
+    async with asyncio.timeout(20):
+        await watcher.may_spawn()

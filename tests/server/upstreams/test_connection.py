@@ -1,0 +1,216 @@
+"""One connection: ids, replies, deadlines, and what comes unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol.jsonrpc import Message, Raw, raw
+from foretool.server.upstreams.connection import Connection, Lost, Reply, Request
+from foretool.storage.records import Era
+
+pytestmark = pytest.mark.anyio
+
+
+class Wire:
+    """A link that takes notes."""
+
+    pid = None
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+
+    def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        self.sent.append(message)
+
+    def abandon(self, request: int) -> bool:
+        return False
+
+    def stderr(self) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        pass
+
+
+class Told:
+    """Events that take notes."""
+
+    def __init__(self) -> None:
+        self.notifications: list[Message] = []
+        self.questions: list[tuple[Message, Request | None]] = []
+        self.unhandled: list[Request] = []
+        self.lost: list[str] = []
+        self.noise: list[bytes] = []
+
+    def on_notification(self, message: Message) -> None:
+        self.notifications.append(message)
+
+    def on_request(self, message: Message, request: Request | None, answer: Any) -> None:
+        self.questions.append((message, request))
+
+    def on_noise(self, line: bytes) -> None:
+        self.noise.append(line)
+
+    def on_unhandled(self, request: Request) -> None:
+        self.unhandled.append(request)
+
+    def on_lost(self, connection: Connection, reason: str) -> None:
+        self.lost.append(reason)
+
+
+def connected(era: Era = "legacy") -> tuple[Connection, Wire, Told]:
+    wire, told = Wire(), Told()
+    connection = Connection(era, told)
+    connection.attach(wire)
+    return connection, wire, told
+
+
+def asking(replies: list[Reply], **options: Any) -> Request:
+    return Request("tools/call", {"name": raw("x")}, replies.append, **options)
+
+
+def test_each_request_gets_an_id_of_its_own_and_its_own_reply() -> None:
+    connection, wire, _ = connected()
+    first: list[Reply] = []
+    second: list[Reply] = []
+    connection.send(asking(first))
+    connection.send(asking(second))
+    ids = [message.id for message in wire.sent]
+    assert len(set(ids)) == 2
+    for ident in reversed(ids):
+        connection.on_message(Message(id=ident, result=raw({"to": ident})), None)
+        connection.on_message(Message(id=ident, result=raw("again")), None)
+    assert [[reply.result for reply in each if isinstance(reply, Message)] for each in (first, second)] == [
+        [raw({"to": ident})] for ident in ids
+    ]
+    assert connection.in_flight == 0
+
+
+def test_when_the_link_is_gone_every_request_is_lost_at_once_and_later_ones_unsent() -> None:
+    connection, _, told = connected()
+    replies: list[Reply] = []
+    connection.send(asking(replies))
+    connection.on_closed("exited with code 1")
+    connection.on_closed("again")
+    connection.send(asking(replies))
+    assert replies == [Lost("exited with code 1", True), Lost("exited with code 1", False)]
+    assert told.lost == ["exited with code 1"]
+
+
+def test_a_request_of_another_connection_with_the_same_id_is_not_cancelled() -> None:
+    (one, wire, _), (other, other_wire, _) = connected(), connected()
+    mine, theirs = asking([]), asking([])
+    one.send(mine)
+    other.send(theirs)
+    assert mine.id == theirs.id
+    other.cancel(mine, "not yours")
+    assert (other.in_flight, len(other_wire.sent)) == (1, 1)
+    one.cancel(mine, "no longer wanted")
+    assert one.in_flight == 0
+    assert wire.sent[-1].method == "notifications/cancelled"
+
+
+def test_late_requests_are_dropped_and_progress_gives_them_time() -> None:
+    connection, wire, _ = connected()
+    notices: list[Message] = []
+    patient = asking([], timeout=10.0, progress=True, notice=notices.append)
+    hasty = asking([], timeout=1.0)
+    connection.send(patient)
+    connection.send(hasty)
+    start = hasty.deadline - 1.0
+    assert connection.expire(start + 0.5) == []
+    assert connection.expire(start + 2.0) == [hasty]
+    assert wire.sent[-1].method == "notifications/cancelled"
+    before = patient.deadline
+    params = raw({"progressToken": patient.id, "progress": 1})
+    connection.on_message(Message(method="notifications/progress", params=params), None)
+    assert patient.deadline >= before
+    assert [notice.method for notice in notices] == ["notifications/progress"]
+
+
+def test_an_unattributed_question_belongs_to_the_only_owner_who_may_be_asked() -> None:
+    connection, _, told = connected()
+    owner = object()
+    question = Message(id="q", method="elicitation/create")
+    connection.on_message(question, None)
+    mine = asking([], owner=owner)
+    connection.send(mine)
+    connection.send(Request("tools/list", {}, lambda reply: None))
+    connection.on_message(question, None)
+    connection.send(asking([], owner=object()))
+    connection.on_message(question, None)
+    connection.on_message(question, mine.id)
+    assert [request for _, request in told.questions] == [None, mine, None, mine]
+
+
+def test_an_expired_session_returns_its_request_once() -> None:
+    connection, _, told = connected()
+    replies: list[Reply] = []
+    request = asking(replies)
+    connection.send(request)
+    connection.on_expired(request.id)
+    assert told.unhandled == [request]
+    again, _, _ = connected()
+    again.send(request)
+    again.on_expired(request.id)
+    assert isinstance(replies[0], Lost)
+    assert not replies[0].sent
+
+
+async def test_the_greeting_of_an_upstream_is_kept() -> None:
+    connection, wire, _ = connected()
+    import asyncio
+
+    greeting = asyncio.ensure_future(connection.greet({"roots": {}}))
+    await asyncio.sleep(0)
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "up"}}
+    connection.on_message(Message(id=wire.sent[0].id, result=raw({**hello, "instructions": "Be brief."})), None)
+    await greeting
+    assert connection.ready
+    assert connection.greeting.version == "2025-06-18"
+    assert connection.greeting.instructions == "Be brief."
+    assert jsonrpc.plain(wire.sent[0].params)["capabilities"] == {"roots": {}}  # type: ignore[arg-type]
+    assert [message.method for message in wire.sent] == ["initialize", "notifications/initialized"]
+
+
+async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() -> None:
+    import asyncio
+
+    connection, wire, _ = connected("modern")
+    probe = asyncio.ensure_future(connection.greet({}))
+    await asyncio.sleep(0)
+    assert isinstance(wire.sent[0].params, Raw)
+    assert versions.META_VERSION in jsonrpc.plain(wire.sent[0].params)["_meta"]
+    refusal = jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, "Method not found")
+    connection.on_message(Message(id=wire.sent[0].id, error=refusal), None)
+    with pytest.raises(Exception, match="Method not found"):
+        await probe
+    connection.era = "legacy"
+    greeting = asyncio.ensure_future(connection.greet({}))
+    await asyncio.sleep(0)
+    assert isinstance(wire.sent[-1].params, Raw)
+    assert "_meta" not in jsonrpc.plain(wire.sent[-1].params)
+    greeting.cancel()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(method="notifications/progress", params=Raw(b"[]")),
+        Message(method="notifications/progress"),
+        Message(method="notifications/cancelled", params=Raw(b"5")),
+        Message(id=99, result=Raw(b"{}")),
+        Message(id="1", result=Raw(b"{}")),
+        Message(id=None, error=Raw(b"5")),
+    ],
+)
+def test_what_cannot_be_placed_is_passed_over(message: Message) -> None:
+    connection, _, told = connected()
+    replies: list[Reply] = []
+    connection.send(asking(replies))
+    connection.on_message(message, None)
+    assert (replies, told.lost, connection.in_flight) == ([], [], 1)
