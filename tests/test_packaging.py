@@ -178,7 +178,7 @@ def shop(folder: Path) -> Path:
     for name in SHOP:
         listed = folder / f"{name}.json"
         listed.write_text(json.dumps(definitions(name)), encoding="utf-8")
-        upstream = CHECKOUT / "tests" / "server" / "echo_upstream.py"
+        upstream = CHECKOUT / "tests" / "support" / "echo_upstream.py"
         servers[name] = {"command": sys.executable, "args": [str(upstream), "--listed", str(listed)]}
     rows = [
         {"query": HABITS[at % 4][0].format(f"number {at * 37}"), "calls": HABITS[at % 4][1], "id": str(at)}

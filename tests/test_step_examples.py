@@ -19,7 +19,7 @@ from requirements import requirement
 from foretool.storage.store import Store
 
 ROOT = Path(__file__).parents[1]
-ECHO = ROOT / "tests" / "server" / "echo_upstream.py"
+ECHO = ROOT / "tests" / "support" / "echo_upstream.py"
 
 Json = dict[str, Any]
 

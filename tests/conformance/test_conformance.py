@@ -24,7 +24,7 @@ from served import write_config
 
 HERE = Path(__file__).parent
 FIXTURE = [sys.executable, str(HERE / "fixture.py")]
-ECHO = {"command": sys.executable, "args": [str(HERE.parent / "server" / "echo_upstream.py")]}
+ECHO = {"command": sys.executable, "args": [str(HERE.parent / "support" / "echo_upstream.py")]}
 PATIENCE_S = 240
 SUITE = "@modelcontextprotocol/conformance"
 OLD, NEW = "0.1.16", "0.2.0-alpha.12"

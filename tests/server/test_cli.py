@@ -146,7 +146,7 @@ HELLO = lines(
 NOISY = """
 import os, sys
 from foretool.server import cli
-from foretool.server.catalog import Catalog
+from foretool.server.catalog.catalog import Catalog
 
 replace = Catalog.replace
 

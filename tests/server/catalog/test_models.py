@@ -25,7 +25,7 @@ MODEL = Counted({START: {"calc__add": 1}, "calc__add": {"calc__sub": 3, "END": 1
 
 @pytest.fixture(autouse=True)
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "CLASSES", {"dtdr": "tests.retrieval.learned_fakes:Counted"})
+    monkeypatch.setattr(models, "CLASSES", {"dtdr": "learned_fakes:Counted"})
 
 
 async def taken(stage: Stage) -> None:

@@ -27,7 +27,7 @@ METHOD = CountedMethod()
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(models, "CLASSES", {"dtdr": "tests.retrieval.learned_fakes:Counted"})
+    monkeypatch.setattr(models, "CLASSES", {"dtdr": "learned_fakes:Counted"})
     monkeypatch.setattr(learning, "METHODS", {"dtdr": f"{__name__}:METHOD"})
     path = write_config(tmp_path, encoder="none")
     fill(path).close()

@@ -387,8 +387,8 @@ def test_any_value_of_any_setting_is_read_or_refused_in_one_line(entry_key: str,
 
 def test_reading_the_config_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from pathlib import Path; from foretool.server import config\n"
-        "config.load(Path('mcp.json.example'))\n"
+        "import sys; from pathlib import Path; from foretool.server.config import loader\n"
+        "loader.load(Path('mcp.json.example'))\n"
         "heavy = 'pydantic', 'click', 'anyio', 'asyncio', 'difflib', 'hashlib', 'httpx2'\n"
         "print([name for name in heavy if name in sys.modules])"
     )

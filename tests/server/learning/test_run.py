@@ -51,7 +51,7 @@ WATCHING = Watching()
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "CLASSES", {"dtdr": "tests.retrieval.learned_fakes:Counted"})
+    monkeypatch.setattr(models, "CLASSES", {"dtdr": "learned_fakes:Counted"})
     use(monkeypatch, "METHOD")
     Watching.seen.clear()
 

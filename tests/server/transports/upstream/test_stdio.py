@@ -21,7 +21,7 @@ STUBBORN = (
 
 PROXY = f"""
 import subprocess, sys
-from foretool.server.links.stdio import Watcher
+from foretool.server.transports.upstream.stdio import Watcher
 
 child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE, start_new_session=True)
 Watcher().watch(child.pid)
