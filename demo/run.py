@@ -22,7 +22,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, Implementation, TextContent, Tool
 
-from foretool import __version__
+from foretool._version import __version__
 from foretool.retrieval.tokens import count
 
 FORETOOL = Path(sys.executable).with_name("foretool")

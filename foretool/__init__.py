@@ -8,13 +8,13 @@ The library (`from foretool import Foretool`, docs/library.md) is imported when 
 
 from pathlib import Path
 
+from foretool._version import __version__
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from foretool.server.library import CallFailed, Foretool, Reply, Result, Step, Tools
 
 __all__ = ["CallFailed", "Foretool", "Reply", "Result", "Step", "Tools", "__version__"]
-
-__version__ = "0.1.0"
 
 _checkout = Path(__file__).resolve().parent.parent
 if (_checkout / "server" / "app.py").is_file() and (_checkout / "pyproject.toml").is_file():

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from foretool import __version__
+from foretool._version import __version__
 from foretool.retrieval import tokens
 from foretool.retrieval.tokens import estimate
 from foretool.server.app import link_opener, message_limit

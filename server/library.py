@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from msgspec import Struct
 
-from foretool import __version__
+from foretool._version import __version__
 from foretool.retrieval.itr import PUBLISHED
 from foretool.server.app import App
 from foretool.server.clients.client import Client

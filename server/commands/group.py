@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from foretool import __version__
+from foretool._version import __version__
 from foretool.server.cli import INTERRUPTED, WRONG, complain, existing
 from foretool.server.config import loader as configs
 from foretool.server.config.loader import Config, ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from foretool import __version__
+from foretool._version import __version__
 from foretool.server.protocol.jsonrpc import Raw, raw
 
 MODERN_VERSIONS: Final = ("2026-07-28",)

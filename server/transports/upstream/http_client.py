@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from foretool import __version__
+from foretool._version import __version__
 
 if TYPE_CHECKING:
     import httpx2
