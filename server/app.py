@@ -46,7 +46,7 @@ from foretool.server.system.processes import is_running
 from foretool.server.transports.client.stdio import StdioEdge
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.base import Link, Receiver
-from foretool.server.transports.upstream.stdio import Watcher, open_stdio
+from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
 from foretool.server.upstreams.upstream import OpenLink, State, Upstream
 from foretool.storage.flows import Flows
 from foretool.storage.records import Era, Tool, ToolId, UpstreamRecord, UpstreamState
@@ -92,7 +92,7 @@ class App:
         self.exposures.prior = lambda: prior(store)
         self.exposures.base = lambda: base(store)
         self.started_at = time.time()
-        self._watcher = Watcher()
+        self._watcher = ChildWatcher()
         self._fingerprints: dict[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._dirty_states: set[str] = set()
@@ -126,7 +126,10 @@ class App:
 
     def _upstream(self, server: Server) -> Upstream:
         opener = link_opener(server, message_limit(self.config), self._watcher, self.proxy.turn)
-        return Upstream(server.name, self.proxy, opener, server.timeout_s, server.secrets.redact)
+        proxy = self.proxy
+        return Upstream(
+            server.name, proxy, opener, server.timeout_s, server.secrets.redact, capabilities=proxy.capabilities
+        )
 
     def yield_to(self, is_telling: Callable[[], bool]) -> None:
         """Start no upstream while this client has still to take in what it was told."""
@@ -255,16 +258,16 @@ class App:
         server = self.config.servers.get(upstream.name)
         if server is None:
             return
-        greeting = upstream.greeting
+        server_info = upstream.server_info
         spoken: list[Era] = [era for era, does in upstream.speaks.items() if does]
         lacking: list[Era] = [era for era, does in upstream.speaks.items() if not does]
         record = UpstreamRecord(
             name=upstream.name,
             fingerprint=self._fingerprints[upstream.name],
             era=spoken[-1] if spoken else None,
-            server_info=json.dumps(greeting.server_info),
-            instructions=greeting.instructions,
-            capabilities=json.dumps(greeting.capabilities),
+            server_info=json.dumps(server_info.implementation),
+            instructions=server_info.instructions,
+            capabilities=json.dumps(server_info.capabilities),
             listed_at=time.time(),
             lacks=lacking[-1] if lacking else None,
         )
@@ -316,7 +319,7 @@ class App:
             era=spoken[-1] if spoken else None,
             tools=len(self.catalog.of(upstream.name)),
             restarts=max(upstream.starts - 1, 0),
-            skipped_lines=upstream.noise,
+            skipped_lines=upstream.invalid_lines,
             last_error=redact(upstream.error or problems),
             stderr=tuple(redact(line) for line in upstream.stderr),
         )
@@ -389,7 +392,7 @@ def message_limit(config: Config) -> int:
     return int(config.settings.max_message_mib * 1024 * 1024)
 
 
-def link_opener(server: Server, limit: int, watcher: Watcher, turn: Turn | None = None) -> OpenLink:
+def link_opener(server: Server, limit: int, watcher: ChildWatcher, turn: Turn | None = None) -> OpenLink:
     """How the server is reached. `limit`: bytes of one message. `turn`: the one that all pipes of a proxy share."""
 
     async def opened(receiver: Receiver, era: Era) -> Link:

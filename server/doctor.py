@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from foretool._version import __version__
 from foretool.retrieval import tokens
@@ -26,7 +26,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import Config, Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
-from foretool.server.transports.upstream.stdio import Watcher
+from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.health import examine
@@ -116,7 +116,7 @@ def diagnose(config: Config, timeout_s: float = TIMEOUT_S, told: Told = lambda n
     catalog = Catalog(list(config.servers.values()), _kept_names(config))
     for patient in patients:
         if patient.definitions is not None:
-            catalog.replace(patient.server.name, patient.definitions, patient.upstream.greeting.instructions)
+            catalog.replace(patient.server.name, patient.definitions, patient.upstream.server_info.instructions)
     examined = tuple(_examined(patient, catalog) for patient in patients)
     findings = [
         *check_environment(config),
@@ -138,7 +138,7 @@ class Patient:
 
     server: Server
     limit: int
-    watcher: Watcher
+    watcher: ChildWatcher
     upstream: Upstream = field(init=False)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Its tools are known, or it has failed."""
@@ -194,16 +194,10 @@ class Patient:
         ident = message.id if isinstance(message.id, int | str) else None
         answer(answer_error(ident, jsonrpc.METHOD_NOT_FOUND, "foretool doctor only looks"))
 
-    def readdress(self, request: Request, era: Era) -> None:
-        pass  # nobody's requests wait here
-
-    def capabilities(self, era: Era) -> dict[str, Any]:
-        return {}
-
 
 async def examine_all(servers: Sequence[Server], limit: int, timeout_s: float, told: Told) -> list[Patient]:
     """Start all at once, `timeout_s` for each; when this returns, none of them runs any more."""
-    watcher = Watcher()
+    watcher = ChildWatcher()
     patients = [Patient(server, limit, watcher) for server in servers]
 
     async def examine_one(patient: Patient) -> None:
@@ -221,22 +215,22 @@ async def examine_all(servers: Sequence[Server], limit: int, timeout_s: float, t
 
 def _examined(patient: Patient, catalog: Catalog) -> Examined:
     upstream, server = patient.upstream, patient.server
-    redact, greeting = server.secrets.redact, upstream.greeting
-    info = greeting.server_info
+    redact, server_info = server.secrets.redact, upstream.server_info
+    info = server_info.implementation
     spoken = [era for era, does in upstream.speaks.items() if does]
     return Examined(
         upstream=server.name,
         address=server.address,
         is_well=not patient.error,
         era=spoken[-1] if spoken else None,
-        version=greeting.version,
+        version=server_info.version,
         server=f"{info.get('name', '')} {info.get('version', '')}".strip(),
         tools=len(catalog.of(server.name)),
         tokens=sum(estimate(tool.definition.decode()) for tool in catalog.of(server.name)),
         dropped=catalog.problems.get(server.name, ()),
         ready_ms=patient.ready_s * 1000,
         listed_ms=patient.listed_s * 1000,
-        skipped_lines=upstream.noise,
+        skipped_lines=upstream.invalid_lines,
         error=redact(patient.error),
         stderr=tuple(redact(line) for line in upstream.stderr),
     )

@@ -291,10 +291,10 @@ class Proxy:
     def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         if self.upstreams.get(upstream.name) is not upstream:
             return  # removed by a reload in the meantime
-        self.capabilities_known[upstream.name] = upstream.greeting.capabilities
+        self.capabilities_known[upstream.name] = upstream.server_info.capabilities
         server = self.config.servers.get(upstream.name)
         over_http = server is not None and server.type == "http"
-        changes = self.catalog.replace(upstream.name, tools, upstream.greeting.instructions, over_http)
+        changes = self.catalog.replace(upstream.name, tools, upstream.server_info.instructions, over_http)
         self._listed.add(upstream.name)
         self.aggregate.came(upstream)
         self._watcher.tools_changed(upstream)
@@ -359,10 +359,6 @@ class Proxy:
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
     ) -> None:
         self.questions.on_request(upstream, message, request, answer)
-
-    def readdress(self, request: Request, era: Era) -> None:
-        if isinstance(exchange := request.exchange, Exchange):
-            request.meta = exchange.client.request_meta(exchange, era)
 
     def capabilities(self, era: Era) -> dict[str, Any]:
         """What we declare to an upstream: what the one client can, or what any may who is still to come; a question to

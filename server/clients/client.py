@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from foretool.server.clients.exchange import Exchange
@@ -405,11 +406,11 @@ class Client:
         if legacy and "requestState" in params:
             # It had been parked here and is no more; to send the request again could carry it out twice.
             raise RpcError(jsonrpc.INVALID_PARAMS, "requestState has expired; send the request anew")
-        meta = self.request_meta(exchange, "legacy" if legacy else "modern") if exchange.meta or not legacy else None
         token = exchange.progress_token
         exchange.upstream = upstream
         owner = exchange.session or self
-        request = Request(exchange.method, params, _unset, owner=owner, exchange=exchange, meta=meta)
+        request = Request(exchange.method, params, _unset, owner=owner, exchange=exchange)
+        request.build_meta = partial(self.request_meta, exchange)
         request.reply = lambda reply: self._replied(request, upstream, reply, on_reply)
         request.notice = lambda message: self._notice(request, message)
         request.poll = lambda: self._polled(request)
@@ -421,6 +422,8 @@ class Client:
 
     def request_meta(self, exchange: Exchange, era: Era) -> dict[str, Raw] | None:
         """The `_meta` of its request on the way to an upstream of this era."""
+        if era == "legacy" and not exchange.meta:
+            return None
         info = jsonrpc.raw(self.info or versions.IDENTITY)
         capabilities = jsonrpc.raw(translate.forwardable(self.capabilities))
         meta = translate.request_meta(exchange.meta, exchange.era, era, info, capabilities)

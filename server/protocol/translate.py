@@ -43,7 +43,8 @@ def _declared(capabilities: Raw) -> Raw:
     """A client's capabilities as the next hop may see them; untouched unless they speak of tasks."""
     if TASKS.encode() not in bytes(capabilities):
         return capabilities
-    return jsonrpc.raw(forwardable(jsonrpc.plain(capabilities)))
+    declared = jsonrpc.plain(capabilities)
+    return jsonrpc.raw(forwardable(declared)) if isinstance(declared, dict) else capabilities
 
 
 def request_meta(

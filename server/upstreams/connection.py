@@ -55,9 +55,10 @@ class Request(Struct, eq=False):
     """Whose request it is; questions of the upstream are only passed on when it is clear to whom."""
     exchange: object = None
     """The exchange with the client that it serves, for whoever made it."""
-    meta: dict[str, Raw] | None = None
-    """Goes out as `_meta`, with our progress token in it when `progress` is set."""
+    build_meta: Callable[[Era], dict[str, Raw] | None] | None = None
+    """Builds the `_meta` to send on a connection of the given era."""
     progress: bool = False
+    """Send a progress token of ours in `_meta`."""
     headers: Mapping[str, str] | None = None
     timeout: float = 0.0
     """Seconds without reply or progress after which it is given up; 0 waits for ever."""
@@ -72,7 +73,7 @@ class Request(Struct, eq=False):
 
     def let_go(self) -> None:
         """It is over: what its callbacks hold on to points back at it, and would be garbage to collect."""
-        self.reply, self.notice, self.poll = _ignored, None, None
+        self.reply, self.notice, self.poll, self.build_meta = _ignored, None, None, None
 
 
 class Events(Protocol):
@@ -83,7 +84,7 @@ class Events(Protocol):
     def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
         """The upstream asks the client. `request`: in whose course, None when that cannot be told."""
 
-    def on_noise(self, line: bytes) -> None: ...
+    def on_invalid_line(self, line: bytes) -> None: ...
 
     def on_unhandled(self, request: Request) -> None:
         """A request that the upstream refused unread; it is sent again on the next connection."""
@@ -100,12 +101,13 @@ class HandshakeError(Exception):
         self.data = data
 
 
-class Greeting(Struct):
+class ServerInfo(Struct):
     """What the upstream said of itself in the handshake."""
 
     version: str = ""
     capabilities: dict[str, Any] = field(default_factory=dict)
-    server_info: dict[str, Any] = field(default_factory=dict)
+    implementation: dict[str, Any] = field(default_factory=dict)
+    """Its name and version as it states them."""
     instructions: str = ""
 
 
@@ -114,14 +116,14 @@ class Connection:
 
     def __init__(self, era: Era, events: Events) -> None:
         self.era: Era = era
-        self.greeting = Greeting()
+        self.server_info = ServerInfo()
         self.ready = False
         self._events = events
         self._link: Link | None = None
         self._pending: dict[int, Request] = {}
         self._last_id = 0
         self._capabilities: dict[str, Any] = {}
-        self._own_meta = jsonrpc.EMPTY
+        self._own_meta: dict[str, Raw] = {}
         self._gone = ""
 
     # -- what the upstream layer uses
@@ -141,7 +143,7 @@ class Connection:
     def attach(self, link: Link) -> None:
         self._link = link
 
-    async def greet(self, capabilities: dict[str, Any]) -> None:
+    async def handshake(self, capabilities: dict[str, Any]) -> None:
         """Carry out this era's handshake. Raises `HandshakeError` or `LinkError`."""
         self._capabilities = capabilities
         if self.era == "modern":
@@ -151,7 +153,7 @@ class Connection:
         self.ready = True
 
     async def _initialize(self) -> None:
-        self._own_meta = jsonrpc.EMPTY  # of a modern probe before
+        self._own_meta = {}  # a modern probe may have set it before
         params = {
             "protocolVersion": protocol.LATEST_LEGACY,
             "capabilities": self._capabilities,
@@ -165,12 +167,11 @@ class Connection:
         self.notify("notifications/initialized")
 
     async def _discover(self) -> None:
-        meta = {
-            protocol.META_VERSION: protocol.LATEST_MODERN,
-            protocol.META_CLIENT_INFO: protocol.IDENTITY,
-            protocol.META_CAPABILITIES: self._capabilities,
+        self._own_meta = {
+            protocol.META_VERSION: jsonrpc.raw(protocol.LATEST_MODERN),
+            protocol.META_CLIENT_INFO: protocol.IDENTITY_RAW,
+            protocol.META_CAPABILITIES: jsonrpc.raw(self._capabilities),
         }
-        self._own_meta = jsonrpc.raw(meta)
         try:
             result = await self.ask("server/discover", {}, PROBE_S)
         except HandshakeError as error:
@@ -185,7 +186,7 @@ class Connection:
 
     def _greeted(self, version: str, result: dict[str, Any], info: object) -> None:
         capabilities, instructions = result.get("capabilities"), result.get("instructions")
-        self.greeting = Greeting(
+        self.server_info = ServerInfo(
             version,
             capabilities if isinstance(capabilities, dict) else {},
             info if isinstance(info, dict) else {},
@@ -229,7 +230,8 @@ class Connection:
     def tell(self, method: str, params: dict[str, Any], reply: Callable[[Reply], None] | None = None) -> Request:
         """A request of our own whose reply, if anybody, `reply` takes."""
         request = Request(method, {key: jsonrpc.raw(value) for key, value in params.items()}, reply or _ignored)
-        request.meta = jsonrpc.fields(self._own_meta) or None
+        own_meta = self._own_meta
+        request.build_meta = lambda era: own_meta
         request.notice = self._events.on_notification
         self.send(request)
         return request
@@ -244,10 +246,13 @@ class Connection:
         self._pending[request.id] = request
         request.sent = True
         request.deadline = time.monotonic() + request.timeout if request.timeout else 0.0
+        meta = (request.build_meta(self.era) if request.build_meta is not None else None) or {}
         if request.progress:
-            request.meta = {**(request.meta or {}), "progressToken": Raw(b"%d" % request.id)}
-        if request.meta:
-            request.params["_meta"] = jsonrpc.raw(request.meta)
+            meta = {**meta, "progressToken": Raw(b"%d" % request.id)}
+        if meta:
+            request.params["_meta"] = jsonrpc.raw(meta)
+        else:
+            request.params.pop("_meta", None)  # an earlier connection of another era may have set it
         params = Raw(jsonrpc.encode(request.params)) if request.params else UNSET
         self._link.send(Message(id=request.id, method=request.method, params=params), request.headers)
 
@@ -301,8 +306,8 @@ class Connection:
         else:
             self._on_request(message, request)
 
-    def on_noise(self, line: bytes) -> None:
-        self._events.on_noise(line)
+    def on_invalid_line(self, line: bytes) -> None:
+        self._events.on_invalid_line(line)
 
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
         if (waiting := self._pending.pop(request, None)) is not None:

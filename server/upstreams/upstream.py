@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
-from foretool.server.upstreams.connection import Connection, Greeting, HandshakeError, Lost, Reply, Request
+from foretool.server.upstreams.connection import Connection, HandshakeError, Lost, Reply, Request, ServerInfo
 from foretool.storage.records import Era
 
 BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
@@ -79,14 +79,6 @@ class Host(Protocol):
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
     ) -> None: ...
 
-    def readdress(self, request: Request, era: Era) -> None:
-        """A request that was made for one era is sent in the other: say of its sender what that era needs."""
-        ...
-
-    def capabilities(self, era: Era) -> dict[str, Any]:
-        """What we declare we can do for the upstream, which is what our clients can."""
-        ...
-
 
 OpenLink = Callable[[Receiver, Era], Awaitable[Link]]
 
@@ -114,6 +106,8 @@ class Upstream:
         open_link: OpenLink,
         timeout_s: float = 60.0,
         redact: Callable[[str], str] = str,
+        *,
+        capabilities: Callable[[Era], dict[str, Any]] = lambda era: {},
     ) -> None:
         self.name = name
         self.state = State.KNOWN
@@ -122,17 +116,18 @@ class Upstream:
         self.starts = 0
         self.used_at = 0.0
         """When it was last sent a request; monotonic seconds."""
-        self.noise = 0
+        self.invalid_lines = 0
         """Lines on its output that were no protocol."""
         self.announced = False
         """It has said that its tools changed, and has not been listed since."""
-        self.greeting = Greeting()
+        self.server_info = ServerInfo()
         self.speaks: dict[Era, bool] = {}
         """What is known of the eras it speaks."""
         self.timeout_s = timeout_s
         self._host = host
         self._open_link = open_link
         self._redact = redact
+        self._capabilities = capabilities
         self._lines: dict[Era, _Line] = {era: _Line(era) for era in ERAS}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -180,10 +175,6 @@ class Upstream:
     def is_legacy(self, era: Era) -> bool:
         """Whether a client of `era` is served in the legacy era."""
         return self.era_for(era) == "legacy"
-
-    def greeting_for(self, era: Era) -> Greeting:
-        connection = self._lines[self.era_for(era)].connection
-        return connection.greeting if connection and connection.ready else self.greeting
 
     def request(self, era: Era, request: Request) -> None:
         """Send now, or as soon as the upstream is up; start it if it is not. The reply comes exactly once."""
@@ -384,18 +375,18 @@ class Upstream:
         line.connection = connection
         connection.attach(await self._open_link(connection, line.era))
         try:
-            await connection.greet(self._host.capabilities(line.era))
+            await connection.handshake(self._capabilities(line.era))
         except HandshakeError as error:
             if line.era == "legacy" or error.code == jsonrpc.UNSUPPORTED_VERSION or connection.pid is None:
                 raise
             # The probe of a legacy process failed as it should; greet the same process the old way.
             connection.era = "legacy"
-            await connection.greet(self._host.capabilities("legacy"))
+            await connection.handshake(self._capabilities("legacy"))
             self.speaks["modern"] = False
             line = self._move(line)
             self._carry_over("modern", "legacy", asked=True)  # below, with all the rest
         self.speaks[line.era] = True
-        self.greeting = connection.greeting
+        self.server_info = connection.server_info
         self.error = ""
         self._set(State.READY)
         self._send_waiting(line, connection)
@@ -446,8 +437,6 @@ class Upstream:
         if other.connection is not None and not other.connection.in_flight:
             other.lost.set()  # one connection serves both eras' clients from now on
         self._lines = {line.era: line, other.era: other}
-        for request in line.waiting:
-            self._host.readdress(request, line.era)
         line.waiting.extend(other.waiting)
         other.waiting.clear()
         return line
@@ -484,8 +473,6 @@ class Upstream:
 
     def _hand_over(self, line: _Line, other: _Line) -> None:
         """Who waits for one line waits for the other, with what a request says of its sender in that line's era."""
-        for request in line.waiting:
-            self._host.readdress(request, other.era)
         other.waiting.extend(line.waiting)
         line.waiting.clear()
 
@@ -520,7 +507,7 @@ class Upstream:
 
     async def _list(self, connection: Connection) -> None:
         """Ask for its tools and report them; a broken list is an error of this upstream alone."""
-        if connection.greeting.capabilities and "tools" not in connection.greeting.capabilities:
+        if connection.server_info.capabilities and "tools" not in connection.server_info.capabilities:
             self._host.on_tools(self, [])
             return
         tools: list[Raw] = []
@@ -606,8 +593,8 @@ class _Events(Struct, eq=False):
     def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
         self.upstream._host.on_request(self.upstream, message, request, answer)
 
-    def on_noise(self, line: bytes) -> None:
-        self.upstream.noise += 1
+    def on_invalid_line(self, line: bytes) -> None:
+        self.upstream.invalid_lines += 1
 
     def on_unhandled(self, request: Request) -> None:
         if request.method in ("initialize", "server/discover"):

@@ -170,7 +170,7 @@ class FakeLink:
         try:
             message = jsonrpc.decode(line)
         except BadMessage:
-            self.receiver.on_noise(line)
+            self.receiver.on_invalid_line(line)
         else:
             self.receiver.on_message(message, None)
 
@@ -586,7 +586,10 @@ class FakeApp(App):
 
     def _upstream(self, server: Server) -> Upstream:
         opened = self.fakes[server.name].opened
-        return Upstream(server.name, self.proxy, opened, server.timeout_s, server.secrets.redact)
+        proxy = self.proxy
+        return Upstream(
+            server.name, proxy, opened, server.timeout_s, server.secrets.redact, capabilities=proxy.capabilities
+        )
 
     async def _count_tokens(self) -> None:
         self.catalog.count({tool.schema_hash: self.catalog.tokens(tool.id) for tool in self.catalog.uncounted()})

@@ -136,7 +136,7 @@ class Notes:
     def on_message(self, message: Message, request: int | None) -> None:
         self.told.put_nowait(("message", json.loads(jsonrpc.encode(message)), request))
 
-    def on_noise(self, line: bytes) -> None:
+    def on_invalid_line(self, line: bytes) -> None:
         self.told.put_nowait(("noise", line))
 
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:

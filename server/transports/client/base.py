@@ -46,8 +46,8 @@ class Front(Protocol):
 class Fronts(Protocol):
     """The proxy as an edge sees it."""
 
-    def open(self, era: Era, transport: str, unasked: Channel, profile: str = "", principal: str = "") -> Front:
-        """A new client. `unasked`: where notifications and questions go that belong to no request (stdio: the same
+    def open(self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "") -> Front:
+        """A new client. `standalone`: where notifications and questions go that belong to no request (stdio: the same
         output; legacy HTTP: the GET stream; modern HTTP: nowhere). `principal`: whose credential, "" for none.
 
         For a stdio process the era is not known yet: pass "legacy"; the first message settles it.

@@ -74,7 +74,7 @@ class Reader:
 class Stream:
     """The `Channel` of a request, or of what belongs to none. With a `shelf`, what was sent is kept for resumption."""
 
-    def __init__(self, name: str, shelf: Shelf | None = None, limit: int = STREAM_BYTES) -> None:
+    def __init__(self, name: str, shelf: EventStore | None = None, limit: int = STREAM_BYTES) -> None:
         self.name = name
         self.code: int | None = None
         """The error code of the reply."""
@@ -207,8 +207,8 @@ class Stream:
             self._shelf.on_resized(change)
 
 
-class Shelf:
-    """The streams of one legacy session: the open ones, the unasked one, and the latest finished ones."""
+class EventStore:
+    """The streams of one legacy session: the open ones, the standalone one, and the latest finished ones."""
 
     def __init__(self, limit: int = SESSION_BYTES) -> None:
         self.primes = False
@@ -218,7 +218,7 @@ class Shelf:
         self._count = 0
         self._streams: dict[str, Stream] = {}
         self._finished: dict[str, Stream] = {}
-        self.unasked = self.new()
+        self.standalone = self.new()
 
     def new(self) -> Stream:
         stream = self._streams[str(self._count)] = Stream(str(self._count), self)

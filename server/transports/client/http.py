@@ -27,7 +27,7 @@ from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.headers import Headers
 from foretool.server.protocol.jsonrpc import BadMessage, Message, RpcError
 from foretool.server.transports.client.base import Front, Fronts
-from foretool.server.transports.client.event_store import PING, Reader, Shelf, Stream
+from foretool.server.transports.client.event_store import PING, EventStore, Reader, Stream
 from foretool.server.transports.client.security import Guards, Refused, is_loopback
 from foretool.server.transports.pipes import BUFFER
 
@@ -157,7 +157,7 @@ class Session:
         self.id = secrets.token_hex(16)
         self.principal = principal
         self.profile = profile
-        self.shelf = Shelf()
+        self.shelf = EventStore()
         self.front: Front | None = None
         self.responses = 0
         """HTTP requests being answered; a session in use is not idle."""
@@ -455,7 +455,7 @@ class HttpEdge:
         session = self._session(wire, profile, principal)
         assert session.front is not None
         if message.method is UNSET or message.id is UNSET:
-            session.front.receive(message, session.shelf.unasked)
+            session.front.receive(message, session.shelf.standalone)
             await wire.reply(202)
             return
         stream = session.shelf.new()
@@ -471,7 +471,7 @@ class HttpEdge:
             reason = f"all {self._max_sessions} sessions are taken; end some with DELETE, or try again later"
             raise Refused(503, reason, retry_after="60")
         session = Session(principal, profile)
-        session.front = self._fronts.open("legacy", "http", session.shelf.unasked, profile, principal)
+        session.front = self._fronts.open("legacy", "http", session.shelf.standalone, profile, principal)
         self._sessions[session.id] = session
         return session
 
@@ -501,7 +501,7 @@ class HttpEdge:
             raise Refused(406, f"Accept must list {EVENTS}")
         session = self._session(wire, profile, principal)
         last = wire.headers.get("last-event-id")
-        stream = session.shelf.unasked if last is None else session.shelf.resume(last)
+        stream = session.shelf.standalone if last is None else session.shelf.resume(last)
         if stream is None:
             raise Refused(400, "the stream of this Last-Event-ID is not kept any more; send the request again")
         await self._send(wire, session, stream)

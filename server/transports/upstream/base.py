@@ -18,7 +18,7 @@ class Receiver(Protocol):
     def on_message(self, message: Message, request: int | None) -> None:
         """`request` is the id of our request on whose stream the message came; None where a transport cannot know."""
 
-    def on_noise(self, line: bytes) -> None:
+    def on_invalid_line(self, line: bytes) -> None:
         """A line on the upstream's output that is no JSON-RPC message."""
 
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:

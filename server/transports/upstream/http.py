@@ -255,7 +255,7 @@ class HttpLink:
         try:
             message = jsonrpc.decode(data)
         except BadMessage:
-            self._receiver.on_noise(data)
+            self._receiver.on_invalid_line(data)
             return False
         is_reply = request is not None and message.is_reply
         if is_reply and (message.id is None or str(message.id) == str(request)):
@@ -354,7 +354,7 @@ class HttpLink:
                             self._lost("its session had expired")
                         return
             except TooLarge:
-                self._receiver.on_noise(b"(an event over the size limit)")
+                self._receiver.on_invalid_line(b"(an event over the size limit)")
             except httpx2.HTTPError as error:
                 if http_client.is_unsent(error) and empty >= RESUMES and not self._answering:
                     self._lost(self._unreachable(error))

@@ -91,7 +91,7 @@ class SseLink:
             try:
                 message = jsonrpc.decode(event.data)
             except BadMessage:
-                self._receiver.on_noise(event.data)
+                self._receiver.on_invalid_line(event.data)
             else:
                 self._receiver.on_message(message, None)
 

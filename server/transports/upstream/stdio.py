@@ -52,7 +52,7 @@ for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 """
 
 
-class Watcher:
+class ChildWatcher:
     """Ends the process groups it was told of as soon as this process is gone; and lets children begin in turn."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class StdioLink:
         self,
         process: subprocess.Popen[bytes],
         receiver: Receiver,
-        watcher: Watcher,
+        watcher: ChildWatcher,
         limit: int,
         turn: Turn,
     ) -> None:
@@ -173,16 +173,16 @@ class StdioLink:
         for line in self._lines.feed(data):
             # A cheap look first: servers that log to stdout can flood it, and an exception per line is slow.
             if line[0] != 0x7B:
-                self._receiver.on_noise(line)
+                self._receiver.on_invalid_line(line)
                 continue
             try:
                 message = jsonrpc.decode(line)
             except BadMessage:
-                self._receiver.on_noise(line)
+                self._receiver.on_invalid_line(line)
             else:
                 self._receiver.on_message(message, None)
         if self._lines.oversized:
-            self._receiver.on_noise(b"(a line over the size limit)")
+            self._receiver.on_invalid_line(b"(a line over the size limit)")
             self._lines.oversized = 0
 
     def _on_errors(self, data: bytes) -> None:
@@ -286,7 +286,7 @@ async def open_stdio(
     env: Mapping[str, str],
     cwd: str | None,
     receiver: Receiver,
-    watcher: Watcher,
+    watcher: ChildWatcher,
     limit: int,
     turn: Turn | None = None,
 ) -> StdioLink:

@@ -44,7 +44,7 @@ class Told:
         self.questions: list[tuple[Message, Request | None]] = []
         self.unhandled: list[Request] = []
         self.lost: list[str] = []
-        self.noise: list[bytes] = []
+        self.invalid_lines: list[bytes] = []
 
     def on_notification(self, message: Message) -> None:
         self.notifications.append(message)
@@ -52,8 +52,8 @@ class Told:
     def on_request(self, message: Message, request: Request | None, answer: Any) -> None:
         self.questions.append((message, request))
 
-    def on_noise(self, line: bytes) -> None:
-        self.noise.append(line)
+    def on_invalid_line(self, line: bytes) -> None:
+        self.invalid_lines.append(line)
 
     def on_unhandled(self, request: Request) -> None:
         self.unhandled.append(request)
@@ -165,14 +165,14 @@ async def test_the_greeting_of_an_upstream_is_kept() -> None:
     connection, wire, _ = connected()
     import asyncio
 
-    greeting = asyncio.ensure_future(connection.greet({"roots": {}}))
+    greeting = asyncio.ensure_future(connection.handshake({"roots": {}}))
     await asyncio.sleep(0)
     hello = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "up"}}
     connection.on_message(Message(id=wire.sent[0].id, result=raw({**hello, "instructions": "Be brief."})), None)
     await greeting
     assert connection.ready
-    assert connection.greeting.version == "2025-06-18"
-    assert connection.greeting.instructions == "Be brief."
+    assert connection.server_info.version == "2025-06-18"
+    assert connection.server_info.instructions == "Be brief."
     assert jsonrpc.plain(wire.sent[0].params)["capabilities"] == {"roots": {}}  # type: ignore[arg-type]
     assert [message.method for message in wire.sent] == ["initialize", "notifications/initialized"]
 
@@ -181,7 +181,7 @@ async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() ->
     import asyncio
 
     connection, wire, _ = connected("modern")
-    probe = asyncio.ensure_future(connection.greet({}))
+    probe = asyncio.ensure_future(connection.handshake({}))
     await asyncio.sleep(0)
     assert isinstance(wire.sent[0].params, Raw)
     assert versions.META_VERSION in jsonrpc.plain(wire.sent[0].params)["_meta"]
@@ -190,7 +190,7 @@ async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() ->
     with pytest.raises(Exception, match="Method not found"):
         await probe
     connection.era = "legacy"
-    greeting = asyncio.ensure_future(connection.greet({}))
+    greeting = asyncio.ensure_future(connection.handshake({}))
     await asyncio.sleep(0)
     assert isinstance(wire.sent[-1].params, Raw)
     assert "_meta" not in jsonrpc.plain(wire.sent[-1].params)

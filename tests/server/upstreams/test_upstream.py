@@ -19,7 +19,7 @@ from requirements import requirement
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Message, Raw, raw
 from foretool.server.transports.upstream.http import open_http
-from foretool.server.transports.upstream.stdio import Watcher, open_stdio
+from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
 from foretool.server.upstreams import upstream as upstreams
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.upstream import BACKOFF_S, LIST_AGAIN_S, LIST_S, LONG_LIST_S, OpenLink, State, Upstream
@@ -51,11 +51,6 @@ class Host:
     def on_request(
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
     ) -> None: ...
-
-    def readdress(self, request: Request, era: Era) -> None: ...
-
-    def capabilities(self, era: Era) -> dict[str, Any]:
-        return {}
 
 
 @asynccontextmanager
@@ -265,12 +260,12 @@ async def test_one_without_a_list_is_not_put_to_rest_and_a_stopped_one_is_not_as
     assert fake.count("tools/list") == asked
 
 
-def over_stdio(url: str, watcher: Watcher) -> OpenLink:
+def over_stdio(url: str, watcher: ChildWatcher) -> OpenLink:
     arguments = [str(Path(__file__).parents[2] / "support" / "echo_upstream.py"), "--refuse", "2"]
     return lambda receiver, era: open_stdio(sys.executable, arguments, {}, None, receiver, watcher, 100_000)
 
 
-def over_http(url: str, watcher: Watcher) -> OpenLink:
+def over_http(url: str, watcher: ChildWatcher) -> OpenLink:
     return lambda receiver, era: open_http(url, {}, era, receiver, 100_000)
 
 
@@ -304,10 +299,10 @@ def sulking(era: Era) -> Callable[[HttpAsked], Any]:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize(("opened", "era"), [(over_stdio, "legacy"), (over_http, "legacy"), (over_http, "modern")])
 async def test_over_real_transports_it_is_asked_again_too(
-    opened: Callable[[str, Watcher], OpenLink], era: Era, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[[str, ChildWatcher], OpenLink], era: Era, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upstreams, "LIST_AGAIN_S", (0.01,))
-    host, watcher = Host(), Watcher()
+    host, watcher = Host(), ChildWatcher()
     async with serving(served(sulking(era))) as url:
         upstream = Upstream("echo", host, opened(url, watcher))
         task = asyncio.ensure_future(upstream.run())

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from foretool.server.transports.client.event_store import KEPT, KEPT_READ, Reader, Shelf, Stream
+from foretool.server.transports.client.event_store import KEPT, KEPT_READ, EventStore, Reader, Stream
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ def numbers(data: bytes) -> list[int]:
 
 
 def test_an_event_is_one_line_of_data_with_an_id_where_it_can_be_resumed() -> None:
-    stream = Shelf().new()
+    stream = EventStore().new()
     stream.send(b'{"a":\n1}')
     assert attached(stream).take() == b'id: 1.0\nevent: message\ndata: {"a": 1}\n\n'
     alone = Stream("")
@@ -58,7 +58,7 @@ def test_nothing_follows_the_end() -> None:
 
 
 def test_a_stream_goes_on_after_the_event_the_client_got_last() -> None:
-    shelf = Shelf()
+    shelf = EventStore()
     stream = shelf.new()
     for number in range(5):
         stream.send(str(number).encode())
@@ -78,7 +78,7 @@ def test_a_stream_goes_on_after_the_event_the_client_got_last() -> None:
 
 def test_a_client_that_does_not_read_loses_the_response_and_keeps_the_newest() -> None:
     cuts: list[Stream] = []
-    stream = Stream("1", Shelf(), limit=10)
+    stream = Stream("1", EventStore(), limit=10)
     reader = attached(stream, cuts)
     for _ in range(4):
         stream.send(b"1234")
@@ -91,7 +91,7 @@ def test_a_client_that_does_not_read_loses_the_response_and_keeps_the_newest() -
 
 def test_what_was_read_makes_room_without_harm() -> None:
     cuts: list[Stream] = []
-    stream = Stream("1", Shelf(), limit=10)
+    stream = Stream("1", EventStore(), limit=10)
     reader = attached(stream, cuts)
     for number in range(100):
         stream.send(b"%d" % (1000 + number))
@@ -112,7 +112,7 @@ def test_a_modern_stream_forgets_what_is_sent_and_everything_when_overfull() -> 
 
 
 def test_a_session_keeps_a_few_finished_streams() -> None:
-    shelf = Shelf()
+    shelf = EventStore()
     for _ in range(KEPT_READ + 3):
         stream = shelf.new()
         stream.finish(b"1", None)
@@ -127,7 +127,7 @@ def test_a_session_keeps_a_few_finished_streams() -> None:
 
 
 def test_a_session_is_bounded_over_all_its_streams() -> None:
-    shelf = Shelf(limit=1000)
+    shelf = EventStore(limit=1000)
     streams = [shelf.new() for _ in range(5)]
     for number in range(200):
         for stream in streams:
@@ -140,7 +140,7 @@ def test_a_session_is_bounded_over_all_its_streams() -> None:
 
 
 async def test_the_newest_reader_gets_all_and_the_older_one_takes_over() -> None:
-    stream = Shelf().unasked
+    stream = EventStore().standalone
     old, new = attached(stream), attached(stream)
     stream.send(b"1")
     assert (numbers(old.take()), numbers(new.take())) == ([], [1])
@@ -155,7 +155,7 @@ async def test_the_newest_reader_gets_all_and_the_older_one_takes_over() -> None
 
 async def test_polling_ends_the_response_of_a_primed_client_only() -> None:
     for primes in (False, True):
-        shelf = Shelf()
+        shelf = EventStore()
         shelf.primes = primes
         stream = shelf.new()
         reader = attached(stream)

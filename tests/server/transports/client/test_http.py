@@ -37,9 +37,9 @@ def anyio_backend() -> str:
 class EchoFront:
     """Answers at once with what it was asked; `hold` and `subscriptions/listen` leave the answer to the test."""
 
-    def __init__(self, era: Era, unasked: Channel, profile: str, principal: str, version: str) -> None:
+    def __init__(self, era: Era, standalone: Channel, profile: str, principal: str, version: str) -> None:
         self.era: Era = era
-        self.unasked = unasked
+        self.standalone = standalone
         self.profile = profile
         self.principal = principal
         self.version = version
@@ -83,9 +83,9 @@ class Echo:
         self.version = version
         self.fronts: list[EchoFront] = []
 
-    def open(self, era: Era, transport: str, unasked: Channel, profile: str = "", principal: str = "") -> EchoFront:
+    def open(self, era: Era, transport: str, standalone: Channel, profile: str = "", principal: str = "") -> EchoFront:
         assert transport == "http"
-        self.fronts.append(EchoFront(era, unasked, profile, principal, self.version))
+        self.fronts.append(EchoFront(era, standalone, profile, principal, self.version))
         return self.fronts[-1]
 
 
@@ -388,7 +388,7 @@ async def test_an_upstream_that_wants_polling_gets_it() -> None:
 async def test_what_belongs_to_no_request_waits_for_the_get_stream_and_goes_to_the_newest_alone() -> None:
     async with edge() as caller:
         await caller.initialize()
-        caller.front.unasked.send(notice(1))
+        caller.front.standalone.send(notice(1))
         async with caller.get() as old:
             first = EventReader(old)
             await first.next()
@@ -396,12 +396,12 @@ async def test_what_belongs_to_no_request_waits_for_the_get_stream_and_goes_to_t
             async with caller.get() as new:
                 second = EventReader(new)
                 await second.next()
-                caller.front.unasked.send(notice(2))
+                caller.front.standalone.send(notice(2))
                 assert (await second.message())["params"]["n"] == 2
             (session,) = caller.edge._sessions.values()
             while session.responses > 1:
                 await asyncio.sleep(0)
-            caller.front.unasked.send(notice(3))
+            caller.front.standalone.send(notice(3))
             assert (await first.message())["params"]["n"] == 3
 
 
@@ -853,8 +853,8 @@ class Measured(EchoFront):
 
 
 class MeasuredFronts(Echo):
-    def open(self, era: Era, transport: str, unasked: Channel, profile: str = "", principal: str = "") -> EchoFront:
-        return Measured(era, unasked, profile, principal, self.version)
+    def open(self, era: Era, transport: str, standalone: Channel, profile: str = "", principal: str = "") -> EchoFront:
+        return Measured(era, standalone, profile, principal, self.version)
 
 
 async def _status(base: str, method: str, headers: Any, body: Any) -> tuple[int, int | None]:

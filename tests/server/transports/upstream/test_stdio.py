@@ -13,7 +13,7 @@ from requirements import requirement
 
 from foretool.server.transports.upstream import stdio
 from foretool.server.transports.upstream.base import LinkError
-from foretool.server.transports.upstream.stdio import Watcher, open_stdio
+from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
 
 STUBBORN = (
     "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -21,10 +21,10 @@ STUBBORN = (
 
 PROXY = f"""
 import subprocess, sys
-from foretool.server.transports.upstream.stdio import Watcher
+from foretool.server.transports.upstream.stdio import ChildWatcher
 
 child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE, start_new_session=True)
-Watcher().watch(child.pid)
+ChildWatcher().watch(child.pid)
 child.stdout.readline()
 print(child.pid, flush=True)
 sys.stdin.read()
@@ -50,7 +50,7 @@ async def test_a_child_that_does_not_read_fails_what_is_too_much_and_nothing_mor
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stdio, "MOST_WAITING", 500_000)
-    notes, watcher = Notes(), Watcher()
+    notes, watcher = Notes(), ChildWatcher()
     deaf = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
     link = await open_stdio(deaf[0], deaf[1:], {}, None, notes, watcher, 1_000_000)
     try:
@@ -70,7 +70,7 @@ async def test_a_child_that_does_not_read_fails_what_is_too_much_and_nothing_mor
     assert 3 <= len(failed) <= 5
 
 
-async def _started(watcher: Watcher, words: str, count: int) -> list[stdio.StdioLink]:
+async def _started(watcher: ChildWatcher, words: str, count: int) -> list[stdio.StdioLink]:
     command = [sys.executable, "-c", words]
     opened = (open_stdio(command[0], command[1:], {}, None, Notes(), watcher, 1000) for _ in range(count))
     return list(await asyncio.gather(*opened))
@@ -78,7 +78,7 @@ async def _started(watcher: Watcher, words: str, count: int) -> list[stdio.Stdio
 
 @pytest.mark.anyio
 async def test_children_begin_a_few_at_a_time_and_one_that_says_nothing_holds_up_the_others_only_for_a_moment() -> None:
-    watcher = Watcher()
+    watcher = ChildWatcher()
     watcher.slots = asyncio.Semaphore(2)
     try:
         links = await _started(watcher, "import sys; sys.stdin.read()", 2)
@@ -96,7 +96,7 @@ async def test_children_begin_a_few_at_a_time_and_one_that_says_nothing_holds_up
 
 @pytest.mark.anyio
 async def test_one_that_cannot_start_leaves_its_place_to_the_next() -> None:
-    watcher = Watcher()
+    watcher = ChildWatcher()
     watcher.slots = asyncio.Semaphore(1)
     for _ in range(2):
         with pytest.raises(LinkError):
@@ -106,7 +106,7 @@ async def test_one_that_cannot_start_leaves_its_place_to_the_next() -> None:
 
 @pytest.mark.anyio
 async def test_no_child_starts_while_a_client_is_being_told_something_but_that_does_not_last() -> None:
-    watcher = Watcher()
+    watcher = ChildWatcher()
     waits = iter([True, True, False])
     watcher.is_telling = lambda: next(waits)
     await watcher.may_spawn()
