@@ -1,9 +1,10 @@
-"""Every figure of `docs/benchmarks.md` in one sitting: `python -m bench OUT [--only a,b]`, or `make bench`.
+"""Runs every benchmark of `docs/benchmarks.md` in one sitting: `python -m bench OUT [--only a,b]`, or `make bench`.
 
-One command after the other, each in a process of its own; what it prints goes to OUT/<name>.txt, and OUT/log says
-which commit it was, when each ran and what the load average was before and after. Publish whole sittings: a table put
-together from the better halves of two is a lie. What needs data (FORETOOL_DATA), other proxies (PEERBENCH, PEERS_HOME)
-or an installed package to measure (FORETOOL, else the one beside this Python) is left out where it is missing.
+The benchmarks run one after the other, each in its own process. The output of each goes to OUT/<name>.txt. OUT/log
+says which commit was measured, when each benchmark ran, and the load average before and after it. Publish the figures
+of one whole sitting: a table of the better halves of two sittings is a lie. Some benchmarks need data (the folder
+FORETOOL_DATA), other proxies (the folders PEERBENCH and PEERS_HOME) or an installed package to measure (the command
+FORETOOL; default: the one beside this Python). A benchmark whose needs are not met is left out, and the output says so.
 """
 
 from __future__ import annotations
@@ -34,35 +35,35 @@ class Step(NamedTuple):
 
 
 def always(foretool: Sequence[str]) -> Iterator[Step]:
-    yield Step("startup", ("bench.startup", *foretool, "--repeat", "9"))
-    yield Step("http", ("bench.http",))
-    yield Step("soak", ("bench.soak",))
-    yield Step("shared", ("bench.shared", *foretool))
-    yield Step("hostile", ("bench.hostile",))
+    yield Step("startup", ("bench.proxy.startup", *foretool, "--repeat", "9"))
+    yield Step("http", ("bench.proxy.http_calls",))
+    yield Step("soak", ("bench.proxy.soak",))
+    yield Step("shared", ("bench.proxy.shared_storage", *foretool))
+    yield Step("hostile", ("bench.proxy.hostile_messages",))
 
 
 def beside_peers(folder: str, foretool: Sequence[str]) -> Iterator[Step]:
     for kind in ("calls", "startup", "slow", "never"):
-        yield Step(f"peers-{kind}", ("bench.peers", kind, "--peerbench", folder, *foretool))
+        yield Step(f"peers-{kind}", ("bench.proxy.peers", kind, "--peerbench", folder, *foretool))
     few = ("--peers", "direct,ours,mcp-compressor", "--", "--nups", "5")
-    yield Step("peers-calls-5", ("bench.peers", "calls", "--peerbench", folder, *foretool, *few))
+    yield Step("peers-calls-5", ("bench.proxy.peers", "calls", "--peerbench", folder, *foretool, *few))
 
 
 def over_data(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
     catalogs, queries = data / "mcp_catalogs", data / "livemcpbench" / "dev.jsonl"
     if catalogs.is_dir():
-        whole = ("bench.replay", str(catalogs), *foretool, "--queries", str(queries))
+        whole = ("bench.proxy.many_servers", str(catalogs), *foretool, "--queries", str(queries))
         yield Step("replay-23", (*whole, "--limit", "23"))
         yield Step("replay-179", whole)
         yield Step("replay-249", (*whole, "--add", str(data / "livemcpbench")))
     for name in RANKED:
         if (data / name).is_dir():
-            yield Step(f"ranking-{name}", ("bench.retrieval", str(data / name)))
-    yield Step("gate", ("bench.gate", str(data)))
+            yield Step(f"ranking-{name}", ("bench.retrieval.ranking", str(data / name)))
+    yield Step("gate", ("bench.retrieval.gate", str(data)))
     for name in SIMULATED:
         if (data / name).is_dir():
             alone = ("--sets", name, "--encoder", "none", *foretool)
-            yield Step(f"simulation-{name}", ("bench.simulation", str(data), *alone))
+            yield Step(f"simulation-{name}", ("bench.learning.simulation", str(data), *alone))
     for paper in PAPERS:
         yield Step(f"paper-{paper}", ("bench.papers", paper, "--data", str(data), "--json"))
 

@@ -1,4 +1,4 @@
-"""What the operating system says of a process: memory, files, threads; and how a proxy to be measured is configured."""
+"""Reads what the operating system says of a process (memory, files, threads), and configures the measured proxy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ECHO = str(Path(__file__).with_name("echo.py"))
+ECHO = str(Path(__file__).with_name("servers") / "echo.py")
 
 
 def upstream(name: str, *arguments: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """How likely a needed tool is among the first five, once encoders take part: logistic, read from `gate.json`.
 
 ITR section 4 asks a model to rate itself; a list can be rated without one. The file says what it was fitted on;
-`python -m bench.gate` fits it anew and prints how well it is calibrated. Each set of encoders has its own weights, for
-cosines of different ones have different ranges, and those nobody fitted have weights without cosines (`""`).
+`python -m bench.retrieval.gate` fits it and prints how well it is calibrated. Each set of encoders has its own
+weights, because cosines of different encoders have different ranges; sets that nobody fitted have weights without
+cosines (`""`).
 """
 
 from __future__ import annotations

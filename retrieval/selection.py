@@ -11,8 +11,8 @@ from foretool.retrieval.ranking import Evidence, Query, Ranking
 from foretool.storage.records import Cause, Level, ToolId, Usage
 
 # Words alone: logistic regression of "a gold tool is among the first five" on stabletoolbench (dev, 400 queries) and
-# toole (train, 400), each alone and among 4,400 other tools. `python -m bench.retrieval` prints what each level is
-# worth elsewhere; `retrieval/confidence.py` has the same for lists in which encoders take part.
+# toole (train, 400), each alone and among 4,400 other tools. `python -m bench.retrieval.ranking` prints what each
+# level is worth elsewhere; `retrieval/confidence.py` has the same for lists in which encoders take part.
 _BIAS, _STRENGTH, _ENTROPY = 1.49, 1.29, -0.52
 HIGH, MEDIUM = 0.80, 0.55
 """Least probability of each level."""

@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of what reads bytes from outside: `python -m bench.fuzz TARGET`, see `__main__.py`."""
+"""Coverage-guided fuzzing of the code that reads bytes from outside: `python -m bench.fuzz TARGET`."""

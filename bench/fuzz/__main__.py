@@ -1,10 +1,11 @@
-"""Coverage-guided fuzzing with atheris: `python -m bench.fuzz TARGET [--seconds 300] [--corpus FOLDER]`.
+"""Fuzzes the readers of bytes from outside with atheris, guided by coverage.
 
+    python -m bench.fuzz TARGET [--seconds 300] [--corpus FOLDER]
     python -m venv fuzz && fuzz/bin/pip install -e . numpy atheris && fuzz/bin/python -m bench.fuzz messages
 
-TARGET is one of `targets.py`. Inputs that reach new code are kept in the corpus; one that breaks a promise is written
-there as `crash-...` and the run ends with status 77. Prints one JSON object: executions, coverage (edges), features,
-corpus. Instrumented is foretool's own code and, for models, the Python parts of what unpacks them.
+TARGET is one of `targets.py`. An input that reaches new code is kept in the corpus. An input that breaks a promise is
+written there as `crash-...`, and the run ends with status 77. The output is one JSON object: executions, coverage
+(edges), features, corpus. Instrumented are foretool's own code and, for models, the Python parts of the unpackers.
 """
 
 from __future__ import annotations

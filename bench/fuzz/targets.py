@@ -1,4 +1,4 @@
-"""What is fuzzed: for each reader of bytes from outside one function that breaks where a promise does.
+"""The fuzzing targets: one function for each reader of bytes from outside, failing where the reader breaks a promise.
 
 A target takes any bytes and returns, or raises what the reader must not raise. `SEEDS` are inputs that get far.
 """

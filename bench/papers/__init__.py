@@ -1,5 +1,6 @@
-"""Each paper beside ours: `python -m bench.papers dtdr|tgr|masstool|ports --data FOLDER [--queries FILE] [--json]`.
+"""Compares each paper's method with its paper: `python -m bench.papers dtdr|tgr|masstool|ports --data FOLDER [...]`.
 
-One module a paper. Each prints, for its data sets under FOLDER, the paper's figure, ours as published and ours as
-served, on the queries of FILE (`dev.jsonl` unless given), with intervals, seeds, minutes and memory.
+There is one module per paper. Each prints, for its data sets under FOLDER, the paper's figures, ours as published and
+ours as served, on the queries of FILE (`dev.jsonl` unless given), with intervals, seeds, minutes and memory. A key that
+ends in `_interval` is the 95 % interval of the figure before it.
 """

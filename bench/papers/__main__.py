@@ -1,4 +1,4 @@
-"""Reads the arguments, runs one paper, prints a table or one JSON object a line."""
+"""Reads the arguments, runs the benchmark of one paper, and prints one line or one JSON object per row."""
 
 from __future__ import annotations
 

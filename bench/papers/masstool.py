@@ -31,7 +31,7 @@ import numpy as np
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
-from bench.retrieval import Task, read_lines, read_tasks, read_tools
+from bench.retrieval.ranking import Task, read_lines, read_tasks, read_tools
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.model_format import Floats

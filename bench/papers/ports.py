@@ -1,19 +1,20 @@
-"""Training the encoder (PORTS): the paper's table 2, what is served, a larger encoder, and the losses side by side.
+"""Compares PORTS, which trains the encoder, with its paper (Table 2): as published, as served, with a larger encoder.
 
-R@1, 2 and 3 of a query's one gold tool, over the whole catalogue of the set ("all") and over the tools that the set's
-test part is about ("test": for toole_unseen and octopus_unseen the unseen ones, else the gold tools of the file; left
-out where these are all), for the paper does not say which it ranks. Encoders alone are cosines; "served" is the
-pipeline as the proxy runs it, names and words included.
+The figures are R@1, R@2 and R@3 of each query's one gold tool. The paper does not say which tools it ranks, so each
+figure stands for two pools: "all" tools of the set, and "test", the tools that the set's test part is about (for
+toole_unseen and octopus_unseen the unseen tools, for others the gold tools of the file; left out where these are all
+tools). Rows of encoders alone rank by cosine; rows that say "served" run the proxy's pipeline, with names and words.
 
-In three rounds over the sets, the quickest first:
+The rows come in three rounds over the sets, the quickest first:
 
 1. the paper's rows; the installed encoders untrained, and as they are shipped; served without a past; with past tasks
    (MassTool); MiniLM trained on the set's own tasks, alone and served (needs torch, `foretool[train]`), and with both;
-2. an encoder of the paper's size (`bench.larger`), untrained, trained, and served (needs torch and its wheels);
+2. an encoder of the paper's size (`bench.papers.larger_encoder`), untrained, trained, and served (needs torch and the
+   encoder's wheels);
 3. the losses on the same tasks and seeds (`bench.papers.ports_losses`; needs torch and a language model,
    `foretool[llm]`).
 
-A row that cannot be had is one line that says what is missing.
+Where something is not installed, one row says what is missing.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from bench.larger import NoLarger, larger
-from bench.methods import Embedder, Pool
-from bench.retrieval import read_lines, read_tools
+from bench.papers.larger_encoder import NoLarger, larger
+from bench.retrieval.ranking import read_lines, read_tools
+from bench.retrieval.ranking_methods import Embedder, Pool
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, adapted

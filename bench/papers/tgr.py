@@ -1,11 +1,11 @@
-"""TGR's Tables 2, 3 and 5 on API-Bank, beside ours as published and as served.
+"""Compares TGR with its paper (Tables 2, 3 and 5) on API-Bank: as published and as served.
 
-`paper` rows are the paper's, on all 311 samples; ours are on the queries of the given file. As published: one vector of
-the whole query, one of each description (the source's table), eq. 3 over the graph. As served: each turn a line, name,
-description (of the runnable class where there is one) and parameter names, the pipeline with and without the graph that
-schemas tell. The discriminator is trained on the tools of sealtools and of real servers and judged on pairs of API-Bank
-tools, as in the paper: those between which a value flowed in the queries' gold calls, both ways round, and 500 others.
-Nothing here is fitted on API-Bank.
+Rows named `paper` are the paper's figures on all 311 samples; ours are on the queries of the given file. As published:
+one vector of the whole query, one of each description (the source's table), eq. 3 over the graph. As served: each turn
+is a line; name, description (of the runnable class where there is one) and parameter names are read; the pipeline runs
+with and without the graph that the schemas give. The discriminator is trained on the tools of sealtools and of real
+servers. It is judged, as in the paper, on pairs of API-Bank tools: those between which a value flowed in the queries'
+gold calls, both ways round, and 500 others. Nothing here is fitted on API-Bank.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.retrieval import Embedder, Pool, read_catalogs, read_lines, tool_of
+from bench.retrieval.ranking import Embedder, Pool, read_catalogs, read_lines, tool_of
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fields import Fields, fields

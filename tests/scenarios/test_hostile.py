@@ -1,6 +1,7 @@
 """Ten thousand malformed or hostile messages from either side, over every edge and link.
 
-Hypothesis makes them (`hostile.py`); `python -m bench.hostile` makes as many more as wanted, of other seeds.
+Hypothesis makes them (`hostile.py`); `python -m bench.proxy.hostile_messages` makes more, with other
+seeds.
 """
 
 from __future__ import annotations

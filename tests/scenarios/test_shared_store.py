@@ -12,7 +12,8 @@ import pytest
 from requirements import requirement
 from served import Served, wait_until, write_config
 
-from bench import echo, shared
+from bench.proxy import shared_storage
+from bench.servers import echo
 
 pytestmark = pytest.mark.slow
 
@@ -21,8 +22,8 @@ CALLS = 60
 
 @requirement("process:shared-store")
 def test_four_proxies_on_one_file_lose_no_record_when_one_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The small version of `python -m bench.shared`."""
-    shared.main(["--calls", "300", "--foretool", f"{sys.executable} -m foretool"])
+    """The small version of `python -m bench.proxy.shared_storage`."""
+    shared_storage.main(["--calls", "300", "--foretool", f"{sys.executable} -m foretool"])
     found = json.loads(capsys.readouterr().out)
     assert found["exit_statuses"] == [-9, 0, 0, 0]
     assert found["answered"][1:] == [300, 300, 300]

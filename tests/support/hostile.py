@@ -1,7 +1,8 @@
 """Hostile peers: what a broken or malicious client or server may write, as hypothesis strategies of bytes.
 
 A message is put together from members that are mostly right, so that it gets far, and now and then missing, doubled, of
-another kind, or no JSON at all. `test_hostile.py` and `python -m bench.hostile` feed them to the real edges and links.
+another kind, or no JSON at all. `test_hostile.py` and `python -m bench.proxy.hostile_messages`
+feed them to the real edges and links.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Raw MCP clients for measuring, over stdio and HTTP."""

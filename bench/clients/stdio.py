@@ -1,0 +1,105 @@
+"""A raw MCP client over stdio for measuring, in the legacy era. It checks nothing and costs little."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from bench.clients.messages import IDENTITY, LEGACY, LINE_LIMIT, PATIENCE_S, Failed, Json, result_of
+
+
+class StdioClient:
+    """A child process that serves MCP on its stdin and stdout, asked in the legacy era."""
+
+    def __init__(self, process: asyncio.subprocess.Process, started_at: float) -> None:
+        self.process = process
+        self.started_at = started_at
+        """`time.perf_counter` right before the process was started."""
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Json]] = {}
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(
+        cls, command: Sequence[str], env: Mapping[str, str] | None = None, log: IO[bytes] | None = None
+    ) -> StdioClient:
+        """`env` comes on top of ours; stderr goes to `log`."""
+        started_at = time.perf_counter()
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=log or asyncio.subprocess.DEVNULL,
+            env={**os.environ, **(env or {})},
+            limit=LINE_LIMIT,
+        )
+        return cls(process, started_at)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def age_s(self) -> float:
+        return time.perf_counter() - self.started_at
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            message = json.loads(line)
+            waiting = self._waiting.pop(message.get("id"), None) if "method" not in message else None
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+        for waiting in self._waiting.values():
+            waiting.set_exception(Failed("the process closed its output"))
+            waiting.exception()  # seen, even if nobody waits any more
+
+    def tell(self, method: str, **more: Any) -> None:
+        assert self.process.stdin is not None
+        message = {"jsonrpc": "2.0", "method": method, **more}
+        self.process.stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    async def ask(self, method: str, params: Json | None = None, patience_s: float = PATIENCE_S) -> Json:
+        """The result of a request. Raises `Failed`, and `TimeoutError`."""
+        ident = next(self._ids)
+        waiting = self._waiting[ident] = asyncio.get_running_loop().create_future()
+        self.tell(method, id=ident, params=params or {})
+        async with asyncio.timeout(patience_s):
+            return result_of(await waiting)
+
+    async def initialize(self) -> Json:
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": IDENTITY}
+        result = await self.ask("initialize", params)
+        self.tell("notifications/initialized")
+        return result
+
+    async def tools(self) -> list[Json]:
+        """The whole list, page by page."""
+        tools, cursor = [], None
+        while True:
+            page = await self.ask("tools/list", {"cursor": cursor} if cursor else {})
+            tools += page["tools"]
+            cursor = page.get("nextCursor")
+            if not cursor:
+                return tools
+
+    async def call(self, tool: str, arguments: Json, patience_s: float = PATIENCE_S) -> Json:
+        return await self.ask("tools/call", {"name": tool, "arguments": arguments}, patience_s)
+
+    async def stop(self, patience_s: float = 15.0) -> int:
+        """Close its input and wait; killed only if it does not end. Returns the exit status."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            async with asyncio.timeout(patience_s):
+                await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+        await self._reader
+        return await self.process.wait()

@@ -1,0 +1,262 @@
+"""Trains the encoder that is shipped, on licensed public training parts, and reports it before and after.
+
+    python -m bench.learning.shipped_encoder train --data FOLDER --out FILE --cache FOLDER
+    python -m bench.learning.shipped_encoder report --data FOLDER --adapter FILE --cache FOLDER [--sets a,b] [--json]
+
+The training parts are those of toole_unseen (MIT; none of its unseen tools), Seal-Tools (Apache-2.0), UltraTool as
+filtered by GNN4TaskPlan (MIT), the torchhub part of APIBench (Apache-2.0) and Octopus (Apache-2.0; none of its unseen
+tools). Two to four tasks of one set are also strung together, because no other tasks are long and need many tools.
+Nothing of BFCL, LiveMCPBench, StableToolBench, API-Bank, MCP-Bench or MCPToolBench++ is trained on. Training is one
+pass in batches of 64 with the contrastive loss of PORTS' trainer over all tools of all sets; every tool of a task is
+right at once, and only queries are trained (`retrieval.training.ports`). The learned change is then scaled by `SCALE`
+(between the untrained weights and the trained ones, as in WiSE-FT: Wortsman et al. 2022). An interrupted run continues
+from FOLDER.
+
+The report gives recall at 1 and 5 on the development part of each set: the encoder alone, before and after, and in the
+sum with the words and the other encoders as it is served, where the trained encoder takes the place of the untrained
+one. docs/decisions/0008 explains how recipe and scale were chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from bench.papers.ports import Remembered
+from bench.retrieval.ranking import Task, read_lines, read_tasks, read_tools
+from bench.retrieval.ranking_methods import Embedder, Pool, method
+from foretool.retrieval import encoders
+from foretool.retrieval.adapters import Adapter
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders import Encoder, Weights, adapted
+from foretool.retrieval.evaluation import paired_interval, recall
+from foretool.retrieval.model_format import Floats
+from foretool.retrieval.pipeline import digest
+from foretool.retrieval.training.ports import Batch, Example, Plan, Trainer
+from foretool.storage.records import Tool
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+RECIPE = (("toole_unseen", 5000), ("sealtools", 700), ("ultratool", 1400), ("apibench", 600), ("octopus_unseen", 160))
+"""Training parts, and how many tasks of each at most."""
+DRAW = 3
+STRUNG = 0.3
+"""How many tasks are strung together, as a share of those of the set."""
+PLAN = Plan(loss="contrastive", sides="query", batch=64, epochs=1, seed=42, tokens=(128, 64))
+SCALE = 0.75
+"""The largest of 1, .75 and .5 with which nothing was lost outside its error, alone or served, on the training parts of
+sets that took no part."""
+SEEN_ONLY = ("toole_unseen", "octopus_unseen")
+"""Sets that mark tools which training must not see."""
+CALLED_ONLY = ("apibench",)
+"""Sets whose other tools belong to parts that are not trained on."""
+UNSEEN = ("toole_unseen", "octopus_unseen", "bfcl_ports", "stabletoolbench", "apibank", "mcptoolbenchpp", "mcpbench")
+"""Sets whose queried tools took no part in training."""
+Row = dict[str, Any]
+
+
+def base() -> Weights:
+    """What is trained: the first encoder as its package has it."""
+    return encoders.MANIFEST[0].untrained
+
+
+def material(data: Path, embedder: Embedder) -> tuple[list[str], Floats, list[Example]]:
+    """Documents with their vectors, and the tasks of all sets."""
+    draw = random.Random(DRAW)
+    texts: list[str] = []
+    by_set: list[list[Example]] = []
+    for name, most in RECIPE:
+        tools, rows = read_tools(data / name), read_lines(data / name / "train.jsonl")
+        kept = _kept(data / name, tools, rows)
+        place = {tool.name: len(texts) + at for at, tool in enumerate(kept)}
+        texts += [embedded_text(document(tool)) for tool in kept]
+        rows = [row for row in rows if row["calls"] and all(call in place for call in row["calls"])]
+        draw.shuffle(rows)
+        by_set.append([_example(row["query"], [place[call] for call in row["calls"]], draw) for row in rows[:most]])
+    return texts, vectors_of(embedder, texts), [each for own in by_set for each in own] + strung(by_set)
+
+
+def _example(query: str, calls: Sequence[int], draw: random.Random) -> Example:
+    right = list(dict.fromkeys(calls))
+    chosen = draw.choice(right)
+    return Example(query, chosen, tuple(each for each in right if each != chosen))
+
+
+def strung(by_set: Sequence[Sequence[Example]]) -> list[Example]:
+    """Long tasks of many tools: two to four of a set as one."""
+    draw = random.Random(11)
+    found = []
+    for own in by_set:
+        for _ in range(int(STRUNG * len(own))):
+            parts = draw.sample(own, draw.randint(2, 4))
+            right = list(dict.fromkeys(at for each in parts for at in (each.tool, *each.also)))
+            found.append(Example(" ".join(each.query for each in parts), right[0], tuple(right[1:])))
+    return found
+
+
+class SeveralRight(Trainer):
+    """Every tool of a task is right, and none of them stands against another."""
+
+    def _loss(self, cosines: Any, batch: Batch) -> Any:
+        """The mean over the batch of the mean over a task's tools."""
+        torch = self._torch
+        scores = cosines / self.plan.temperature
+        right = [self._right(at) for at in batch.examples]
+        shut = torch.zeros_like(scores, dtype=torch.bool)
+        for row, places in enumerate(right):
+            shut[row, places] = True
+        others = torch.logsumexp(scores.masked_fill(shut, -1e9), 1)
+        total = cosines.sum() * 0.0
+        for row, places in enumerate(right):
+            own = scores[row, places]
+            total = total + (torch.logaddexp(own, others[row].expand_as(own)) - own).mean()
+        return total / len(right)
+
+    def _right(self, example: int) -> list[int]:
+        return list(dict.fromkeys((self.examples[example].tool, *self.examples[example].also)))
+
+
+def scaled(adapter: Adapter, scale: float) -> Adapter:
+    """So much of what was learned."""
+    changes = {name: (left * np.float32(scale), right) for name, (left, right) in adapter.changes.items()}
+    return Adapter(adapter.base, changes, {**adapter.report, "scale": scale})
+
+
+def _kept(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:
+    if folder.name in SEEN_ONLY:
+        seen = [row["seen_in_training"] for row in read_lines(folder / "tools.jsonl")]
+        return [tool for tool, known in zip(tools, seen, strict=True) if known]
+    if folder.name in CALLED_ONLY:
+        called = {call for row in rows for call in row["calls"]}
+        return [tool for tool in tools if tool.name in called]
+    return tools
+
+
+def vectors_of(embedder: Embedder, texts: Sequence[str]) -> Floats:
+    """(texts, dimension), from the cache where it has them."""
+    known = embedder.vectors(texts)
+    return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
+
+
+def train(data: Path, out: Path, cache: Path, embedder: Embedder) -> None:
+    """Write the adapter."""
+    texts, vectors, examples = material(data, embedder)
+    started = time.monotonic()
+    trainer = SeveralRight(
+        base(), texts, examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=vectors
+    )
+
+    def told(done: int, total: int, loss: float) -> None:
+        print(f"step {done} of {total}, loss {loss:.3f}, {(time.monotonic() - started) / 60:.1f} min", flush=True)
+
+    trainer.run(told)
+    report = {"sets": dict(RECIPE), "tasks": len(examples), "documents": len(texts), "seed": PLAN.seed}
+    out.write_bytes(scaled(trainer.adapter(report), SCALE).dumps())
+
+
+class Swapped:
+    """Embeds queries with the trained encoder and documents with the untrained one, under the untrained one's name."""
+
+    def __init__(self, trained: Encoder, base: Encoder) -> None:
+        self._trained, self._base, self.name = trained, base, base.name
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        return self._base.documents(texts)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        return self._trained.queries(texts)
+
+
+def report(data: Path, model: bytes, cache: Path, sets: Sequence[str], embedders: Sequence[Embedder]) -> Iterator[Row]:
+    """A row for each set and ranking, with the paired difference."""
+    weights = base()
+    first = embedders[0]
+    key = f"queries {weights.key} {sha256(model).hexdigest()[:16]}"
+    read = Remembered(adapted.opened(weights, model, cache / "encoders"), key, first.kept)
+    trained = Swapped(read, first.encoder)
+    after = [Embedder(trained, first.key, first.kept), *embedders[1:]]
+    for name in sets:
+        if not (data / name / "dev.jsonl").exists():
+            continue
+        tools = read_tools(data / name)
+        tasks = read_tasks(data / name / "dev.jsonl", tools)
+        pools = {"all": tools}
+        if name in SEEN_ONLY:
+            seen = [row["seen_in_training"] for row in read_lines(data / name / "tools.jsonl")]
+            pools["unseen tools"] = [tool for tool, known in zip(tools, seen, strict=True) if not known]
+        for pool, members in pools.items():
+            for said, before_after in (
+                ("encoder alone", [alone(members, tasks, each) for each in (first, after[0])]),
+                ("served", [served(members, tasks, each) for each in (embedders, after)]),
+            ):
+                yield {"set": name, "method": said, "n": len(tasks), "pool": pool, **_compared(*before_after)}
+
+
+def _compared(before: dict[int, list[float]], after: dict[int, list[float]]) -> Row:
+    row: Row = {}
+    for k in before:
+        row[f"r@{k}"] = [round(fmean(each[k]), 4) for each in (before, after)]
+        row[f"r@{k}_gain"] = [round(end, 4) for end in paired_interval(after[k], before[k])]
+    return row
+
+
+def alone(tools: Sequence[Tool], tasks: Sequence[Task], embedder: Embedder) -> dict[int, list[float]]:
+    """Recalls by the cosine."""
+    vectors = vectors_of(embedder, [embedded_text(document(tool)) for tool in tools])
+    scores = embedder.encoder.queries([task.query for task in tasks]) @ vectors.T
+    ranked = [[tools[at].id for at in row] for row in np.argsort(-scores, 1, kind="stable")[:, :5]]
+    return {k: [recall(row, task.gold, k) for row, task in zip(ranked, tasks, strict=True)] for k in (1, 5)}
+
+
+def served(tools: Sequence[Tool], tasks: Sequence[Task], embedders: Sequence[Embedder]) -> dict[int, list[float]]:
+    """Recalls by the sum of words and encoders, each query as one text."""
+    search = method("hybrid", Pool(tools, {}, embedders))
+    ranked = [search(task.query)[:5] for task in tasks]
+    return {k: [recall(row, task.gold, k) for row, task in zip(ranked, tasks, strict=True)] for k in (1, 5)}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.learning.shipped_encoder",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=("train", "report"))
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--cache", type=Path, required=True, metavar="FOLDER", help="keeps vectors and checkpoints")
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    parser.add_argument("--adapter", type=Path, metavar="FILE")
+    parser.add_argument("--sets", default=",".join(UNSEEN))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(argv)
+    cache: Path = arguments.cache
+    cache.mkdir(parents=True, exist_ok=True)
+    with Store.open(cache / "vectors.sqlite3") as store:
+        kept = Vectors(store)
+        opened = [
+            Embedder(
+                Remembered(encoders.open_encoder(each, cache / "encoders"), f"queries {each.key}", kept), each.key, kept
+            )
+            for each in (found.untrained for found in encoders.find("auto"))
+        ]
+        if arguments.what == "train":
+            train(arguments.data, arguments.out, cache, opened[0])
+            return
+        model = arguments.adapter.read_bytes()
+        for row in report(arguments.data, model, cache, arguments.sets.split(","), opened):
+            rest = "  ".join(f"{key} {value}" for key, value in row.items() if key not in ("set", "method"))
+            print(json.dumps(row) if arguments.json else f"{row['set']:<16} {row['method']:<14} {rest}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,458 @@
+"""Measures how lists improve with use, with an agent that replays the tasks of a data set.
+
+    python -m bench.learning.simulation DATA [--sets a,b] [--tasks 200] [--svg FILE]
+
+A real `foretool serve` stands in front of stand-in upstreams with the tools of a set. An agent does one task after
+another with the calls that the set records, each task in its own conversation. If the wanted tool is in its list, the
+agent calls it. If not, the call counts as hidden, and the agent asks `discover_tools` with the task's words: once per
+task, and again only if the wanted tool was not in the answer. It then calls the tool by name if the list has gained it,
+else through `call_tool`. A hidden tool that a hint has named is called without a discovery, and still counts as hidden.
+
+With a prompt hook (`growing+prompts`) `foretool hint` is told of each task before its first call, as a client would do,
+and the agent waits for the list to grow as long as a model reads; it ignores what the hook prints.
+
+After every second block of tasks a new epoch begins. With learning on, `foretool learn` runs, which begins one; with
+learning off, nothing is learned and the list follows usage alone. The tasks are the train file in a fixed random order
+(`dev` where a set has no other), never the held-out half. The output is one JSON object per block, then one per run:
+the tasks before the first epoch against as many at the end, all tasks, and all after the first epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from bench import processes
+from bench.clients.messages import Failed, Json
+from bench.clients.stdio import StdioClient
+from bench.learning import chart
+from bench.proxy import many_servers
+from bench.retrieval.ranking import read_lines
+from foretool.retrieval import tokens
+from foretool.storage.artifacts import Artifacts
+from foretool.storage.store import Store
+
+SETS = ("ultratool", "bfcl_multi_turn", "mcpbench")
+SEED = 7
+PROMPTED = "growing+prompts"
+"""The policy `growing`, with a client whose prompt hook is `foretool hint`."""
+PROMPT_S = 2.0
+"""What a model takes to read a prompt, at least; the list may grow meanwhile."""
+PICK_UP_S = 8.0
+"""For a running proxy to take up what was learned; it looks once a second."""
+OFTEN_NEXT = "Often next: "
+
+
+class Task(Struct, frozen=True):
+    query: str
+    calls: tuple[str, ...]
+    """Exposed names, in order."""
+
+
+class Told(Struct):
+    """What one block of tasks cost."""
+
+    calls: int = 0
+    hidden: int = 0
+    """Calls of tools that the list did not have when they were wanted."""
+    discoveries: int = 0
+    not_found: int = 0
+    """Discoveries without the tool that was wanted."""
+    hinted: int = 0
+    """Hidden tools that a hint had named."""
+    list_tokens: int = 0
+    """Of the lists at the beginning of each conversation."""
+    grown_tokens: int = 0
+    """Of what lists gained."""
+    answer_tokens: int = 0
+    """Of discoveries and hints."""
+
+
+class Agent(StdioClient):
+    """A client that lists again as soon as it is told to."""
+
+    listed: dict[str, Json]
+
+    async def begin(self) -> list[Json]:
+        """A new conversation; its list."""
+        self.listed = {}
+        self.news = asyncio.Event()
+        await self.initialize()
+        tools = await self.tools()
+        self.listed = {tool["name"]: tool for tool in tools}
+        return tools
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        self._listing: asyncio.Task[None] | None = None
+        while line := await self.process.stdout.readline():
+            message = json.loads(line)
+            if message.get("method") == "notifications/tools/list_changed":
+                self._listing = asyncio.create_task(self._list_again())
+            waiting = self._waiting.pop(message.get("id"), None) if "method" not in message else None
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+        for waiting in self._waiting.values():
+            waiting.set_exception(Failed("the process closed its output"))
+            waiting.exception()
+
+    async def _list_again(self) -> None:
+        self.listed = {tool["name"]: tool for tool in await self.tools()}
+        self.news.set()
+
+    async def read_prompt(self) -> None:
+        """Until the list has grown for it, or the model has read it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROMPT_S):
+                await self.news.wait()
+
+
+@lru_cache(maxsize=20_000)
+def _tokens(text: str) -> int:
+    return sum(tokens.count([text]))
+
+
+def size(*texts: str) -> int:
+    """Tokens."""
+    return sum(map(_tokens, texts))
+
+
+def written(tools: Sequence[Json]) -> list[str]:
+    return [json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in tools]
+
+
+def sample(schema: Any) -> Any:
+    """The smallest value that a schema takes, as far as types and what is required go."""
+    if not isinstance(schema, dict):
+        return None
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    if "default" in schema:
+        return schema["default"]
+    for key in ("anyOf", "oneOf"):
+        if schema.get(key):
+            return sample(schema[key][0])
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object":
+        properties = schema.get("properties", {})
+        return {name: sample(properties.get(name, {})) for name in schema.get("required", ())}
+    if kind == "array":
+        return [sample(schema.get("items", {}))] * int(schema.get("minItems", 0))
+    numbers = {"integer": int(schema.get("minimum", 1)), "number": schema.get("minimum", 1.0)}
+    plain = {"boolean": True, "null": None, "string": "x" * max(int(schema.get("minLength", 1)), 1)}
+    return (numbers | plain).get(kind, "x")
+
+
+async def do(
+    agent: Agent, task: Task, schemas: Mapping[str, Any], told: Told, hook: Sequence[str] | None = None
+) -> None:
+    """One task, call by call; `hook`: the command that is told of its prompt."""
+    first = await agent.begin()
+    if hook:
+        agent.news.clear()
+        event = json.dumps({"prompt": task.query, "session_id": "simulation", "cwd": str(Path.cwd())})
+        # Its deadline is for people who wait; a busy machine must not make it skip prompts here.
+        env = {**os.environ, "FORETOOL_HINT_MS": "20000"}
+        await asyncio.to_thread(
+            subprocess.run, hook, input=event.encode(), stdout=subprocess.DEVNULL, check=True, env=env
+        )
+        if not set(task.calls) <= agent.listed.keys():
+            await agent.read_prompt()
+    told.list_tokens += size(*written(first))
+    started_with = {tool["name"] for tool in first}
+    known: set[str] = set()
+    for name in task.calls:
+        told.calls += 1
+        if name not in agent.listed:
+            told.hidden += 1
+            if name in known:
+                told.hinted += name not in started_with and f"hint:{name}" in known
+            else:
+                told.discoveries += 1
+                answer = await agent.call("discover_tools", {"task": task.query})
+                found = {match["name"] for match in answer["structuredContent"]["matches"]}
+                told.not_found += name not in found
+                known |= found | _hints(answer)
+                told.answer_tokens += size(*_texts(answer))
+        arguments = sample(schemas[name])
+        if name in agent.listed:
+            result = await agent.call(name, arguments)
+        else:
+            result = await agent.call("call_tool", {"name": name, "arguments": arguments})
+            if result.get("isError"):
+                raise Failed(f"{name}: {' '.join(_texts(result))[:300]}")
+            told.answer_tokens += size(*[text for text in _texts(result) if text.startswith(OFTEN_NEXT)])
+        known |= _hints(result)
+    grown = [tool for name, tool in agent.listed.items() if name not in started_with]
+    told.grown_tokens += size(*written(grown)) if grown else 0
+
+
+def _texts(result: Json) -> list[str]:
+    return [part.get("text", "") for part in result["content"]]
+
+
+def _hints(result: Json) -> set[str]:
+    """Tools named at the end of a result, and the same marked as hints."""
+    named = {text.removeprefix(OFTEN_NEXT).partition("(")[0] for text in _texts(result) if text.startswith(OFTEN_NEXT)}
+    return named | {f"hint:{name}" for name in named}
+
+
+class Place:
+    """A config and a store in a folder, over replayed upstreams."""
+
+    def __init__(self, command: Sequence[str], folder: Path, data: Path, policy: str, encoder: str) -> None:
+        self.command = list(command)
+        self.folder = folder
+        self.catalogs = many_servers.read_set(data)
+        entries = many_servers.servers(folder, self.catalogs)
+        settings = {"policy": policy.partition("+")[0], "encoder": encoder, "epoch_s": 0, "learn_s": 0}
+        self.path = processes.write_config(folder, entries, **settings)
+        self.names: dict[str, str] = {}
+        self.schemas: dict[str, Any] = {}
+
+    async def remember(self) -> None:
+        """Let a proxy list every tool once, so that the first task finds a warm store without any usage."""
+        agent = await Agent.start([*self.command, "serve", "--config", str(self.path)])
+        await agent.begin()
+        wanted = sum(map(len, self.catalogs.values()))
+        while len(self._known()) < wanted and agent.age_s < many_servers.READY_S:
+            await asyncio.sleep(0.5)
+        await agent.stop(30.0)
+        for row in self._known():
+            self.names[f"{row['upstream']}/{row['tool']}"] = row["name"]
+        for server, tools in self.catalogs.items():
+            for tool in tools:
+                self.schemas[self.names[f"{server}/{tool['name']}"]] = tool["inputSchema"]
+
+    def _known(self) -> list[Json]:
+        with Store.open(self.folder / "foretool.sqlite3") as store:
+            rows = store.read(
+                "SELECT upstreams.name, tools.name, tools.exposed FROM tools"
+                " JOIN upstreams ON upstreams.id = tools.upstream"
+            )
+        return [{"upstream": upstream, "tool": tool, "name": name} for upstream, tool, name in rows]
+
+    def tasks(self, data: Path, count: int) -> list[Task]:
+        """In the order of the seed; calls of tools that the set does not describe are left out."""
+        source = data / "train.jsonl"
+        rows = read_lines(
+            source if source.exists() or source.with_name("train.jsonl.gz").exists() else data / "dev.jsonl"
+        )
+        random.Random(SEED).shuffle(rows)
+        bare = {key.partition("/")[2]: name for key, name in self.names.items()}
+        # Some sets write `server/tool`, with the server as the set calls it.
+        full = {key.removeprefix(f"{data.name}-"): name for key, name in self.names.items()}
+        found = []
+        for row in rows:
+            calls = tuple(name for call in row["calls"] if (name := full.get(call) or bare.get(call)))
+            if calls:
+                found.append(Task(row["query"], calls))
+        return found[:count]
+
+    def learn(self) -> Json:
+        """`foretool learn`, and what came of it."""
+        started = time.perf_counter()
+        done = subprocess.run(
+            [*self.command, "learn", "--json", "--config", str(self.path)],
+            check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        run = json.loads(done.stdout)
+        outcomes = {lesson["kind"]: lesson["outcome"] for lesson in run["lessons"]}
+        return {"took_s": round(time.perf_counter() - started, 1), **outcomes}
+
+    def begin_epoch(self) -> None:
+        """A new epoch without learning: lists follow usage."""
+        with Store.open(self.folder / "foretool.sqlite3", busy_ms=5000) as store:
+            Artifacts(store).bump()
+
+
+async def run(
+    command: Sequence[str], data: Path, policy: str, learning: bool, count: int, block: int, every: int, encoder: str
+) -> list[Json]:
+    """The blocks of one run; `every`: blocks between two epochs."""
+    with tempfile.TemporaryDirectory(prefix="bench-simulation-") as folder:
+        place = Place(command, Path(folder), data, policy, encoder)
+        await place.remember()
+        tasks = place.tasks(data, count)
+        hook = [*command, "hint", "--config", str(place.path)] if policy == PROMPTED else None
+        agent = await Agent.start([*command, "serve", "--config", str(place.path)])
+        found: list[Json] = []
+        for start in range(0, len(tasks), block):
+            part, told = tasks[start : start + block], Told()
+            for task in part:
+                await do(agent, task, place.schemas, told, hook)
+            row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
+                   **block_of(told, len(part)), "done": start + len(part)}  # fmt: skip
+            if start + block < len(tasks) and (start // block + 1) % every == 0:
+                if learning:
+                    row["learned"] = await asyncio.to_thread(place.learn)
+                else:
+                    place.begin_epoch()
+                await asyncio.sleep(PICK_UP_S)
+            print(json.dumps(row), flush=True)
+            found.append(row)
+        await agent.stop(30.0)
+    return found
+
+
+def block_of(told: Told, count: int) -> Json:
+    """The figures of a block, by task."""
+    spent = told.list_tokens + told.grown_tokens + told.answer_tokens
+    return {
+        "tasks": count,
+        "calls": told.calls,
+        "hidden": told.hidden,
+        "hidden_share": round(told.hidden / told.calls, 4),
+        "discoveries_per_task": round(told.discoveries / count, 3),
+        "not_found_share": round(told.not_found / told.discoveries, 3) if told.discoveries else 0.0,
+        "hinted_per_task": round(told.hinted / count, 3),
+        "list_tokens": round(told.list_tokens / count),
+        "listed_tokens": round((told.list_tokens + told.grown_tokens) / count),
+        "tokens_per_task": round(spent / count),
+    }
+
+
+def summary(blocks: Sequence[Json], every: int) -> Json:
+    """The tasks before the first epoch against as many at the end, all of them, and all after the first epoch.
+
+    `every`: blocks between two epochs.
+    """
+    count = min(every, len(blocks) - 1) or 1
+    first, last, later = blocks[:count], blocks[-count:], blocks[count:] or blocks
+    kept = {key: blocks[0][key] for key in ("set", "policy", "learning")}
+    start, end = hidden_share(first), hidden_share(last)
+    return {
+        "test": "simulation:run", **kept, "tasks": blocks[-1]["done"],
+        "tasks_first": tasks_of(first), "tasks_last": tasks_of(last),
+        "hidden_share_first": start, "hidden_share_last": end, "falls_to": round(end / start, 3) if start else 0.0,
+        "hidden_share": hidden_share(blocks), "hidden_share_after_first": hidden_share(later),
+        "discoveries_first": by_task(first, "discoveries_per_task", 3),
+        "discoveries_last": by_task(last, "discoveries_per_task", 3),
+        "tokens_first": by_task(first, "tokens_per_task"), "tokens_last": by_task(last, "tokens_per_task"),
+        "listed_tokens_first": by_task(first, "listed_tokens"), "listed_tokens_last": by_task(last, "listed_tokens"),
+        "listed_tokens_after_first": by_task(later, "listed_tokens"),
+        "most_list_tokens": max(block["list_tokens"] for block in blocks),
+    }  # fmt: skip
+
+
+def tasks_of(blocks: Sequence[Json]) -> int:
+    return sum(block["tasks"] for block in blocks)
+
+
+def hidden_share(blocks: Sequence[Json]) -> float:
+    """Of the calls of several blocks."""
+    return round(sum(block["hidden"] for block in blocks) / sum(block["calls"] for block in blocks), 4)
+
+
+def by_task(blocks: Sequence[Json], key: str, digits: int | None = None) -> float:
+    """The mean over the tasks of several blocks."""
+    return round(sum(block[key] * block["tasks"] for block in blocks) / tasks_of(blocks), digits)
+
+
+def table(summaries: Sequence[Json]) -> Iterator[str]:
+    """Runs as rows of Markdown, one a line, as docs/learning.md has them."""
+    for each in summaries:
+        onoff = "on" if each["learning"] else "off"
+        yield (
+            f"| {each['set']} | {each['policy']} | {onoff} | {each['hidden_share_first']:.3f} |"
+            f" {each['hidden_share_last']:.3f} | x {each['falls_to']:.2f} | {each['hidden_share_after_first']:.3f} |"
+            f" {each['discoveries_first']:.2f} -> {each['discoveries_last']:.2f} |"
+            f" {each['tokens_first']:,.0f} -> {each['tokens_last']:,.0f} |"
+            f" {each['listed_tokens_first']:,.0f} -> {each['listed_tokens_last']:,.0f} |"
+        )
+
+
+def drawn(runs: Sequence[Sequence[Json]], key: str, title: str, unit: str, most: float | None = None) -> str:
+    """The runs as one plot, a panel a set."""
+    panels: dict[str, tuple[list[float], dict[str, list[float]]]] = {}
+    for blocks in runs:
+        first = blocks[0]
+        places, lines = panels.setdefault(first["set"], ([block["done"] for block in blocks], {}))
+        del places[len(blocks) :]
+        lines[f"{first['policy']}, {'on' if first['learning'] else 'off'}"] = [block[key] for block in blocks]
+    return chart.svg(title, panels, unit, most)
+
+
+def plots(runs: Sequence[Sequence[Json]], file: Path) -> Iterator[tuple[Path, str]]:
+    """The files to be written: misses, and tokens beside them."""
+    title = "Share of calls whose tool was hidden, by tasks done (learning on and off)"
+    yield file, drawn(runs, "hidden_share", title, "share", 1.0)
+    tokens_file = file.with_name(f"{file.stem}_tokens{file.suffix}")
+    yield (
+        tokens_file,
+        drawn(runs, "tokens_per_task", "Tokens a task: lists, growth, answers of discover_tools, hints", "tokens"),
+    )
+
+
+def draw(runs: Sequence[Sequence[Json]], file: Path) -> None:
+    for place, text in plots(runs, file):
+        place.write_text(text, "utf-8")
+
+
+def told_by(files: Sequence[Path]) -> list[list[Json]]:
+    """The blocks of the runs that these files hold, one run after the other."""
+    runs: dict[tuple[Any, ...], list[Json]] = {}
+    for row in (json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()):
+        if row["test"] == "simulation":
+            runs.setdefault((row["set"], row["policy"], row["learning"]), []).append(row)
+    return list(runs.values())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and simulate."""
+    parser = argparse.ArgumentParser(prog="python -m bench.learning.simulation", description=__doc__)
+    parser.add_argument("data", type=Path, nargs="?", help="folder of data sets; default $FORETOOL_DATA")
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--policies", default=f"frozen,growing,{PROMPTED}")
+    parser.add_argument("--learning", default="off,on")
+    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--block", type=int, default=25, help="tasks a figure is of; default %(default)s")
+    parser.add_argument("--every", type=int, default=2, help="blocks between two epochs; default %(default)s")
+    parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
+    parser.add_argument("--svg", type=Path, help="where the plot goes; a second one, of tokens, beside it")
+    parser.add_argument(
+        "--drawn", type=Path, nargs="*", help="simulate nothing: draw and tabulate what earlier runs printed"
+    )
+    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    arguments = parser.parse_args(argv)
+    if arguments.drawn:
+        runs = told_by(arguments.drawn)
+        print("\n".join(table([summary(blocks, arguments.every) for blocks in runs])))
+        draw(runs, arguments.svg)
+        return
+    data = arguments.data or Path(os.environ.get("FORETOOL_DATA", ""))
+    if not data.is_dir() or data == Path():
+        print("left out: FORETOOL_DATA names no folder", file=sys.stderr)
+        return
+    command = processes.installed(arguments.foretool)
+    runs: list[list[Json]] = []
+    for name in arguments.sets.split(","):
+        for policy in arguments.policies.split(","):
+            for learning in arguments.learning.split(","):
+                options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder)
+                blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options))
+                runs.append(blocks)
+                print(json.dumps(summary(blocks, arguments.every)), flush=True)
+    if arguments.svg:
+        draw(runs, arguments.svg)
+
+
+if __name__ == "__main__":
+    main()

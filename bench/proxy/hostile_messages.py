@@ -1,0 +1,73 @@
+"""Checks that hostile messages break no promise of the proxy, by the hundred thousand.
+
+    python -m bench.proxy.hostile_messages [--messages 100000] [--sides NAMES] [--seed N]
+
+This runs the property of `tests/scenarios/test_hostile.py` with as many messages as wanted and a new seed at each run.
+The messages come from clients (stdio, HTTP) and upstreams (stdio, HTTP, HTTP+SSE), all in memory. The output is one
+JSON object per side: messages, seconds, and the memory of the process after each round. A broken promise ends the run
+with the smallest conversation that breaks it. The benchmark needs hypothesis, as the tests do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import processes
+
+TESTS = Path(__file__).parents[2] / "tests"
+ROUND = 4000
+"""Messages between two looks at the memory."""
+
+
+def measured(side: str, messages: int, seed: int) -> dict[str, Any]:
+    """Say so many, in rounds of other seeds each."""
+    import test_hostile
+
+    said, rounds, started, memory = 0, 0, time.monotonic(), []
+    while said < messages:
+        conversations = max(1, min(ROUND, messages - said) // test_hostile.AT_LEAST)
+        said += test_hostile.property_of(side, conversations, seed + rounds)()
+        rounds += 1
+        gc.collect()
+        memory.append(processes.memory_mib(os.getpid())[0])
+    return {
+        "test": "hostile",
+        "side": side,
+        "messages": said,
+        "seed": seed,
+        "seconds": round(time.monotonic() - started, 1),
+        "rss_mib": memory,
+        "load": processes.load_average(),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments, and be hostile."""
+    # The stages and strategies are the tests'.
+    sys.path[:0] = [str(TESTS), str(TESTS / "support"), str(TESTS / "scenarios")]
+    import test_hostile
+
+    sys.set_int_max_str_digits(0)  # as the tests do
+    parser = argparse.ArgumentParser(prog="python -m bench.proxy.hostile_messages", description=__doc__)
+    parser.add_argument("--messages", type=int, default=100_000, help="of all sides together; default %(default)s")
+    parser.add_argument("--sides", default=",".join(test_hostile.SIDES), help="default: all")
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="default: another at each run")
+    arguments = parser.parse_args(argv)
+    sides = arguments.sides.split(",")
+    if unknown := set(sides) - set(test_hostile.SIDES):
+        parser.error(f"--sides: {', '.join(sorted(unknown))} is not known; choose from {', '.join(test_hostile.SIDES)}")
+    for side in sides:
+        print(json.dumps(measured(side, arguments.messages // len(sides), arguments.seed)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

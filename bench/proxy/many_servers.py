@@ -1,0 +1,252 @@
+"""Measures one proxy in front of many real servers: start, list, search and first calls.
+
+    python -m bench.proxy.many_servers FOLDER [--limit N] [--add SET] [--queries FILE]
+
+FOLDER holds one JSON file per server with its `tools/list` (`server`, `tools`). Each file becomes a stand-in upstream
+that serves these tools. `--add` takes the `tools.jsonl` of a data set as more servers. Three proxies run one after the
+other on the same storage: a cold start with the full list; a warm start with the full list; a warm start under the
+policy `frozen` with searches through `discover_tools`, then one call to every server, none of which runs before its
+call. The output is one JSON object; `no_proxy` has the tokens of the upstreams' own lists, and `saved` compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import processes
+from bench.clients.messages import Failed, said
+from bench.clients.stdio import StdioClient
+from bench.retrieval.ranking import read_lines
+from foretool.retrieval import tokens
+from foretool.retrieval.evaluation import quantile
+
+Json = dict[str, Any]
+Catalogs = Mapping[str, list[Json]]
+
+READY_S = 180.0
+"""Longest wait for the tools of all upstreams: on two cores a process costs 40 ms or so to start."""
+CALL_S = 60.0
+IN_FLIGHT = 8
+"""First calls at once, each of which starts its upstream."""
+WARM_UP = 20
+SETTLE_S = 5.0
+"""For the work in the background after a start: definitions counted and kept, the index built."""
+OWN = ("discover_tools", "call_tool")
+
+
+def read_catalogs(folder: Path, limit: int | None) -> dict[str, list[Json]]:
+    """Tools by server, the first `limit` servers in the order of their names."""
+    held = (json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))[:limit])
+    return {each["server"]: each["tools"] for each in held}
+
+
+def read_set(folder: Path) -> dict[str, list[Json]]:
+    """The tools of a data set by server."""
+    found: dict[str, list[Json]] = {}
+    for row in read_lines(folder / "tools.jsonl"):
+        schema = row.get("input_schema") or {"type": "object"}
+        tool = {"name": row["name"], "description": row.get("description") or "", "inputSchema": schema}
+        found.setdefault(f"{folder.name}-{row['server']}", []).append(tool)
+    return found
+
+
+def servers(folder: Path, catalogs: Catalogs) -> dict[str, Json]:
+    """A replayed upstream for each catalogue, whose tools are written into `folder`."""
+    found = {}
+    for at, (name, tools) in enumerate(catalogs.items()):
+        path = folder / f"tools-{at}.json"
+        path.write_text(json.dumps(tools), "utf-8")
+        found[name] = processes.upstream(name, "--tools", str(path))
+    return found
+
+
+def own_words(catalogs: Catalogs) -> list[str]:
+    """A query for every tenth tool: the first sentence of its description, at most twelve words."""
+    texts = [str(tool.get("description") or tool["name"]) for tools in catalogs.values() for tool in tools]
+    return [" ".join(text.split(". ")[0].split()[:12]) for text in texts[::10]]
+
+
+def read_queries(path: Path) -> list[str]:
+    return [row["query"] for row in read_lines(path)]
+
+
+class Session:
+    """One run of the proxy under a policy."""
+
+    def __init__(self, command: Sequence[str], folder: Path, entries: Mapping[str, Any], policy: str) -> None:
+        self.command = list(command)
+        self.path = processes.write_config(folder, entries, policy=policy)
+        self.client: StdioClient | None = None
+
+    async def __aenter__(self) -> StdioClient:
+        self.client = await StdioClient.start([*self.command, "serve", "--config", str(self.path)])
+        return self.client
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self.client is not None
+        await self.client.stop(60.0)
+
+
+async def first_list(client: StdioClient) -> tuple[float, list[Json]]:
+    """Seconds from the start to the list, and the list."""
+    await client.initialize()
+    listed = await client.tools()
+    return round(client.age_s, 3), listed
+
+
+async def all_listed(client: StdioClient, wanted: int) -> tuple[float, list[Json]]:
+    """Seconds from the start until the full list has `wanted` tools, or as many as it ever gets, and the list."""
+    listed: list[Json] = []
+    while len(listed) < wanted + len(OWN) and client.age_s < READY_S:
+        await asyncio.sleep(0.5)
+        listed = await client.tools()
+    return round(client.age_s, 1), listed
+
+
+async def settled(client: StdioClient) -> None:
+    """Wait until the work after the start is over, that of the process which counts tokens too."""
+    await asyncio.sleep(SETTLE_S)
+    while processes.children(client.pid) and client.age_s < READY_S:
+        await asyncio.sleep(0.5)
+
+
+def cost(listed: Sequence[Json]) -> int:
+    """Tokens of a list as it is sent; tool by tool, since the tokenizer refuses texts of megabytes."""
+    return sum(tokens.count([json.dumps(tool, ensure_ascii=False, separators=(",", ":")) + "," for tool in listed]))
+
+
+async def search(client: StdioClient, queries: Sequence[str]) -> Json:
+    """Milliseconds of `discover_tools`, asked one after the other, once the index is warm."""
+    for query in queries[:WARM_UP]:
+        await client.call("discover_tools", {"task": query})
+    times, sizes, empty = [], [], 0
+    for query in queries:
+        started = time.perf_counter()
+        result = await client.call("discover_tools", {"task": query})
+        times.append(1e3 * (time.perf_counter() - started))
+        sizes.append(said(result))
+        empty += not result["structuredContent"]["matches"]
+    words = [len(query.split()) for query in queries]
+    return {
+        "queries": len(queries),
+        "words_median": quantile(words, 0.5),
+        "p50_ms": round(quantile(times, 0.50), 2),
+        "p95_ms": round(quantile(times, 0.95), 2),
+        "answer_tokens_median": quantile(tokens.count(sizes), 0.5),
+        "nothing_found": empty,
+    }
+
+
+def exposed_names(command: Sequence[str], path: Path) -> dict[str, list[str]]:
+    """What each server's tools are called in front."""
+    shown = subprocess.run([*command, "tools", "--json", "--config", str(path)], check=True, capture_output=True)
+    found: dict[str, list[str]] = {}
+    for row in json.loads(shown.stdout)["tools"]:
+        found.setdefault(row["upstream"], []).append(row["name"])
+    return found
+
+
+async def call_each(client: StdioClient, names: Mapping[str, Sequence[str]]) -> Json:
+    """Call one tool of every server, a few at once; each answer must be its own server's."""
+    turn = asyncio.Semaphore(IN_FLIGHT)
+    times: list[float] = []
+    wrong: list[str] = []
+
+    async def call(server: str, name: str) -> None:
+        async with turn:
+            started = time.perf_counter()
+            try:
+                got = json.loads(said(await client.call(name, {"text": f"to {server}"}, CALL_S)))
+            except (Failed, TimeoutError) as error:
+                wrong.append(f"{server}: {error!r}"[:200])
+                return
+            times.append(time.perf_counter() - started)
+            if (got["server"], got["arguments"]) != (server, {"text": f"to {server}"}):
+                wrong.append(f"{server}: answered by {got['server']}")
+
+    await asyncio.gather(*(call(server, exposed[0]) for server, exposed in names.items()))
+    shares = {name: round(quantile(times, share), 3) for name, share in (("p50", 0.5), ("p95", 0.95))}
+    return {"servers": len(names), "answered": len(times), "wrong": wrong, "start_and_call_s": shares}
+
+
+async def replay(command: Sequence[str], folder: Path, catalogs: Catalogs, asked: Mapping[str, Sequence[str]]) -> Json:
+    """All of it; `asked`: queries by what they are called."""
+    total = sum(len(tools) for tools in catalogs.values())
+    entries = servers(folder, catalogs)
+    found: Json = {"test": "replay", "servers": len(catalogs), "tools": total}
+    async with Session(command, folder, entries, "full") as client:
+        seconds, listed = await first_list(client)
+        found["cold"] = {"list_s": seconds, "listed": len(listed)}
+        seconds, listed = await all_listed(client, total)
+        found["cold"] |= {
+            "all_known_s": seconds,
+            "listed_then": len(listed),
+            "rss_mib": processes.memory_mib(client.pid)[0],
+        }
+        found["missing"] = total + len(OWN) - len(listed)
+        await asyncio.sleep(SETTLE_S)
+    async with Session(command, folder, entries, "full") as client:
+        seconds, listed = await first_list(client)
+        found["full"] = {"warm_list_s": seconds, "listed": len(listed), "list_tokens": cost(listed)}
+    upstream_tools = [tool for tools in catalogs.values() for tool in tools]
+    found["no_proxy"] = {"listed": len(upstream_tools), "list_tokens": cost(upstream_tools)}
+    frozen = Session(command, folder, entries, "frozen")
+    async with frozen as client:
+        found["frozen"] = await listed_and_asked(client, asked)
+        found["called"] = await call_each(client, exposed_names(command, frozen.path))
+        found["called"]["rss_mib"] = processes.memory_mib(client.pid)[0]
+    saved = 1 - found["frozen"]["list_tokens"] / found["no_proxy"]["list_tokens"]
+    return {**found, "saved": round(saved, 5), "load": processes.load_average()}
+
+
+async def listed_and_asked(client: StdioClient, asked: Mapping[str, Sequence[str]]) -> Json:
+    """The list a client is shown, what finds it the rest, and the time of the first search and of those after it."""
+    seconds, listed = await first_list(client)
+    own = {tool["name"]: cost([tool]) for tool in listed if tool["name"] in OWN}
+    found: Json = {"warm_list_s": seconds, "listed": len(listed), "list_tokens": cost(listed), "own_tokens": own}
+    found["rss_mib"] = processes.memory_mib(client.pid)[0]
+    started = time.perf_counter()
+    await client.call("discover_tools", {"task": next(iter(asked.values()))[0]})
+    found["first_search_s"] = round(time.perf_counter() - started, 3)
+    await settled(client)
+    found["search"] = {name: await search(client, queries) for name, queries in asked.items()}
+    found["rss_after_searches_mib"] = processes.memory_mib(client.pid)[0]
+    return found
+
+
+def queries_of(catalogs: Catalogs, files: Iterable[Path]) -> dict[str, list[str]]:
+    """The tools' own words, and the queries of files."""
+    return {"own_words": own_words(catalogs)} | {path.parent.name: read_queries(path) for path in files}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and replay."""
+    parser = argparse.ArgumentParser(prog="python -m bench.proxy.many_servers", description=__doc__)
+    parser.add_argument("folder", type=Path, help="catalogues, one file a server")
+    parser.add_argument("--limit", type=int, help="only the first so many servers")
+    parser.add_argument("--servers", help="only these, comma-separated")
+    parser.add_argument("--add", type=Path, action="append", default=[], help="a data set whose servers come on top")
+    parser.add_argument("--queries", type=Path, action="append", default=[], help="lines of JSON with `query`")
+    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    arguments = parser.parse_args(argv)
+    catalogs = read_catalogs(arguments.folder, arguments.limit)
+    if arguments.servers:
+        catalogs = {name: catalogs[name] for name in arguments.servers.split(",")}
+    for folder in arguments.add:
+        catalogs |= read_set(folder)
+    command = processes.installed(arguments.foretool)
+    with tempfile.TemporaryDirectory(prefix="bench-replay-") as place:
+        found = asyncio.run(replay(command, Path(place), catalogs, queries_of(catalogs, arguments.queries)))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

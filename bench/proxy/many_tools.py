@@ -1,0 +1,283 @@
+"""Measures one proxy with tens of thousands of tools: start, list, search and memory.
+
+    python -m bench.proxy.many_tools FOLDER [--tools 500,5000,44000] [--encoder none,auto]
+
+FOLDER holds the `tools/list` of real servers, one file each. When more tools are wanted than these servers have, tools
+repeat under other names and with some of their words exchanged, so that no two are the same. Stand-in upstreams serve
+them, `--per-server` tools each. For every size and encoder, new proxies measure: the cold start until the last tool is
+known; after a warm start the first list, the first search, searches through `discover_tools` one after the other, and
+the memory before and after; after another warm start a search right behind the first list, with pings meanwhile. The
+load average says how quiet the machine was; `cpu_ms` is the processor time of a search, whatever else runs.
+
+With an encoder, tools are embedded before the proxy starts, and kept in `--vectors`. A repeated tool gets the vector of
+its original with noise, which costs a search as much as a real vector. The output is one JSON object per line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bench import processes
+from bench.clients.messages import Failed, said
+from bench.clients.stdio import StdioClient
+from bench.retrieval.ranking import read_lines, tool_of
+from bench.retrieval.ranking_methods import Embedder
+from foretool.retrieval import encoders, tokens
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.evaluation import quantile
+from foretool.retrieval.pipeline import digest
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+Json = dict[str, Any]
+
+EXCHANGED = 0.15
+"""Share of the words of a repeated tool that are others."""
+NOISE = 0.35
+"""Length of the noise beside a vector of length 1."""
+SEARCHES = 300
+WARM_UP = 20
+READY_S = 900.0
+CALL_S = 120.0
+SETTLE_S = 5.0
+PING_S = 0.005
+
+
+def read_catalogs(folder: Path) -> list[tuple[str, Json]]:
+    """Server and tool."""
+    held = (json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json")))
+    return [(each["server"], tool) for each in held for tool in each["tools"]]
+
+
+def varied(tools: Sequence[tuple[str, Json]], size: int) -> Iterator[tuple[int, str, Json]]:
+    """So many tools: which of the originals each is, its server, and what it says."""
+    draw = random.Random(7)
+    words = [word for _, tool in tools for word in str(tool.get("description") or "").split()]
+    for at in range(size):
+        copy, original = divmod(at, len(tools))
+        server, tool = tools[original]
+        if not copy:
+            yield original, server, tool
+            continue
+        told = str(tool.get("description") or "").split()
+        other = [draw.choice(words) if draw.random() < EXCHANGED else word for word in told]
+        name = f"{tool['name']}_{draw.choice(words)[:12]}_{copy}"
+        name = "".join(letter if letter.isalnum() else "_" for letter in name)[:64]
+        yield original, f"{server}-{copy}", {**tool, "name": name, "description": " ".join(other)}
+
+
+def upstreams(tools: Sequence[tuple[int, str, Json]], per_server: int) -> dict[str, list[tuple[int, Json]]]:
+    """Which original each is and what it says, by upstream, `per_server` each; names are made unique in each."""
+    found: dict[str, list[tuple[int, Json]]] = {}
+    rest = iter(tools)
+    while part := list(islice(rest, per_server)):
+        name = f"s{len(found)}"
+        seen: dict[str, Json] = {}
+        found[name] = []
+        for original, _, tool in part:
+            unique = tool["name"] if tool["name"] not in seen else f"{tool['name'][:56]}_{len(seen)}"
+            seen[unique] = tool
+            found[name].append((original, {**tool, "name": unique}))
+    return found
+
+
+def queries_of(tools: Sequence[tuple[int, str, Json]]) -> list[str]:
+    """The first words of the descriptions of `SEARCHES` tools, spread over all."""
+    step = max(len(tools) // SEARCHES, 1)
+    texts = (str(tool.get("description") or tool["name"]) for _, _, tool in tools[::step][:SEARCHES])
+    return [" ".join(text.split(". ")[0].split()[:12]) for text in texts]
+
+
+def embed(
+    weights: encoders.Weights,
+    originals: Sequence[tuple[str, Json]],
+    served: Mapping[str, list[tuple[int, Json]]],
+    folder: Path,
+    kept: Path | None,
+) -> Json:
+    """Vectors of all tools into the proxy's storage; the model is prepared on the way, as the proxy's worker does."""
+    import numpy as np
+
+    encoder = encoders.open_encoder(weights, folder / "encoders")
+    texts: dict[bytes, tuple[int, bool]] = {}
+    real: dict[int, str] = {}
+    for name, tools in served.items():
+        for original, tool in tools:
+            texts[digest(said_by(name, tool))] = (original, original in real)
+            # As it stands in other benchmarks, which may have embedded it already.
+            real.setdefault(original, said_by(*originals[original]))
+    started = time.perf_counter()
+    with Store.open(kept or ":memory:") as cache:
+        known = Embedder(encoder, weights.key, Vectors(cache)).vectors(list(real.values()))
+    seconds = time.perf_counter() - started
+    by_original = {original: np.frombuffer(known[digest(text)], np.float32) for original, text in real.items()}
+    draw = np.random.default_rng(7)
+    with Store.open(folder / "foretool.sqlite3") as store:
+        for start in range(0, len(texts), 1000):
+            rows = {}
+            for key, (original, is_copy) in islice(texts.items(), start, start + 1000):
+                vector = by_original[original]
+                if is_copy:
+                    vector = vector + draw.standard_normal(len(vector)).astype(np.float32) * NOISE / len(vector) ** 0.5
+                rows[key] = (vector / np.linalg.norm(vector)).astype(np.float32).tobytes()
+            Vectors(store).save(weights.key, rows)
+    return {"encoder": weights.name, "embedded": len(real), "embed_s": round(seconds, 1), "vectors": len(texts)}
+
+
+def said_by(server: str, tool: Json) -> str:
+    """What encoders read of a tool."""
+    return embedded_text(document(tool_of(server, tool["name"], tool)))
+
+
+async def until_known(client: StdioClient, path: Path, wanted: int) -> None:
+    """Wait until all tools are on record, looking from outside. Raises `Failed`."""
+    known = 0
+    while client.age_s < READY_S:
+        await asyncio.sleep(0.5)
+        with Store.open(path) as store:
+            known = store.statistics().tools
+        if known >= wanted:
+            return
+    raise Failed(f"{known} of {wanted} tools were known after {READY_S:.0f} s")
+
+
+async def search(client: StdioClient, queries: Sequence[str]) -> Json:
+    """Milliseconds of `discover_tools`, asked one after the other."""
+    for query in queries[:WARM_UP]:
+        await client.call("discover_tools", {"task": query}, CALL_S)
+    times, sizes, by_meaning = [], [], 0
+    busy = processes.cpu_s(client.pid)
+    for query in queries:
+        started = time.perf_counter()
+        result = await client.call("discover_tools", {"task": query}, CALL_S)
+        times.append(1e3 * (time.perf_counter() - started))
+        sizes.append(said(result))
+        by_meaning += any(match["why"] == "meaning" for match in result["structuredContent"]["matches"])
+    return {
+        "queries": len(queries),
+        "words_median": quantile([len(query.split()) for query in queries], 0.5),
+        "p50_ms": round(quantile(times, 0.50), 2),
+        "p95_ms": round(quantile(times, 0.95), 2),
+        "cpu_ms": round(1e3 * (processes.cpu_s(client.pid) - busy) / len(queries), 2),
+        "answer_tokens_median": quantile([tokens.estimate(each) for each in sizes], 0.5),
+        "with_matches_by_meaning": by_meaning,
+    }
+
+
+async def measured(command: Sequence[str], path: Path, wanted: int, asked: Mapping[str, list[str]]) -> Json:
+    """A cold start and a warm one."""
+    serve = [*command, "serve", "--config", str(path)]
+    client = await StdioClient.start(serve)
+    await client.initialize()
+    await until_known(client, path.with_name("foretool.sqlite3"), wanted)
+    found: Json = {"cold_all_known_s": round(client.age_s, 1), "cold_rss_mib": processes.memory_mib(client.pid)[0]}
+    await settled(client)
+    await client.stop(60.0)
+    client = await StdioClient.start(serve)
+    await client.initialize()
+    listed = await client.tools()
+    found |= {"warm_list_s": round(client.age_s, 3), "listed": len(listed)}
+    await settled(client)
+    found["rss_mib"] = processes.memory_mib(client.pid)[0]
+    started = time.perf_counter()
+    await client.call("discover_tools", {"task": next(iter(asked.values()))[0]}, CALL_S)
+    found["first_search_s"] = round(time.perf_counter() - started, 3)
+    await settled(client)
+    found["search"] = {name: await search(client, queries) for name, queries in asked.items()}
+    found["rss_after_searches_mib"] = processes.memory_mib(client.pid)[0]
+    await client.stop(60.0)
+    return found | {"hurried": await hurried(command, path, next(iter(asked.values()))[0])}
+
+
+async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
+    """A search right after the first list of a warm start, while the index of words is made, until nothing is missing;
+    and how long a `ping` takes meanwhile, one every few milliseconds."""
+    client = await StdioClient.start([*command, "serve", "--config", str(path)])
+    await client.initialize()
+    await client.tools()
+    times: list[float] = []
+
+    async def ping() -> None:
+        while True:
+            started = time.perf_counter()
+            await client.ask("ping", {}, CALL_S)
+            times.append(1e3 * (time.perf_counter() - started))
+            await asyncio.sleep(PING_S)
+
+    pinging = asyncio.create_task(ping())
+    started, first = time.perf_counter(), 0.0
+    is_short = True
+    while is_short and time.perf_counter() - started < READY_S:
+        found = await client.call("discover_tools", {"task": task}, CALL_S)
+        first = first or time.perf_counter() - started
+        is_short = "not searched yet" in found["structuredContent"]["advice"]
+    whole = time.perf_counter() - started
+    pinging.cancel()
+    await asyncio.gather(pinging, return_exceptions=True)
+    await client.stop(60.0)
+    pings = {f"ping_p{share:g}_ms": round(quantile(times, share / 100), 1) for share in (50, 99, 100) if times}
+    return {"search_after_list_s": round(first, 2), "all_searched_s": round(whole, 2), **pings}
+
+
+async def settled(client: StdioClient) -> None:
+    """Wait until the work after a start or a first search is over, that of child processes too."""
+    await asyncio.sleep(SETTLE_S)
+    until = time.perf_counter() + READY_S
+    idle = processes.children(client.pid)
+    while processes.children(client.pid) > idle and time.perf_counter() < until:
+        await asyncio.sleep(0.5)
+
+
+def scale(command: Sequence[str], originals: Sequence[tuple[str, Json]], size: int, encoder: str, more: Any) -> Json:
+    """One size under one encoder setting."""
+    tools = list(varied(originals, size))
+    served = upstreams(tools, more.per_server)
+    asked = {"own_words": queries_of(tools)}
+    asked |= {path.parent.name: [row["query"] for row in read_lines(path)] for path in more.queries}
+    with tempfile.TemporaryDirectory(prefix="bench-scale-") as place:
+        folder = Path(place)
+        embedding = [embed(each, originals, served, folder, more.vectors) for each in encoders.find(encoder)]
+        entries = {}
+        for name, theirs in served.items():
+            (folder / f"{name}.json").write_text(json.dumps([tool for _, tool in theirs]), "utf-8")
+            entries[name] = processes.upstream(name, "--tools", str(folder / f"{name}.json"))
+        path = processes.write_config(folder, entries, policy="frozen", encoder=encoder)
+        found = asyncio.run(measured(command, path, size, asked))
+        size_mib = round((folder / "foretool.sqlite3").stat().st_size / 2**20, 1)
+    head = {"test": "scale", "tools": size, "servers": len(served), "encoder": encoder, "embedding": embedding}
+    return {**head, **found, "storage_mib": size_mib, "load": processes.load_average()}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.proxy.many_tools",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="catalogues, one file a server")
+    parser.add_argument("--tools", default="500,5000,44000", help="sizes, comma-separated; default %(default)s")
+    parser.add_argument("--encoder", default="none,auto", help="settings, comma-separated; default %(default)s")
+    parser.add_argument("--per-server", type=int, default=250, help="tools an upstream; default %(default)s")
+    parser.add_argument("--queries", type=Path, action="append", default=[], help="lines of JSON with `query`")
+    parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
+    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    arguments = parser.parse_args(argv)
+    command = processes.installed(arguments.foretool)
+    originals = read_catalogs(arguments.folder)
+    for size in map(int, arguments.tools.split(",")):
+        for encoder in arguments.encoder.split(","):
+            print(json.dumps(scale(command, originals, size, encoder, arguments)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

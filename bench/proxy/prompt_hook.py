@@ -1,0 +1,153 @@
+"""Measures how long a prompt waits for `foretool hint`, the command behind a client's prompt hook.
+
+    python -m bench.proxy.prompt_hook --catalogs FOLDER [--tools 300,5000] [--json]
+
+FOLDER holds the `tools/list` of servers, one JSON file each (`server`, `tools`); servers repeat until there are enough
+tools. Each run starts the command as a client does, over a store that knows the tools. The output has the wall time and
+the processor time of the process, the start of Python included. The command's own deadline is lifted, so that slow runs
+show.
+
+With `--claude PROGRAM` (as in `bench.proxy.claude_code`) the hook is put into the settings of a real Claude Code,
+offline, which is given two prompts. The output says whether the hook's words reached the model, and what foretool has
+on record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from bench import processes
+from bench.proxy import claude_code
+from foretool.retrieval import evaluation
+from foretool.server import hint
+from foretool.server.commands import hint as installing
+from foretool.server.config import loader as configs
+from foretool.storage.records import Tool, ToolId, UpstreamRecord
+from foretool.storage.store import Store
+
+PROMPT = "find the newest open issue in the repository, and send its author a summary of the discussion by email"
+
+
+def servers(folder: Path, count: int) -> dict[str, list[dict[str, Any]]]:
+    """So many tools, by server; servers come again under other names until there are enough."""
+    read = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
+    known = [(each["server"], each["tools"]) for each in read if isinstance(each, dict) and each.get("tools")]
+    found: dict[str, list[dict[str, Any]]] = {}
+    left, turn = count, 0
+    while left:
+        for name, tools in known:
+            unique = list({tool["name"]: tool for tool in tools}.values())[:left]
+            if unique:
+                found[f"{name}-{turn}"] = unique
+                left -= len(unique)
+        turn += 1
+    return found
+
+
+def prepare(folder: Path, tools: dict[str, list[dict[str, Any]]]) -> Path:
+    """A config with these servers and a store that knows them."""
+    path = folder / "mcp.json"
+    entries = {name: {"command": name} for name in tools}
+    path.write_text(json.dumps({"mcpServers": entries, "foretool": {"storage": "store.sqlite3"}}))
+    config = configs.load(path)
+    with Store.open(config.storage) as store:
+        for name, server in config.servers.items():
+            record = UpstreamRecord(name, configs.fingerprint(server), "legacy", "", "", "{}", 1.0)
+            store.save_upstream(record, [_tool(name, each) for each in tools[name]])
+    return path
+
+
+def _tool(server: str, definition: dict[str, Any]) -> Tool:
+    data = json.dumps(definition).encode()
+    id = ToolId(f"{server[:16]}-{sha256(server.encode()).hexdigest()[:4]}__{definition['name']}")
+    return Tool(id, server, definition["name"], data, sha256(data).hexdigest(), 100)
+
+
+def measured(config: Path, runs: int) -> dict[str, Any]:
+    """Milliseconds of `runs` runs."""
+    command = [sys.executable, "-m", "foretool", "hint", "--config", str(config)]
+    environ = {**os.environ, "FORETOOL_HINT_MS": "10000"}
+    wall, processor, said = [], [], 0
+    for _ in range(runs):
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ)
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps({"prompt": PROMPT}).encode())
+        process.stdin.close()
+        said += bool(process.stdout.read())
+        _, _, used = os.wait4(process.pid, 0)
+        process.stdout.close()
+        process.returncode = 0
+        wall.append(1e3 * (time.perf_counter() - started))
+        processor.append(1e3 * (used.ru_utime + used.ru_stime))
+    quantiles = {f"p{share:.0f}_ms": round(evaluation.quantile(wall, share / 100), 1) for share in (50, 95)}
+    return {**quantiles, "processor_p50_ms": round(evaluation.quantile(processor, 0.5), 1), "said": said, "runs": runs}
+
+
+def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[dict[str, Any]]:
+    for count in counts:
+        with tempfile.TemporaryDirectory() as kept:
+            path = prepare(Path(kept), servers(folder, count))
+            yield {"tools": count, **measured(path, runs)}
+
+
+class Listener(claude_code.Model):
+    """A model that says one word and calls nothing."""
+
+    def _step(self, step: int, told: str) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": "done"}]
+
+
+def hooked(claude: str) -> dict[str, Any]:
+    """Two prompts to Claude Code with the hook: at the first the tools may not be known yet."""
+    prompt, model = "compress a folder into an archive", Listener()
+    with tempfile.TemporaryDirectory(prefix="bench-hint-") as place, claude_code.served(model) as url:
+        folder = Path(place)
+        home = folder / "home"
+        path = claude_code.config(folder, "frozen")
+        typed = f"env FORETOOL_HINT_MS=5000 {installing.hook_command(path)}"
+        installing.install(home / ".claude" / "settings.json", typed)
+        with claude_code.entry(processes.installed(None), path, "stdio") as server:
+            for _ in range(2):
+                claude_code.converse(claude, server, home, url, prompt)
+        with Store.open(folder / "foretool.sqlite3") as store:
+            kept = [each.text for each in store.prompts()[::-1]]
+        reached = [hint.HEAD in json.dumps(request["messages"]) for request in model.requests]
+        env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+        return {"test": "hint", "client": claude_code.version(claude, env), "reached": reached, "prompts": kept}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and print as results come."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.proxy.prompt_hook",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--catalogs", type=Path, metavar="FOLDER")
+    parser.add_argument("--claude", metavar="PROGRAM")
+    parser.add_argument("--tools", default="300,1000,5000", help="default %(default)s")
+    parser.add_argument("--runs", type=int, default=30, help="default %(default)s")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(argv)
+    if arguments.claude:
+        print(json.dumps(hooked(str(Path(arguments.claude).absolute()))))
+    if not arguments.catalogs:
+        return
+    for result in results(arguments.catalogs, [int(each) for each in arguments.tools.split(",")], arguments.runs):
+        told = "  ".join(f"{key} {value}" for key, value in result.items())
+        print(json.dumps(result) if arguments.json else told, flush=True)
+
+
+if __name__ == "__main__":
+    main()

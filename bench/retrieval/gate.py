@@ -1,0 +1,286 @@
+"""Measures how well the gate is calibrated, or fits it: `python -m bench.retrieval.gate DATA [--fit] [--vectors FILE]`.
+
+The gate says how likely a needed tool is among the first five. DATA holds sets as `bench.retrieval.ranking` reads them.
+The output is one JSON object per development set: the area under the curve (`auc`), the expected calibration error
+(`ece`) with the error that a perfect gate would show on so few queries (`floor`), the reliability by bins, and how well
+queries that need a tool are told from others.
+
+`--fit` writes `retrieval/gate.json` instead, from the train splits of `FITTED`, each alone and, if it is small, hidden
+among tools of real servers, for the encoders that `--encoder` names. What the file says of other encoders stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TypeVar
+
+import numpy as np
+from msgspec import to_builtins
+
+from bench.retrieval.ranking import Task, read_catalogs, read_lines, read_tasks, read_tools
+from bench.retrieval.ranking_methods import Embedder, Pool
+from foretool.retrieval import confidence, encoders, evaluation
+from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
+from foretool.retrieval.confidence import Gate, Logistic
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.ranking import Evidence, Query
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+FITTED = {"toole": "MIT", "ultratool": "MIT", "sealtools": "Apache-2.0"}
+"""Sets whose train split the gate is fitted on, with their licence."""
+EXAMINED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "bfcl", "toole_unseen", "apibank", "stabletoolbench")
+DETECTED = {"metatool_awareness": "metatool_awareness", "tooldet": "toole"}
+"""Sets with queries that need no tool, and the set whose queries and tools stand against them."""
+SAMPLE = 400
+EVERY = 4
+"""One tool in so many of the real servers' stands beside those of a set."""
+LARGE = 2000
+"""A set with more tools is hard enough alone."""
+DEPTH = 50
+EPSILONS = (0.1, 0.2)
+STRAY = 0.01
+"""Share of the queries that need a tool that may be told that none fits."""
+ROOM = 0.05
+"""How much less closely the queries of another set match: mcptoolbenchpp's one in a hundred lies so far below."""
+RIDGE = 1e-2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One query's features, and whether a needed tool was among the first five."""
+
+    features: dict[str, float]
+    right: float
+
+
+def sampled(values: Sequence[T]) -> list[T]:
+    """At most `SAMPLE` of them, drawn with a fixed seed: files are sorted, and the first of them alike."""
+    return random.Random(7).sample(values, min(SAMPLE, len(values)))
+
+
+def asked(pipeline: Pipeline, text: str, limit: int = 5) -> tuple[Evidence, list[str]]:
+    """The query as one line: its evidence and the first tools."""
+    ranking = pipeline.rank(Query((" ".join(text.split()),)), limit=limit)
+    return ranking.evidence[0], [each.tool for each in ranking.ranked]
+
+
+def samples(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Sample]:
+    found = []
+    for task in tasks:
+        evidence, ranked = asked(pipeline, task.query)
+        found.append(Sample(confidence.features(evidence), evaluation.hit(ranked, task.gold, 5)))
+    return found
+
+
+def fit(data: Sequence[Sample], names: Sequence[str]) -> Logistic:
+    """Logistic regression by Newton's method over standardised features, ridge on all but the bias."""
+    x = np.array([[each.features[name] for name in names] for each in data])
+    y = np.array([each.right for each in data])
+    mean, deviation = x.mean(0), x.std(0)
+    z = np.column_stack([np.ones(len(x)), (x - mean) / deviation])
+    ridge = RIDGE * len(x) * np.diag([0.0, *np.ones(len(names))])
+    beta = np.zeros(z.shape[1])
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-z @ beta))
+        gradient = z.T @ (p - y) + ridge @ beta
+        beta -= np.linalg.solve((z * (p * (1 - p))[:, None]).T @ z + ridge, gradient)
+    weights = beta[1:] / deviation
+    rounded = {name: round(float(weight), 4) for name, weight in zip(names, weights, strict=True)}
+    return Logistic(round(float(beta[0] - weights @ mean), 4), rounded)
+
+
+def auc(right: Sequence[float], wrong: Sequence[float]) -> float:
+    """Probability that one of the right has the higher value; half for equals."""
+    if not right or not wrong:
+        return float("nan")
+    values = np.array([*right, *wrong])
+    order = values.argsort(kind="stable")
+    ranks = np.empty(len(values))
+    ranks[order] = np.arange(1, len(values) + 1)
+    for value in np.unique(values):
+        ranks[values == value] = ranks[values == value].mean()
+    return float((ranks[: len(right)].sum() - len(right) * (len(right) + 1) / 2) / (len(right) * len(wrong)))
+
+
+def floor(p: Sequence[float], draws: int = 200) -> float:
+    """The calibration error that a perfect gate would show on so few queries."""
+    draw = random.Random(7)
+    return fmean(calibration_error([(each, float(draw.random() < each)) for each in p]) for _ in range(draws))
+
+
+def rank_of(ranked: Sequence[str], task: Task) -> int | None:
+    """Of the first needed tool; None where it is not in the list."""
+    wanted = frozenset[str]().union(*task.gold)
+    return next((rank for rank, tool in enumerate(ranked, 1) if tool in wanted), None)
+
+
+def promise(ranks: Sequence[int | None], eps: float) -> dict[str, Any]:
+    """How many to show so that at most `eps` of needed tools are hidden, by one half of the queries, and what share
+    of them that holds on the other half; each half both ways round."""
+    halves = (ranks[0::2], ranks[1::2])
+    shown = [conformal_k(one, eps) for one in halves]
+    kept = [coverage(other, k) if k else None for k, other in zip(shown, reversed(halves), strict=True)]
+    return {"show": shown, "kept": [None if each is None else round(each, 3) for each in kept]}
+
+
+def examined(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> dict[str, Any]:
+    evidence = [(asked(pipeline, task.query, DEPTH), task) for task in tasks]
+    p = [confidence.probability(found) if found.signs else 0.0 for (found, _), _ in evidence]
+    right = [evaluation.hit(ranked[:5], task.gold, 5) for (_, ranked), task in evidence]
+    outcomes = list(zip(p, right, strict=True))
+    refitted = [(platt(outcomes[at::2])(said), true) for at in (0, 1) for said, true in outcomes[1 - at :: 2]]
+    ranks = [rank_of(ranked, task) for (_, ranked), task in evidence]
+    return {
+        "set": name,
+        "n": len(tasks),
+        "right": round(fmean(right), 3),
+        "auc": round(auc([v for v, hit in outcomes if hit], [v for v, hit in outcomes if not hit]), 3),
+        "ece": round(calibration_error(outcomes), 3),
+        "floor": round(floor(p), 3),
+        "ece_recalibrated": round(calibration_error(refitted), 3),
+        "called_none": round(fmean(not confidence.fits(found) for (found, _), _ in evidence if found.signs), 3),
+        "reliability": [[round(said, 3), round(true, 3), count] for said, true, count in reliability(outcomes)],
+        **{f"hide_at_most_{eps}": promise(ranks, eps) for eps in EPSILONS},
+    }
+
+
+def detected(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence[str]) -> dict[str, Any]:
+    """Queries that need a tool against those that need none."""
+    found = [[asked(pipeline, text)[0] for text in texts] for texts in (needing, idle)]
+    p = [[confidence.probability(each) for each in one] for one in found]
+    cosines = [[fmean(each.signs.cosines) for each in one if each.signs] for one in found]
+    none = [fmean(not confidence.fits(each) for each in one) for one in found]
+    return {
+        "set": name, "method": "needs a tool", "n": [len(needing), len(idle)],
+        "auc": round(auc(*cosines), 3), "auc_of_the_gate": round(auc(*p), 3),
+        "called_none": [round(each, 3) for each in none],
+    }  # fmt: skip
+
+
+def offered(name: str, folder: Path, embedders: Sequence[Embedder], positives: Path) -> dict[str, Any]:
+    """bfcl_irrelevance: nothing of what is offered fits, against questions whose function is offered.
+
+    A pool of one has no z-scores, so this reads the cosine of the best tool offered, mean over the encoders.
+    """
+    tools = {tool.name: tool for tool in read_tools(folder)} | {tool.name: tool for tool in read_tools(positives)}
+    pool = Pool(list(tools.values()), {}, embedders)
+    meaning, slot_of = pool.pipeline().meaning, pool.corpus.slot_of
+    assert meaning is not None
+
+    def best(text: str, names: Sequence[str]) -> float:
+        slots = [slot_of[tools[each].id] for each in names if each in tools]
+        return fmean(float(head.cosines([text])[0][slots].max()) for head in meaning.heads)
+
+    known = (row for row in read_lines(folder / "dev.jsonl") if any(each in tools for each in row["offered"]))
+    wrong = [best(row["query"], row["offered"]) for row in known]
+    rows = sampled([row for row in read_lines(positives / "dev.jsonl") if any(each in tools for each in row["calls"])])
+    right = [best(row["query"], [*row["calls"], *row.get("offered", ())]) for row in rows]
+    return {"set": name, "method": "fits what is offered", "n": [len(right), len(wrong)],
+            "auc": round(auc(right, wrong), 3)}  # fmt: skip
+
+
+def fitted(data: Path, embedders: Sequence[Embedder], untrained: Sequence[Embedder], catalogs: Path) -> Gate:
+    """From every train split, alone and among the tools of real servers; for one encoder, two, and any."""
+    distractors = read_catalogs(catalogs)[::EVERY]
+    models: dict[str, Logistic] = {}
+    for most in range(1, len(embedders) + 1):
+        found: list[Sample] = []
+        for name in FITTED:
+            tools = read_tools(data / name)
+            tasks = read_tasks(data / name / "train.jsonl", tools)
+            tasks = sampled(tasks)
+            own = {tool.id for tool in tools}
+            hidden = [*tools, *(tool for tool in distractors if tool.id not in own)]
+            for pool in (tools, hidden) if len(tools) < LARGE else (tools,):
+                found += samples(Pool(pool, {}, embedders).pipeline(most), tasks)
+        names = sorted(found[0].features)
+        plain = [each for each in names if not each.startswith("cosine")]
+        key = "+".join(each.encoder.name for each in embedders[:most])
+        for each, read in ((key, names), ("", plain)):
+            models[each] = fit(found, read)
+    said = ", ".join(f"{name} train ({licence})" for name, licence in FITTED.items())
+    return Gate(
+        f"{said}; {SAMPLE} queries each, alone and among {len(distractors)} other tools",
+        models,
+        leasts(data, untrained, [each.encoder.name for each in embedders]),
+    )
+
+
+def beside(kept: Gate, new: Gate) -> Gate:
+    """What was fitted for other encoders stays; so do the weights for encoders that nobody fitted, which are those of
+    untrained ones."""
+    models = kept.models | new.models | ({"": kept.models[""]} if "" in kept.models else {})
+    return Gate(new.fitted_on, models, {**kept.least, **new.least})
+
+
+def leasts(data: Path, untrained: Sequence[Embedder], names: Sequence[str]) -> dict[str, float]:
+    """The mean cosine that all but `STRAY` of the queries that need a tool have, for one encoder and for two.
+
+    Read by the untrained encoders: a trained one knows the tools of this set, and is surer of them than of others; on
+    sets that took no part in its training the cosines are where they were.
+    """
+    folder = data / "metatool_awareness"
+    found = {}
+    for most in range(1, len(untrained) + 1):
+        pipeline = Pool(read_tools(folder), {}, untrained).pipeline(most)
+        needing = [row["query"] for row in read_lines(folder / "train.jsonl") if row["needs_tool"]]
+        signs = [asked(pipeline, text)[0].signs for text in needing]
+        values = [fmean(each.cosines) for each in signs if each]
+        found["+".join(names[:most])] = round(float(np.quantile(values, STRAY)) - ROOM, 2)
+    return found
+
+
+def opened(found: Sequence[encoders.Weights], cache: Path | None, store: Store) -> list[Embedder]:
+    """The encoders, with the vectors that are kept."""
+    return [Embedder(encoders.open_encoder(each, cache), each.key, Vectors(store)) for each in found]
+
+
+def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    data: Path = arguments.data
+    with Store.open(arguments.vectors or ":memory:") as store:
+        cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
+        named = encoders.find(arguments.encoder)
+        embedders = opened(named, cache, store)
+        if arguments.fit:
+            untrained = opened([each.untrained for each in named], cache, store)
+            written = beside(confidence.shipped(), fitted(data, embedders, untrained, data / "mcp_catalogs"))
+            confidence.FILE.write_text(json.dumps(to_builtins(written), indent=2) + "\n", encoding="utf-8")
+            yield to_builtins(written)
+            return
+        for name in (each for each in EXAMINED if (data / each).is_dir()):
+            tools = read_tools(data / name)
+            tasks = sampled(read_tasks(data / name / "dev.jsonl", tools))
+            yield examined(name, Pool(tools, {}, embedders).pipeline(), tasks)
+        for name, against in DETECTED.items():
+            pipeline = Pool(read_tools(data / against), {}, embedders).pipeline()
+            rows = read_lines(data / name / "dev.jsonl")
+            idle = sampled([row["query"] for row in rows if not row["needs_tool"]])
+            needing = [row["query"] for row in rows if row["needs_tool"]] or [
+                row["query"] for row in read_lines(data / against / "dev.jsonl")
+            ]
+            yield detected(name, pipeline, sampled(needing), idle)
+        yield offered("bfcl_irrelevance", data / "bfcl_irrelevance", embedders, data / "bfcl")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and print one JSON object a line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.retrieval.gate", description=__doc__)
+    parser.add_argument("data", type=Path, help="a folder of data sets")
+    parser.add_argument("--fit", action="store_true", help="write retrieval/gate.json instead of examining it")
+    parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
+    parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
+    for result in results(parser.parse_args(argv)):
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

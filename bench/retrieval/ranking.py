@@ -1,0 +1,414 @@
+"""Measures how well and how fast tools are found, method by method.
+
+    python -m bench.retrieval.ranking FOLDER [--queries FILE] [--methods a,b] [--json]
+
+FOLDER holds `tools.jsonl` (`server`, `name`, `description`, `input_schema`; optionally `servers.jsonl` with `server`,
+`description`) and queries (`id`, `query`, `calls`; optionally `accept`, `ambiguous`), plain or gzipped; the default is
+`dev.jsonl`. FOLDER may also be one JSON file: `{"servers": {name: [tool, ...]}, "queries": [{"query", "gold"}]}`.
+
+Words are read from name, server, description, parameter names, parameter descriptions and enum values; encoders read
+server, name, description, parameter names; with `--server-texts` both read the servers' descriptions too. Every method
+of `bench.retrieval.ranking_methods` runs by its name: `--methods served,minilm,lexical+hash`. `over_bm25` and
+`over_light` are paired tests against those methods, where they ran before; `--over` names others.
+
+The output is one line per method, with --json one JSON object. With --head-to-head it has the lines of the harness that
+measures other proxies (`bench.proxy.peers search`), to be put beside theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from msgspec.structs import replace
+
+from bench.retrieval import ranking_methods
+from bench.retrieval.ranking_methods import DEPTH, Embedder, Pool
+from foretool.retrieval import encoders, evaluation, tokens
+from foretool.retrieval.pipeline import Corpus, Pipeline
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.selection import level
+from foretool.storage.records import Tool, ToolId
+from foretool.storage.store import Store
+from foretool.storage.vectors import Vectors
+
+RECALLS = (1, 2, 5, 10, 20)
+TOKENS_AT = (5, 10)
+BUDGETS = (2000, 4000)
+CHARGED = 300
+"""Most tokens one tool costs of a budget; a bigger schema is shown trimmed."""
+KEY = "FORETOOL_ENCODER_KEY"
+PAIRED = "bm25,light"
+"""Methods that the others are tested against, where they are among those run."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A query and what it needs."""
+
+    query: str
+    gold: tuple[frozenset[ToolId], ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one method answered to every task."""
+
+    ranked: list[list[ToolId]]
+    milliseconds: list[float]
+    build_s: float
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """JSON lines of a file, or of the same file gzipped; what people wrote may hold other line separators."""
+    packed = path if path.suffix == ".gz" else path.with_name(path.name + ".gz")
+    if path.suffix != ".gz" and path.exists():
+        text = path.read_text("utf-8")
+    else:
+        text = gzip.decompress(packed.read_bytes()).decode()
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
+
+
+def tool_of(server: str, name: str, definition: Mapping[str, Any]) -> Tool:
+    """A tool as the catalog would hold it; its id is `server/name`, or the name where no server is known."""
+    raw = json.dumps(definition, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return Tool(ToolId(f"{server}/{name}" if server else name), server, name, raw, sha256(raw).hexdigest())
+
+
+def read_tools(folder: Path) -> list[Tool]:
+    """The tools of a set."""
+    return [
+        tool_of(
+            row.get("server") or "",
+            row["name"],
+            {
+                "name": row["name"],
+                "description": row.get("description") or "",
+                "inputSchema": row.get("input_schema") or {},
+            },
+        )
+        for row in read_lines(folder / "tools.jsonl")
+    ]
+
+
+def read_search_file(path: Path, servers: bool) -> tuple[list[Tool], list[Task]]:
+    """Tools and tasks of one file; with `servers` false the servers' names are not read as text."""
+    data = json.loads(path.read_text("utf-8"))
+    by_name: dict[str, Tool] = {}
+    for server, tools in data["servers"].items():
+        for tool in tools:
+            by_name[tool["name"]] = tool_of(server if servers else "", tool["name"], tool)
+    wanted = ((row["query"], [by_name[name].id for name in row["gold"] if name in by_name]) for row in data["queries"])
+    tasks = [Task(query, tuple(frozenset((tool,)) for tool in gold)) for query, gold in wanted if gold]
+    return list(by_name.values()), tasks
+
+
+def read_server_texts(folder: Path) -> dict[str, str]:
+    """What the servers of a set say of themselves, if it is known."""
+    path = folder / "servers.jsonl"
+    return {row["server"]: row.get("description") or "" for row in read_lines(path)} if path.exists() else {}
+
+
+def read_catalogs(folder: Path) -> list[Tool]:
+    """Tools of real servers, one file a server with its `tools/list`."""
+    catalogs = (json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json")))
+    return [tool_of(each["server"], tool["name"], tool) for each in catalogs for tool in each["tools"]]
+
+
+def read_tasks(path: Path, tools: Sequence[Tool]) -> list[Task]:
+    """The queries whose gold tools exist; a name without server stands for the first tool that has it."""
+    by_name: dict[str, ToolId] = {}
+    for tool in tools:
+        by_name.setdefault(tool.name, tool.id)
+    known = {str(tool.id): tool.id for tool in tools} | {n: t for n, t in by_name.items() if n == str(t)}
+
+    def need(names: Sequence[str]) -> frozenset[ToolId]:
+        found = (known.get(name) or by_name.get(name) for name in names)
+        return frozenset(tool for tool in found if tool)
+
+    tasks = []
+    for row in read_lines(path):
+        ambiguous = row.get("ambiguous") or {}
+        wanted = row.get("accept") or [[call, *ambiguous.get(call.rpartition("/")[2], ())] for call in row["calls"]]
+        needs = dict.fromkeys(found for names in wanted if (found := need(names)))
+        if needs:
+            tasks.append(Task(row["query"], tuple(needs)))
+    return tasks
+
+
+def run(method: str, pool: Pool, tasks: Sequence[Task]) -> Run:
+    """Build once, ask everything, keep answers and times; asked twice where it is quick, so that caches are warm."""
+    started = time.perf_counter()
+    search = ranking_methods.method(method, pool)
+    build_s = time.perf_counter() - started
+    for task in tasks[:20]:
+        search(task.query)
+    ranked, milliseconds = [], []
+    for task in tasks:
+        started = time.perf_counter()
+        ranked.append(search(task.query))
+        milliseconds.append(1e3 * (time.perf_counter() - started))
+    return Run(ranked, milliseconds, build_s)
+
+
+def figures(answers: Run, tasks: Sequence[Task], sizes: Mapping[ToolId, int]) -> dict[str, Any]:
+    """Every metric of a run, those of quality with their 95 % interval."""
+    pairs = [(ranked, task.gold) for ranked, task in zip(answers.ranked, tasks, strict=True)]
+    found: dict[str, Any] = {}
+    for k in RECALLS:
+        found |= told(f"r@{k}", [evaluation.recall(ranked, gold, k) for ranked, gold in pairs])
+    found |= told("hit@1", [evaluation.hit(ranked, gold, 1) for ranked, gold in pairs])
+    for k in (5, 10):
+        found |= told(f"ndcg@{k}", [evaluation.ndcg(ranked, gold, k) for ranked, gold in pairs])
+        found |= told(f"complete@{k}", [evaluation.completeness(ranked, gold, k) for ranked, gold in pairs])
+    found |= told("mrr", [evaluation.reciprocal_rank(ranked, gold) for ranked, gold in pairs])
+    for k in TOKENS_AT:
+        found[f"tokens@{k}"] = round(fmean(sum(sizes[tool] for tool in ranked[:k]) for ranked, _ in pairs))
+    for budget in BUDGETS:
+        values = [evaluation.recall(fitting(ranked, sizes, budget), gold, DEPTH) for ranked, gold in pairs]
+        found[f"r_in_{budget}_tokens"] = round(fmean(values), 4)
+    found["build_s"] = round(answers.build_s, 3)
+    found["p50_ms"] = round(evaluation.quantile(answers.milliseconds, 0.50), 3)
+    found["p95_ms"] = round(evaluation.quantile(answers.milliseconds, 0.95), 3)
+    return found
+
+
+def told(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """The mean of a metric and its interval."""
+    return {name: round(fmean(values), 4), f"{name}_interval": [round(end, 4) for end in evaluation.interval(values)]}
+
+
+def fitting(ranked: Sequence[ToolId], sizes: Mapping[ToolId, int], budget: int) -> list[ToolId]:
+    """Greedily down the list while the budget lasts, no tool charged more than `CHARGED`."""
+    shown = []
+    for tool in ranked:
+        if (size := min(sizes[tool], CHARGED)) <= budget:
+            shown.append(tool)
+            budget -= size
+    return shown
+
+
+def paired(answers: Run, other: Run, tasks: Sequence[Task]) -> dict[str, list[float]]:
+    """Mean difference of the recalls to another method on the same queries, with its 95 % interval."""
+    found = {}
+    for k in (1, 5, 10):
+        ours, theirs = (
+            [evaluation.recall(ranked, task.gold, k) for ranked, task in zip(each.ranked, tasks, strict=True)]
+            for each in (answers, other)
+        )
+        ends = evaluation.paired_interval(ours, theirs)
+        found[f"r@{k}"] = [round(value, 4) for value in (fmean(ours) - fmean(theirs), *ends)]
+    return found
+
+
+def levels(pool: Pool, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+    """How often the gate gives each level, and how often a gold tool is then among the first five."""
+    pipeline = pool.pipeline()
+    right: dict[str, list[float]] = {"high": [], "medium": [], "low": [], "none": []}
+    for task in tasks:
+        query = Query(tuple(task.query.splitlines()))
+        ranking = pipeline.rank(query, limit=5)
+        right[level(ranking, query)].append(evaluation.hit([each.tool for each in ranking.ranked], task.gold, 5))
+    return {
+        name: {"share": round(len(hits) / len(tasks), 3), "right": round(fmean(hits), 3) if hits else 0.0}
+        for name, hits in right.items()
+    }
+
+
+def token_sizes(tools: Sequence[Tool]) -> dict[ToolId, int]:
+    """Tokens of every definition: counted where the tokenizer is installed, else estimated."""
+    texts = [tool.definition.decode() for tool in tools]
+    counted = tokens.count(texts) if tokens.available() else [tokens.estimate(text) for text in texts]
+    return {tool.id: size for tool, size in zip(tools, counted, strict=True)}
+
+
+def repeated(tools: Sequence[Tool], size: int) -> list[Tool]:
+    """The catalog again and again until it has this many tools, each copy from a server of its own."""
+    return [
+        replace(tool, id=ToolId(f"{at // len(tools)}-{tool.id}"), upstream=f"{tool.upstream} {at // len(tools)}")
+        for at, tool in ((at, tools[at % len(tools)]) for at in range(size))
+    ]
+
+
+def resident_mib() -> float:
+    """Memory of this process that is in RAM."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * 4096 / 2**20
+
+
+def timed(pipeline: Pipeline, query: Query) -> float:
+    """Milliseconds of one search for what an answer shows."""
+    started = time.perf_counter()
+    pipeline.rank(query, limit=15)
+    return 1e3 * (time.perf_counter() - started)
+
+
+def latency(pool: Pool, tasks: Sequence[Task], size: int) -> dict[str, Any]:
+    """Build time, memory and search times (best of three) over `size` tools, by length of the query in words."""
+    many = repeated(pool.tools, size)
+    before = resident_mib()
+    started = time.perf_counter()
+    corpus = Corpus(many)
+    found: dict[str, Any] = {"tools": size, "build_s": round(time.perf_counter() - started, 3)}
+    found["index_mib"] = round(resident_mib() - before, 1)
+    last = many[-1].upstream
+    theirs = [tool for tool in many if tool.upstream == last]
+    corpus.remove(last)
+    started = time.perf_counter()
+    corpus.replace(last, theirs)
+    found[f"add_{len(theirs)}_tools_ms"] = round(1e3 * (time.perf_counter() - started), 2)
+    pipeline = Pool(many, {}, pool.encoders).pipeline() if pool.encoders else Pipeline(corpus)
+    times: dict[str, list[float]] = {}
+    for task in tasks:
+        words = len(task.query.split())
+        bucket = "1-25" if words <= 25 else "26-150" if words <= 150 else "151+"
+        query = Query((" ".join(task.query.split()),))
+        times.setdefault(bucket, []).append(min(timed(pipeline, query) for _ in range(3)))
+    for bucket, values in sorted(times.items()):
+        found[f"words_{bucket}"] = {
+            "n": len(values),
+            "p50_ms": round(evaluation.quantile(values, 0.50), 3),
+            "p95_ms": round(evaluation.quantile(values, 0.95), 3),
+        }
+    found["index_warm_mib"] = round(resident_mib() - before, 1)
+    found["process_mib"] = round(resident_mib(), 1)
+    return found
+
+
+def opened(arguments: argparse.Namespace, store: Store, setting: str) -> list[Embedder]:
+    """The encoders of a setting; their prepared models and vectors beside `--vectors`."""
+    cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
+    endpoint = encoders.Endpoint(arguments.encoder_url, os.environ.get(KEY, ""))
+    return [
+        Embedder(encoders.open_encoder(weights, cache, key=endpoint.key), weights.key, Vectors(store))
+        for weights in encoders.find(setting, endpoint)
+    ]
+
+
+def read(arguments: argparse.Namespace) -> tuple[list[Tool], list[Task], dict[str, str]]:
+    """Tools, tasks and server texts of what was named."""
+    source: Path = arguments.folder
+    if source.is_file():
+        tools, tasks = read_search_file(source, not arguments.no_servers)
+        texts: dict[str, str] = {}
+    else:
+        tools = read_tools(source)
+        tasks = read_tasks(arguments.queries or source / "dev.jsonl", tools)
+        texts = read_server_texts(source) if arguments.server_texts else {}
+    if arguments.pool:
+        own = {tool.id for tool in tools}
+        tools = [*tools, *(tool for tool in read_catalogs(arguments.pool) if tool.id not in own)]
+    if not tasks:
+        raise SystemExit(f"{source}: no query whose gold tools are in tools.jsonl; give another file with --queries")
+    if arguments.needing:
+        tasks = needing(tasks, tools, arguments.needing)
+    if arguments.sample and arguments.sample < len(tasks):
+        tasks = random.Random(7).sample(tasks, arguments.sample)
+    return tools, tasks[: arguments.limit], texts
+
+
+def needing(tasks: Sequence[Task], tools: Sequence[Tool], pattern: str) -> list[Task]:
+    """The tasks with those of their needs alone that a tool meets whose description matches."""
+    matching = {
+        tool.id for tool in tools if re.search(pattern, str(json.loads(tool.definition).get("description") or ""))
+    }
+    found = (Task(task.query, tuple(need for need in task.gold if need & matching)) for task in tasks)
+    return [task for task in found if task.gold]
+
+
+def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """One line of figures per method, then the gate's, or the latency alone."""
+    tools, tasks, texts = read(arguments)
+    name = arguments.folder.stem if arguments.folder.is_file() else arguments.folder.name
+    with Store.open(arguments.vectors or ":memory:") as store:
+        open_encoders = partial(opened, arguments, store)
+        pool = Pool(tools, texts, open_encoders(arguments.encoder), open_encoders)
+        head = {"set": name, "n": len(tasks), "encoders": "+".join(each.encoder.name for each in pool.encoders)}
+        if arguments.latency:
+            yield {**head, "method": "latency", **latency(pool, tasks, arguments.latency)}
+            return
+        sizes = token_sizes(tools)
+        runs: dict[str, Run] = {}
+        for method in arguments.methods.split(","):
+            try:
+                runs[method] = run(method, pool, tasks)
+            except (encoders.EncoderError, ValueError) as error:
+                raise SystemExit(f"--methods: {error}") from None
+            tests = {
+                f"over_{other}": paired(runs[method], runs[other], tasks)
+                for other in arguments.over.split(",")
+                if other in runs and other != method
+            }
+            yield {**head, "method": method, "tools": len(tools), **figures(runs[method], tasks, sizes), **tests}
+        yield {**head, "method": "gate", **levels(pool, tasks)}
+
+
+def head_to_head(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as the harness for other proxies prints it."""
+    kept = {f"recall@{k}": result[f"r@{k}"] for k in (1, 5, 10)}
+    kept |= {"hit@1": result["hit@1"], "p50_ms": result["p50_ms"], "p95_ms": result["p95_ms"], "tools": result["tools"]}
+    name = f"foretool {result['method']}"
+    return {"test": "search", "data": result["set"], "peer": name, "queries": result["n"], **kept}
+
+
+def shown(result: Mapping[str, Any]) -> str:
+    """A result for people: one line, intervals left out."""
+    head = f"{result['set']:<18} {result['method']:<8} n={result['n']:<5}"
+    rest = (f"{key} {value}" for key, value in result.items() if key not in ("set", "method", "n") and value != "")
+    return head + "  ".join(part for part in rest if "_interval" not in part)
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command line takes; `bench.papers.itr` takes the same of a set."""
+    known = argparse.ArgumentParser(
+        prog="python -m bench.retrieval.ranking",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known.add_argument("folder", type=Path, help="a data set: a folder, or one JSON file of servers and queries")
+    known.add_argument("--queries", type=Path, help="default: dev.jsonl of the folder")
+    known.add_argument(
+        "--methods",
+        default="bm25,lexical,served",
+        help="names of `bench.retrieval.ranking_methods`, with commas; default %(default)s",
+    )
+    known.add_argument("--over", default=PAIRED, help="methods that later ones are tested against; default %(default)s")
+    known.add_argument("--limit", type=int, help="only the first so many queries")
+    known.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
+    known.add_argument("--needing", metavar="REGEX", help="only needs of tools whose description matches")
+    known.add_argument("--pool", type=Path, help="folder of server catalogs to hide the tools among")
+    known.add_argument("--server-texts", action="store_true", help="index what servers say of themselves as well")
+    known.add_argument("--no-servers", action="store_true", help="one JSON file: its server names mean nothing")
+    known.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
+    known.add_argument("--encoder-url", default="", help=f"as the setting `encoder_url`; its key is in {KEY}")
+    known.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
+    known.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
+    known.add_argument("--json", action="store_true", help="one JSON object a line")
+    known.add_argument("--head-to-head", action="store_true", help="as `bench.proxy.peers search` prints other proxies")
+    return known
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments and print as results come."""
+    arguments = parser().parse_args(argv)
+    for result in results(arguments):
+        if not arguments.head_to_head:
+            print(json.dumps(result) if arguments.json else shown(result), flush=True)
+        elif "r@1" in result:
+            print(json.dumps(head_to_head(result)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""A stand-in upstream on stdio that answers a call with its arguments, stdlib only.
+
+    python -S -E echo.py --name N [--tools FILE.json | --count 10] [--start-s 2] [--hang-if PATH]
+
+FILE holds a list of tools or an object with `tools`; the upstream serves them as they are. It answers a call with one
+line of JSON: `server`, `tool`, `arguments`. It speaks the legacy era, as nearly every server does today.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+VERSION = "2025-06-18"
+NEVER_S = 86_400.0
+
+
+def made_up(name: str, count: int) -> list[Json]:
+    """Tools named `<server>_echo`, `<server>_t1` and so on."""
+    text = {"type": "string", "description": "any text"}
+    schema = {"type": "object", "properties": {"text": text}}
+    names = [f"{name}_echo", *(f"{name}_t{at}" for at in range(1, count))]
+    return [
+        {"name": each, "description": f"Echoes text, as {each} of {name}.", "inputSchema": schema} for each in names
+    ]
+
+
+def read_tools(path: Path) -> list[Json]:
+    """The tools of a `tools/list` result or of a bare list."""
+    held = json.loads(path.read_text("utf-8"))
+    tools: list[Json] = held["tools"] if isinstance(held, dict) else held
+    return tools
+
+
+def answer(name: str, tools: list[Json], request: Json) -> Json:
+    """`result` or `error` of a request."""
+    params = request.get("params") or {}
+    match request["method"]:
+        case "initialize":
+            info = {"name": name, "version": "1.0.0"}
+            version = min(params.get("protocolVersion", VERSION), "2025-11-25")
+            return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
+        case "tools/list":
+            return {"result": {"tools": tools}}
+        case "tools/call":
+            said = {"server": name, "tool": params.get("name"), "arguments": params.get("arguments")}
+            return {"result": {"content": [{"type": "text", "text": json.dumps(said)}]}}
+        case "ping":
+            return {"result": {}}
+    return {"error": {"code": -32601, "message": f"no such method: {request['method']}"}}
+
+
+def serve(name: str, tools: list[Json]) -> None:
+    """Answer every request on stdin, until it closes."""
+    out = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        if "id" in request and "method" in request:
+            reply = {"jsonrpc": "2.0", "id": request["id"], **answer(name, tools, request)}
+            out.write(json.dumps(reply, separators=(",", ":")).encode() + b"\n")
+            out.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Be the upstream that the arguments describe."""
+    parser = argparse.ArgumentParser(prog="echo.py", description=__doc__)
+    parser.add_argument("--name", default="echo")
+    parser.add_argument("--tools", type=Path, help="what tools/list says")
+    parser.add_argument("--count", type=int, default=10, help="made-up tools; default %(default)s")
+    parser.add_argument("--start-s", type=float, default=0.0, help="seconds before the first line is read")
+    parser.add_argument("--hang-if", type=Path, help="never answer anything if there is such a file")
+    arguments = parser.parse_args(argv)
+    hangs = arguments.hang_if is not None and arguments.hang_if.exists()
+    time.sleep(NEVER_S if hangs else arguments.start_s)
+    serve(arguments.name, read_tools(arguments.tools) if arguments.tools else made_up(arguments.name, arguments.count))
+
+
+if __name__ == "__main__":
+    main()

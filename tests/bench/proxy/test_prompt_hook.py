@@ -1,0 +1,28 @@
+"""The benchmark of the prompt hook, on a catalog of three tools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.proxy import prompt_hook
+
+
+def test_servers_are_repeated_until_there_are_enough_tools(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        tools = [{"name": f"{name}{number}", "description": "Sends a letter"} for number in range(3)]
+        (tmp_path / f"{name}.json").write_text(json.dumps({"server": name, "tools": tools}))
+    found = prompt_hook.servers(tmp_path, 8)
+    assert {name: len(tools) for name, tools in found.items()} == {"a-0": 3, "b-0": 3, "a-1": 2}
+
+
+@pytest.mark.slow
+def test_a_run_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools = [{"name": "send", "description": "Sends a summary of an issue by email", "inputSchema": {}}]
+    (tmp_path / "a.json").write_text(json.dumps({"server": "a", "tools": tools}))
+    prompt_hook.main(["--catalogs", str(tmp_path), "--tools", "3", "--runs", "2", "--json"])
+    row = json.loads(capsys.readouterr().out)
+    assert (row["tools"], row["runs"]) == (3, 2)
+    assert row["processor_p50_ms"] > 0 and 0 < row["p50_ms"] <= row["p95_ms"]
