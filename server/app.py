@@ -23,17 +23,9 @@ from foretool.server.catalog.embedding import Embedding
 from foretool.server.catalog.models import Models, base, prior
 from foretool.server.catalog.search import FEW
 from foretool.server.clients.exposure import Exposures
-from foretool.server.config.loader import (
-    Config,
-    ConfigError,
-    Server,
-    diff,
-    fingerprint,
-    host_and_port,
-    load,
-    same_connection,
-    stamp,
-)
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import Config, diff, host_and_port, load, stamp
+from foretool.server.config.servers import Server, fingerprint, same_connection
 from foretool.server.learning.schedule import Schedule
 from foretool.server.methods.prompt_hook import Prompts
 from foretool.server.protocol import jsonrpc

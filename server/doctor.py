@@ -23,7 +23,8 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.app import link_opener, message_limit
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.config.loader import Config, Server, matches
+from foretool.server.config.loader import Config
+from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.transports.upstream.stdio import ChildWatcher

@@ -131,7 +131,7 @@ def _said(config: Config, store: Store, text: str) -> str:
     from foretool.retrieval.ranking import Query
     from foretool.retrieval.selection import level
     from foretool.retrieval.tokens import estimate
-    from foretool.server.config.loader import fingerprint
+    from foretool.server.config.servers import fingerprint
 
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     heads = [

@@ -29,7 +29,8 @@ from foretool.retrieval.itr import PUBLISHED
 from foretool.server.app import App
 from foretool.server.clients.client import Client
 from foretool.server.clients.session import Session
-from foretool.server.config.loader import Config, ConfigError, Profile, default_config, load, parse
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import Config, Profile, default_config, load, parse
 from foretool.server.methods.agent_step import BUDGET, Plan, query_of
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw

@@ -15,6 +15,8 @@ import numpy as np
 
 from foretool.retrieval import model_format
 from foretool.server.config import jsonc, loader
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.servers import fingerprint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Lines, Message
 from foretool.server.transports.upstream.sse_parser import Event, Events, TooLarge
@@ -126,7 +128,7 @@ def configs(data: bytes) -> None:
     """A text is a `Config`, or a `ConfigError` of one line that holds no secret."""
     try:
         found = loader.parse(data, Path("mcp.json"), ENVIRON)
-    except loader.ConfigError as error:
+    except ConfigError as error:
         _is_one_line(str(error))
         assert "s3cret" not in str(error)
         return
@@ -136,7 +138,7 @@ def configs(data: bytes) -> None:
     assert loader.diff(found, found) == ((), (), (), False)
     for server in found.servers.values():
         assert "s3cret" not in server.address
-        loader.fingerprint(server)
+        fingerprint(server)
         server.offers("tool")
 
 

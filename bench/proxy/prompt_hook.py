@@ -32,6 +32,7 @@ from foretool.retrieval import evaluation
 from foretool.server import hint
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
+from foretool.server.config.servers import fingerprint
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
 from foretool.storage.store import Store
 
@@ -62,7 +63,7 @@ def prepare(folder: Path, tools: dict[str, list[dict[str, Any]]]) -> Path:
     config = configs.load(path)
     with Store.open(config.storage) as store:
         for name, server in config.servers.items():
-            record = UpstreamRecord(name, configs.fingerprint(server), "legacy", "", "", "{}", 1.0)
+            record = UpstreamRecord(name, fingerprint(server), "legacy", "", "", "{}", 1.0)
             store.save_upstream(record, [_tool(name, each) for each in tools[name]])
     return path
 

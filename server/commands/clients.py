@@ -9,7 +9,8 @@ import click
 
 from foretool.server.clients.exposure import RELIST_SHARE, RELISTERS, choose_policy
 from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import load
 from foretool.storage.records import ClientRecord, Era, Policy
 from foretool.storage.store import Store
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Literal
 
 import click
 
-from foretool.server.cli import check_profile
-from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load, profile_option
-from foretool.server.config.loader import Config, default_config
+from foretool.server.commands import hint, output
+from foretool.server.commands.launcher import launcher
+from foretool.server.commands.options import config_option, json_option, profile_option
+from foretool.server.config.loader import Config, default_config, load
 
 NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
 
@@ -51,7 +49,7 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
     chosen = (path or default_config()).absolute()
     config = load(path) if chosen.exists() or profile else None
     if config is not None:
-        check_profile(profile, config)
+        config.require_profile(profile)
     arguments = ["serve", "--config", str(chosen), *(["--profile", profile] if profile else [])]
     found = [_hooked(registration(name, launcher(), arguments), chosen) for name in NAMES if client in (None, name)]
     if as_json:
@@ -67,21 +65,7 @@ def _hooked(each: Registration, config: Path) -> Registration:
     """With the prompt hook, for the client that has one."""
     if each.client != "claude-code":
         return each
-    from foretool.server.commands import hint
-
     return replace(each, hook=hint.hook_entry(hint.hook_command(config)), hook_file=str(hint.SETTINGS))
-
-
-def launcher() -> list[str]:
-    """The command that starts this foretool, by its full path: clients rarely have our PATH."""
-    started = Path(sys.argv[0])
-    if started.name == "foretool" and started.is_file() and os.access(started, os.X_OK):
-        return [str(started.absolute())]
-    beside = Path(sys.executable).with_name("foretool")
-    if beside.is_file():
-        return [str(beside)]
-    installed = shutil.which("foretool")
-    return [installed] if installed else [sys.executable, "-m", "foretool"]
 
 
 def registration(client: str, command: list[str], arguments: list[str]) -> Registration:

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from foretool.server import doctor
 from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load
-from foretool.server.config.loader import Config
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import Config, load
 from foretool.server.doctor import TIMEOUT_S, Diagnosis, Severity, Told
 
 _MARKS: dict[Severity, tuple[str, str]] = {

@@ -10,9 +10,10 @@ import click
 from foretool.retrieval.fields import fields
 from foretool.retrieval.graph import Edge, Graph, flow_edges, schema_edges
 from foretool.server import offline
-from foretool.server.cli import WRONG, complain
 from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import load
 from foretool.server.offline import Offline
 from foretool.storage.artifacts import Artifacts
 from foretool.storage.flows import Flows

@@ -1,27 +1,21 @@
-"""The click group: which commands there are, each imported when it is asked for, and how errors leave."""
+"""The click group: imports each command when it is asked for, and turns errors into one line and an exit status."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 import click
 
 from foretool._version import __version__
-from foretool.server.cli import INTERRUPTED, WRONG, complain, existing
-from foretool.server.config import loader as configs
-from foretool.server.config.loader import Config, ConfigError
+from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
+from foretool.server.config.errors import ConfigError
 from foretool.storage.store import StorageError
 
 COMMANDS = ("serve", "status", "tools", "search", "misses", "graph", "learn", "clients", "doctor", "connect", "hint")
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -33,18 +27,18 @@ class _Lazy(click.Group):
         return command
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="foretool")
 def root() -> None:
     """One MCP server in front of all your MCP servers.
 
     \b
-    Exit status: 0 all is well, 1 something is wrong, 2 wrong command line or config.
+    Exit status: 0 success, 1 something is wrong, 2 wrong command line or config.
     """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line; returns the exit status."""
+    """Run one command line. Returns the exit status."""
     try:
         return int(root.main(args=list(arguments), prog_name="foretool", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -61,27 +55,3 @@ def run(arguments: Sequence[str]) -> int:
         return complain(str(error), WRONG)
     except click.Abort:
         return INTERRUPTED
-
-
-def config_option(function: Callable[P, R]) -> Callable[P, R]:
-    """`--config`, which arrives as the parameter `path`; see `load`."""
-    return click.option(
-        "--config",
-        "path",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="The config.  [default: $FORETOOL_CONFIG, ./mcp.json, ~/.config/foretool/mcp.json]",
-    )(function)
-
-
-def json_option(function: Callable[P, R]) -> Callable[P, R]:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
-
-
-def profile_option(function: Callable[P, R]) -> Callable[P, R]:
-    return click.option("--profile", default="", metavar="NAME", help="A profile of the config.")(function)
-
-
-def load(path: Path | None) -> Config:
-    """Raises `ConfigError`, the way out included."""
-    return configs.load(existing(path or configs.default_config()))

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from foretool.server import hint
-from foretool.server.cli import WRONG, complain
 from foretool.server.commands import output
-from foretool.server.commands.connect import launcher
-from foretool.server.commands.group import config_option
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.launcher import launcher
+from foretool.server.commands.options import config_option
 from foretool.server.config.loader import default_config
 
 SETTINGS = Path("~/.claude/settings.json")

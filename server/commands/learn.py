@@ -13,9 +13,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from foretool.server import offline
 from foretool.server.catalog import models
-from foretool.server.cli import WRONG, complain
 from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import load
 from foretool.storage.artifacts import Artifact, Artifacts
 from foretool.storage.episodes import read_demonstrations
 from foretool.storage.records import Tool

@@ -10,9 +10,10 @@ from typing import Final, get_args
 
 import click
 
-from foretool.server.cli import WRONG, complain
 from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import load
 from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, SessionRecord
 from foretool.storage.store import Store
 

@@ -12,9 +12,10 @@ import click
 from foretool.retrieval import selection
 from foretool.server import offline
 from foretool.server.catalog import embedding, models
-from foretool.server.cli import WRONG, check_profile, complain
 from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load, profile_option
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.options import config_option, json_option, profile_option
+from foretool.server.config.loader import load
 from foretool.server.methods import discover_tools
 from foretool.server.methods.call_tool import RANKED
 from foretool.server.methods.discover_tools import MOST, Arguments
@@ -69,7 +70,7 @@ def command(
     Several needs go on lines of their own: quote TASK and break the lines. Nothing is started and nothing recorded.
     """
     config = load(path)
-    check_profile(profile, config)
+    config.require_profile(profile)
     with offline.read(config) as known:
         if not len(known.app.catalog):
             return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)

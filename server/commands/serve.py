@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from foretool.server.cli import ServeOptions, serve
-from foretool.server.commands.group import config_option
+from foretool.server.commands.options import config_option
+from foretool.server.commands.serving import ServeOptions, serve
 
 
 @click.command("serve")

@@ -11,8 +11,8 @@ import click
 
 from foretool.retrieval import encoders, reranking
 from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load
-from foretool.server.config.loader import Config
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import Record
 from foretool.server.recording.calibration import EPS, WITHIN, Assured, assured
 from foretool.server.system.processes import is_running

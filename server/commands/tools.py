@@ -12,11 +12,12 @@ import click
 import msgspec
 
 from foretool.server import offline
-from foretool.server.cli import WRONG, complain
 from foretool.server.clients.exposure import View
 from foretool.server.commands import output
-from foretool.server.commands.group import config_option, json_option, load
-from foretool.server.config.loader import Config, ConfigError
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.offline import Offline
 from foretool.storage.records import Tool, Usage

@@ -1,1 +1,1 @@
-"""Reads `mcp.json` into frozen values and says in words what is wrong with it."""
+"""Reads `mcp.json` into frozen values, and says in plain words what is wrong with it."""

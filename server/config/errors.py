@@ -1,7 +1,7 @@
-"""A value that cannot be used, in words: which key, what was expected, what was found, the way out.
+"""Errors of the config: which key, what was expected, what was found, and the way out.
 
-Checks with msgspec and says its errors in our words. A message never contains a value from the file except numbers of
-settings and the choices of closed sets, because any other value may be a secret.
+`convert` checks a value with msgspec and rewrites msgspec's message in plain words. A message shows numbers of settings and
+the choices of closed sets, and no other value from the file, because it may be a secret.
 """
 
 import re
@@ -15,8 +15,12 @@ from foretool.server.config import jsonc
 from foretool.server.config.settings import ProfileEntry, ServerEntry, Settings
 
 
+class ConfigError(Exception):
+    """The file cannot be used at all. One line: file, line, column, key, what was found, the way out."""
+
+
 class Invalid(Exception):
-    """A value that cannot be used; `path` leads to it from the top of the file."""
+    """One value cannot be used; `path` leads to it from the top of the file."""
 
     def __init__(self, path: jsonc.Path, problem: str, *, at_key: bool = False) -> None:
         super().__init__(problem)
@@ -35,7 +39,7 @@ _KINDS = {
     "object": "an object",
 }
 
-# By (expected, found); a key's own advice comes first.
+# Keyed by (expected, found); advice for a key comes first.
 _ADVICE = {
     ("a string", "a list"): "write one string",
     ("a list", "a string"): 'write ["..."]',
@@ -48,6 +52,7 @@ _KEY_ADVICE = {"command": 'put the arguments in "args"', "args": "write each arg
 
 
 def convert(value: Any, kind: type[T], here: jsonc.Path) -> T:
+    """Return the value at the path `here` as a struct. Raises `Invalid`."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -59,7 +64,7 @@ def convert(value: Any, kind: type[T], here: jsonc.Path) -> T:
 
 
 def _resolve(value: Any, kind: type[Struct], error: str) -> tuple[str, jsonc.Path]:
-    """msgspec's message and the path to the value; msgspec itself leaves out keys of dictionaries (`$.env[...]`)."""
+    """Return msgspec's message and the path to the value, with the keys of dictionaries that msgspec leaves out."""
     message, found, tail = error.rpartition(" - at `$")
     if not found:
         return error, ()
@@ -86,7 +91,7 @@ def _error(value: Any, kind: type[Struct]) -> str:
 
 
 def _replaced(value: Any, path: list[str | int], new: Any) -> Any:
-    """A copy of `value` with `new` at the end of `path`, which leads through objects only."""
+    """Return a copy of `value` with `new` at the end of `path`, which leads through objects only."""
     return {**value, path[0]: _replaced(value[path[0]], path[1:], new)} if path else new
 
 
@@ -124,6 +129,7 @@ def _default(key: str, kind: type[Struct]) -> str:
 
 
 def refuse_unknown(value: Any, kind: type[Struct], here: jsonc.Path) -> None:
+    """Raise `Invalid` for the first key that the struct does not have."""
     fields = kind.__struct_fields__
     for key in value if isinstance(value, dict) else ():
         if key not in fields:
@@ -132,14 +138,15 @@ def refuse_unknown(value: Any, kind: type[Struct], here: jsonc.Path) -> None:
 
 
 def guess(key: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches  # only for a key we do not know
+    """Return "did you mean" with the name closest to a misspelt key, or ""."""
+    from difflib import get_close_matches  # only an unknown key needs it
 
     near = get_close_matches(key, list(names), n=1, cutoff=0.7)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a value, never the value: it may be a secret."""
+    """Name the kind of a value, never the value, which may be a secret."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -149,7 +156,7 @@ def kind_of(value: Any) -> str:
 
 
 def dotted(path: jsonc.Path) -> str:
-    """`mcpServers.github.args[1]`; a key that is no plain word stands in quotes."""
+    """Write a path as `mcpServers.github.args[1]`, with quotes around a key that is not a plain word."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -160,6 +167,6 @@ def dotted(path: jsonc.Path) -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` without anything that could break a line or a terminal; long names are cut."""
+    """Return `text` without characters that could break a line or a terminal, cut after 200 characters."""
     shown = text if len(text) <= 200 else text[:200] + "…"
     return shown if shown.isprintable() else repr(shown)[1:-1]

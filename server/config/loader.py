@@ -1,80 +1,42 @@
-"""`mcp.json` to frozen values: the clients' own format plus one `foretool` block, read once at the edge.
+"""Reads `mcp.json`: the servers in the clients' own format, and foretool's settings in the `foretool` block.
 
-`Config`, `Server` and `Profile` are what the rest of the program sees: checked, variables expanded, defaults filled in;
-`settings.py` has the file as it is written.
-Values of variables and headers are secrets: no message, warning or repr here contains one.
+`load` returns a frozen `Config`, checked, with variables expanded and defaults filled in. `settings.py` describes the
+file as people write it. Values of variables and headers are secrets: no message, warning or repr here contains one.
 
-Imported on the way to the first `tools/list`, so nothing heavy at the top (docs/decisions/0001).
+Loaded before the first `tools/list`, so nothing heavy is imported at the top (docs/decisions/0001).
 """
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
-from foretool.server.config.errors import Invalid, convert, dotted, guess, kind_of, one_line, refuse_unknown
-from foretool.server.config.settings import DomainEntry, PolicyChoice, ProfileEntry, ServerEntry, Settings
-from foretool.server.config.variables import Expansion, Secrets, collect, secrets_in_url
-
-Transport = Literal["stdio", "http", "sse"]
+from foretool.server.config.errors import (
+    ConfigError,
+    Invalid,
+    convert,
+    dotted,
+    guess,
+    kind_of,
+    one_line,
+    refuse_unknown,
+)
+from foretool.server.config.servers import Server, matches, read_servers
+from foretool.server.config.settings import REMOVED, DomainEntry, PolicyChoice, ProfileEntry, Settings
+from foretool.server.config.source import Source
+from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde
 
 KEYS_NAMED = 5
-"""Of a file's keys that are none of ours."""
-
-
-class ConfigError(Exception):
-    """The file cannot be used at all. One line: file, line, column, key, what was found, the way out."""
-
-
-# What the rest of the program sees.
-
-
-class Server(Struct, frozen=True, kw_only=True):
-    """One enabled, usable server: how it is reached and what of it is shown."""
-
-    name: str
-    type: Transport
-    command: str
-    args: tuple[str, ...]
-    env: dict[str, str]
-    cwd: str | None
-    url: str
-    headers: dict[str, str]
-    prefix: str
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    pin: tuple[str, ...]
-    timeout_s: float
-    """Per call; 0 is none."""
-    description: str
-    secrets: Secrets
-    entry: ServerEntry
-    """As written. `entry.type` is None where the user left the transport of a `url` open."""
-
-    @property
-    def address(self) -> str:
-        """The program as written, or scheme and host: enough to tell servers apart and free of secrets."""
-        if self.entry.command:
-            return self.entry.command
-        return re.sub(r"(?s)^(\w+://)(?:[^/?#]*@)?([^/?#]*).*", r"\1\2", self.url)
-
-    def offers(self, tool: str) -> bool:
-        """Whether the upstream tool of this name exists for our clients."""
-        return matches(tool, self.include) and not matches(tool, self.exclude)
-
-    def __repr__(self) -> str:
-        return f"Server({self.name!r}, {self.type!r})"
+"""How many top-level keys of other programs a warning names."""
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """What one group of clients is shown. The profile named "" is everything, under the general settings."""
+    """What one group of clients is shown. The profile named "" shows every server under the general settings."""
 
     name: str
     servers: tuple[str, ...]
@@ -89,7 +51,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 
 class Stamp(NamedTuple):
-    """Tells cheaply whether a file may have changed."""
+    """Size and times of a file, to see cheaply whether it may have changed."""
 
     mtime_ns: int
     size: int
@@ -101,22 +63,29 @@ class Config(Struct, frozen=True, kw_only=True):
 
     path: Path
     stamp: Stamp | None
-    """Taken before the file was read; None if it came from elsewhere."""
+    """Taken before the file was read; None if the text did not come from a file."""
     servers: dict[str, Server]
-    """Enabled and usable, in the order of the file."""
+    """Enabled and usable servers, in the order of the file."""
     broken: dict[str, str]
-    """Server name to one line that says what is wrong; these do not run, the others do."""
+    """Server name to one line that says what is wrong. These servers do not run, the others do."""
     disabled: tuple[str, ...]
     profiles: dict[str, Profile]
-    """Always holds ""."""
+    """Always contains the profile ""."""
     settings: Settings
     warnings: tuple[str, ...]
     secrets: Secrets
-    """Of all servers, and our own token."""
+    """Secrets of all servers, and foretool's own token and key."""
 
     @property
     def storage(self) -> Path:
         return Path(self.settings.storage)
+
+    def require_profile(self, name: str) -> Profile:
+        """Return the profile of this name. Raises `ConfigError` that lists the existing ones."""
+        if name in self.profiles:
+            return self.profiles[name]
+        known = ", ".join(known for known in self.profiles if known) or "none"
+        raise ConfigError(f"--profile: {self.path} has no profile {name!r}; it has: {known}")
 
     def redact(self, text: str) -> str:
         return self.secrets.redact(text)
@@ -138,7 +107,7 @@ class Changes(NamedTuple):
 
 
 def default_config() -> Path:
-    """Where the config is looked for: `FORETOOL_CONFIG`, `mcp.json` here, then the user's own."""
+    """Return the path that is read when none is given: `FORETOOL_CONFIG`, `./mcp.json`, or the user's own file."""
     if named := os.environ.get("FORETOOL_CONFIG"):
         return Path(named).expanduser()
     here = Path("mcp.json")
@@ -146,35 +115,39 @@ def default_config() -> Path:
     return here if here.is_file() else Path(base).expanduser() / "foretool" / "mcp.json"
 
 
-def load(path: Path, environ: Mapping[str, str] | None = None) -> Config:
-    """Read and check the file. Raises `ConfigError` only if nothing can be served with it; see `Config.broken`."""
+def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
+    """Read and check a file, `default_config()` if none is given.
+
+    Raises `ConfigError` only if no server can be served with it; see `Config.broken`.
+    """
+    path = path or default_config()
+    name = one_line(str(path))
     try:
         before = stamp(path)
         data = path.read_bytes()
     except FileNotFoundError:
+        example = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
         raise ConfigError(
-            f"{one_line(str(path))}: no such file; copy mcp.json.example there or name another file"
+            f"{name}: no such file; create it ({example}), or name your client's file with --config"
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(
-            f"{one_line(str(path))}: cannot be read ({reason}); check the path and its permissions"
-        ) from None
+        raise ConfigError(f"{name}: cannot be read ({reason}); check the path and its permissions") from None
     return parse(data, path, environ, before)
 
 
 def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, read_at: Stamp | None = None) -> Config:
-    """`load` without the file system. `environ` is this process's environment unless given."""
+    """Do what `load` does, without the file system. `environ` defaults to the environment of this process."""
     environ = os.environ if environ is None else environ
-    source = _Source.read(data, str(path))
-    key, entries, warnings = _top_level(source)
-    settings = _settings(source, path, environ)
-    servers, broken, disabled = _servers(source, key, entries, environ, warnings)
+    source = Source.read(data, str(path))
+    key, entries, warnings = _read_top_level(source)
+    settings = _read_settings(source, path, environ, warnings)
+    servers, broken, disabled = read_servers(source, key, entries, environ, warnings)
     if broken and not servers:
         more = f" ({len(broken)} servers, none usable)" if len(broken) > 1 else ""
         raise ConfigError(next(iter(broken.values())) + more)
     if not servers:
-        warnings.append(f"{source.name}: {key}: no server is enabled; nothing but discover_tools will be listed")
+        warnings.append(f"{source.name}: {key}: no server is enabled; clients will only see discover_tools")
     secrets = [pair for server in servers.values() for pair in server.secrets.values]
     return Config(
         path=path,
@@ -191,7 +164,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
 
 
 def stamp(path: Path) -> Stamp | None:
-    """None while the file does not exist: some editors delete it for a moment when they save."""
+    """Return the stamp of a file, None while it does not exist: some editors delete it for a moment when they save."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -200,7 +173,7 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def diff(old: Config, new: Config) -> Changes:
-    """By server; a server that became broken or disabled counts as removed."""
+    """Compare two readings by server; a server that became broken or disabled counts as removed."""
     return Changes(
         added=tuple(name for name in new.servers if name not in old.servers),
         removed=tuple(name for name in old.servers if name not in new.servers),
@@ -209,153 +182,90 @@ def diff(old: Config, new: Config) -> Changes:
     )
 
 
-def same_connection(old: Server, new: Server) -> bool:
-    """Whether a running upstream may stay: only names, filters, pins, texts or timeouts differ."""
-    return all(
-        getattr(old, field) == getattr(new, field)
-        for field in ("name", "type", "command", "args", "env", "cwd", "url", "headers")
-    )
-
-
-def fingerprint(server: Server) -> str:
-    """16 hex digits of SHA-256 over how the upstream is reached: text as written, names but no values of variables."""
-    from hashlib import sha256  # 3 ms, and a status command needs none
-
-    entry = server.entry
-    reached = (server.type, entry.command, entry.args, entry.cwd, entry.url, sorted(entry.env), sorted(entry.headers))
-    return sha256(msgspec.json.encode(reached)).hexdigest()[:16]
-
-
-def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Shell patterns (`*`, `?`, `[ab]`), upper and lower case distinct."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
 def host_and_port(bind: str) -> tuple[str, int]:
-    """`127.0.0.1:8399`, `[::1]:8399`, `localhost:0`. Raises `ValueError`."""
+    """Split `127.0.0.1:8399`, `[::1]:8399` or `localhost:0`. Raises `ValueError`."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})", bind)
     if match is None or int(match[3]) > 65_535:
         raise ValueError('expected host:port, like "127.0.0.1:8399" or "[::1]:8399"')
     return match[1] or match[2], int(match[3])
 
 
-# Reading: the text and where things stand in it.
-
-
-class _Source:
-    """The text of the file, able to say where a value stands."""
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = one_line(name)
-        self.text = text
-        try:
-            self.document = jsonc.loads(text)
-        except jsonc.JsonError as error:
-            self.fail(error.offset, str(error))
-
-    @classmethod
-    def read(cls, data: bytes, name: str) -> "_Source":
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise ConfigError(f"{one_line(name)}:1:1: expected UTF-8, found UTF-16; save the file as UTF-8")
-        try:
-            return cls(name, data.decode("utf-8-sig"))
-        except UnicodeDecodeError as error:
-            before = data[: error.start].decode("utf-8-sig", "replace")
-            line, column = jsonc.line_and_column(before, len(before))
-            found = f"byte 0x{data[error.start]:02x}"
-        raise ConfigError(f"{one_line(name)}:{line}:{column}: expected UTF-8, found {found}; save the file as UTF-8")
-
-    @cached_property
-    def places(self) -> jsonc.Places:
-        try:
-            return jsonc.places(self.text)
-        except jsonc.JsonError:
-            return jsonc.Places(
-                {}, {}
-            )  # brackets deeper than the scanner goes, and still read: it is said without a place
-
-    def describe(self, error: Invalid) -> str:
-        offset = self.places.of_key(error.path) if error.at_key else self.places.of(error.path)
-        line, column = jsonc.line_and_column(self.text, offset)
-        key = f" {dotted(error.path)}:" if error.path else ""
-        return f"{self.name}:{line}:{column}:{key} {error}"
-
-    def fail(self, offset: int, problem: str) -> NoReturn:
-        line, column = jsonc.line_and_column(self.text, offset)
-        raise ConfigError(f"{self.name}:{line}:{column}: {problem}")
-
-
-def _top_level(source: _Source) -> tuple[str, dict[str, Any], list[str]]:
-    """The key that holds the servers, what it holds, and the first warnings."""
+def _read_top_level(source: Source) -> tuple[str, dict[str, Any], list[str]]:
+    """Return the key that holds the servers, its value, and the first warnings."""
     document = source.document
     if not isinstance(document, dict):
-        raise ConfigError(
-            source.describe(
-                Invalid((), f'expected an object, found {kind_of(document)}; write {{"mcpServers": {{...}}}}')
-            )
+        raise source.error(
+            Invalid((), f'expected an object, found {kind_of(document)}; write {{"mcpServers": {{...}}}}')
         )
     key = "servers" if "servers" in document and "mcpServers" not in document else "mcpServers"
     entries = document.get(key)
     if key not in document:
         found = ", ".join(f'"{one_line(name)}"' for name in list(document)[:4]) or "no key at all"
-        problem = (
-            f'expected "mcpServers" (or "servers", as VS Code writes it), found {found}; put the servers under that key'
-        )
-        raise ConfigError(source.describe(Invalid((), problem)))
+        problem = f'expected "mcpServers" (or VS Code\'s "servers"), found {found}; put the servers under that key'
+        raise source.error(Invalid((), problem))
     if not isinstance(entries, dict):
         problem = f'expected an object of servers by name, found {kind_of(entries)}; write {{"name": {{...}}}}'
-        raise ConfigError(source.describe(Invalid((key,), problem)))
+        raise source.error(Invalid((key,), problem))
     ignored = [name for name in document if name not in (key, "foretool", "inputs", "$schema")]
     meant = {name: advice for name in ignored if (advice := guess(name, ["foretool"]))}
     warnings = [f"{source.name}: {dotted((name,))}: not read by foretool{advice}" for name, advice in meant.items()]
-    # Claude Code's own file has dozens.
+    # Claude Code's own file has dozens of other keys.
     if others := [dotted((name,)) for name in ignored if name not in meant]:
         more = f" and {len(others) - KEYS_NAMED} more" if len(others) > KEYS_NAMED else ""
         warnings.append(f"{source.name}: not read by foretool: {', '.join(others[:KEYS_NAMED])}{more}")
     return key, entries, warnings
 
 
-def _settings(source: _Source, path: Path, environ: Mapping[str, str]) -> Settings:
-    try:
-        return _read_settings(source.document.get("foretool", {}), path, environ)
-    except Invalid as error:
-        raise ConfigError(source.describe(error)) from None
-
-
-def _read_settings(block: Any, path: Path, environ: Mapping[str, str]) -> Settings:
+def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warnings: list[str]) -> Settings:
+    block = source.document.get("foretool", {})
     here: jsonc.Path = ("foretool",)
+    if isinstance(block, dict) and not REMOVED.keys().isdisjoint(block):
+        for key in REMOVED.keys() & block.keys():
+            gone = Invalid((*here, key), f"this setting was removed and is ignored: {REMOVED[key]}; delete it")
+            warnings.append(source.describe(gone))
+        block = {key: value for key, value in block.items() if key not in REMOVED}
+    try:
+        _refuse_unknown_settings(block, here)
+        return _expand_settings(convert(block, Settings, here), here, path, environ)
+    except Invalid as error:
+        raise source.error(error) from None
+
+
+def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
     refuse_unknown(block, Settings, here)
-    profiles = block.get("profiles") if isinstance(block, dict) else None
-    for name, profile in profiles.items() if isinstance(profiles, dict) else ():
+    for name, profile in _members(block, "profiles"):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
             problem = "expected letters, digits, '.', '_' or '-' in a profile's name; it becomes part of an address"
             raise Invalid((*here, "profiles", name), problem, at_key=True)
         refuse_unknown(profile, ProfileEntry, (*here, "profiles", name))
-    domains = block.get("domains") if isinstance(block, dict) else None
-    for name, domain in domains.items() if isinstance(domains, dict) else ():
+    for name, domain in _members(block, "domains"):
         refuse_unknown(domain, DomainEntry, (*here, "domains", name))
-    settings = convert(block, Settings, here)
-    told = ("storage", "bind", "token", "encoder_url", "encoder_key")
-    expanded = {key: Expansion(environ, (*here, key)).text(getattr(settings, key)) for key in told}
+
+
+def _members(block: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of an object inside the block; of anything else nothing, since `convert` refuses it."""
+    found = block.get(key) if isinstance(block, dict) else None
+    yield from found.items() if isinstance(found, dict) else ()
+
+
+def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: Mapping[str, str]) -> Settings:
+    with_variables = ("storage", "bind", "token", "encoder_url", "encoder_key")
+    expanded = {key: Expansion(environ, (*here, key)).text(getattr(settings, key)) for key in with_variables}
     try:
         host_and_port(expanded["bind"])
     except ValueError as error:
         raise Invalid((*here, "bind"), f"{error}, found {settings.bind[:60]!r}") from None
-    expanded["storage"] = _storage(expanded["storage"], path, environ)
+    expanded["storage"] = _storage_path(expanded["storage"], path, environ)
     return msgspec.structs.replace(settings, **expanded)
 
 
-def _storage(written: str, path: Path, environ: Mapping[str, str]) -> str:
+def _storage_path(written: str, path: Path, environ: Mapping[str, str]) -> str:
     home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 -- Path.home() raises where there is none
     state = environ.get("XDG_STATE_HOME", "")
     base = state if state.startswith("/") else f"{home}/.local/state"
     chosen = environ.get("FORETOOL_STORAGE") or written or f"{base}/foretool/foretool.sqlite3"
-    # Not relative to the working folder: every client starts us in another one.
-    return os.path.abspath(path.parent / _tilde(chosen, home))  # noqa: PTH100 -- resolve() would follow links
-
-
-def _tilde(path: str, home: str) -> str:
-    return home + path[1:] if path == "~" or path.startswith("~/") else path
+    # Not relative to the working folder: every client starts foretool in another one.
+    return os.path.abspath(path.parent / expand_tilde(chosen, home))  # noqa: PTH100 -- resolve() would follow links
 
 
 def _profile(name: str, entry: ProfileEntry, settings: Settings) -> Profile:
@@ -367,131 +277,3 @@ def _profile(name: str, entry: ProfileEntry, settings: Settings) -> Profile:
         list_tokens=settings.list_tokens if entry.list_tokens is None else entry.list_tokens,
         about=entry.about,
     )
-
-
-# Reading servers.
-
-# As Windsurf, Gemini CLI and the Python frameworks write it.
-_SAME_KEY = {"serverUrl": "url", "httpUrl": "url", "transport": "type"}
-
-# Keys of other clients, with what to write for foretool where it has the like.
-_OTHER_CLIENTS = {
-    "alwaysAllow": "", "autoApprove": "", "dev": "", "gallery": "", "icon": "", "id": "", "metadata": "", "name": "",
-    "oauth": "", "scope": "", "source": "", "title": "", "trust": "", "version": "",
-    "disabledTools": 'foretool reads "exclude"', "excludeTools": 'foretool reads "exclude"',
-    "enabledTools": 'foretool reads "include"', "includeTools": 'foretool reads "include"',
-    "enabled": 'foretool reads "disabled"', "timeout": 'foretool reads "timeout_s", in seconds',
-    "envFile": 'put the variables into "env" or export them',
-}  # fmt: skip
-
-
-def _servers(
-    source: _Source, key: str, entries: dict[str, Any], environ: Mapping[str, str], warnings: list[str]
-) -> tuple[dict[str, Server], dict[str, str], list[str]]:
-    """Usable servers, broken ones with their message, and names of disabled ones."""
-    servers: dict[str, Server] = {}
-    broken: dict[str, str] = {}
-    disabled: list[str] = []
-    for name, written in entries.items():
-        if isinstance(written, dict) and written.get("disabled") is True:
-            disabled.append(name)
-            continue
-        try:
-            servers[name] = _server(name, written, (key, name), environ)
-        except Invalid as error:
-            broken[name] = source.describe(error)
-        else:
-            warnings += (f"{source.name}: {warning}" for warning in _foreign_keys(written, (key, name)))
-    return servers, broken, disabled
-
-
-def _server(name: str, written: Any, here: jsonc.Path, environ: Mapping[str, str]) -> Server:
-    if not isinstance(written, dict):
-        raise Invalid(
-            here, f'expected an object, found {kind_of(written)}; write {{"command": "..."}} or {{"url": "..."}}'
-        )
-    # Some clients write null for what is not set.
-    known = {_SAME_KEY.get(key, key): value for key, value in written.items() if value is not None}
-    entry = convert(known, ServerEntry, here)
-    transport = _transport(entry, written, here)
-    found = Expansion(environ, here)
-    server = Server(
-        name=name,
-        type=transport,
-        command=found.at("command").text(entry.command or ""),
-        args=tuple(found.at("args", index).text(value) for index, value in enumerate(entry.args)),
-        env={
-            key: found.at("env", key).secret(_plain(value), key)
-            for key, value in entry.env.items()
-            if value is not None
-        },
-        cwd=_tilde(found.at("cwd").text(entry.cwd), environ.get("HOME", "~")) if entry.cwd else None,
-        url=found.at("url").text(entry.url or ""),
-        headers={key: found.at("headers", key).secret(value, key) for key, value in entry.headers.items()},
-        prefix=name if entry.prefix is None else entry.prefix,
-        include=entry.include,
-        exclude=entry.exclude,
-        pin=entry.pin,
-        timeout_s=entry.timeout_s,
-        description=entry.description,
-        secrets=Secrets(),
-        entry=entry,
-    )
-    _check_reachable(server, here)
-    return msgspec.structs.replace(server, secrets=collect([*found.secrets, *secrets_in_url(server.url)]))
-
-
-def _transport(entry: ServerEntry, written: dict[str, Any], here: jsonc.Path) -> Transport:
-    if entry.command and entry.url:
-        raise Invalid(here, 'expected "command" or "url", found both; keep one, or make two servers of it')
-    if not entry.command and not entry.url:
-        found = ", ".join(f'"{one_line(key)}"' for key in list(written)[:4])
-        raise Invalid(here, f'expected "command" or "url", found {found or "no key"}; say how the server is reached')
-    if entry.type is None:
-        return "stdio" if entry.command else "http"
-    transport: Transport = entry.type if entry.type in ("stdio", "sse") else "http"
-    if (transport == "stdio") != bool(entry.command):
-        has, needs = ('"url"', '"http" or "sse"') if entry.url else ('"command"', '"stdio"')
-        raise Invalid(
-            (*here, "type"), f'expected {needs} beside {has}, found "{entry.type}"; correct it or leave it out'
-        )
-    return transport
-
-
-def _check_reachable(server: Server, here: jsonc.Path) -> None:
-    """What would otherwise fail deep inside the start of a process or a request; never shows a value."""
-    if server.url and not re.match(r"https?://[^/?#\s]", server.url):
-        raise Invalid((*here, "url"), "expected an address that starts with http:// or https://; write it in full")
-    for key, value in server.headers.items():
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key) or re.search(r"[\0\r\n]", value):
-            raise Invalid(
-                (*here, "headers", key), "expected a header on one line; remove line breaks and blanks in its name"
-            )
-    for key, value in server.env.items():
-        if not key or "=" in key or "\0" in key + value:
-            raise Invalid((*here, "env", key), 'expected a variable\'s name without "=", and no NUL; correct the name')
-    if "\0" in "".join((server.command, *server.args, server.cwd or "")):
-        raise Invalid((*here, "command"), "expected text, found a NUL character; remove \\u0000")
-
-
-def _plain(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _foreign_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[str]:
-    fields = ServerEntry.__struct_fields__
-    silent: list[str] = []
-    for key in written:
-        if key in fields or key in _SAME_KEY:
-            continue
-        advice = _OTHER_CLIENTS.get(key)
-        if advice is None:
-            advice = guess(key, fields)
-        elif advice:
-            advice = f"; {advice}"
-        if advice:
-            yield f"{dotted((*here, key))}: not read by foretool{advice}"
-        else:
-            silent.append(f'"{one_line(key)}"')
-    if silent:
-        yield f"{dotted(here)}: not read by foretool: {', '.join(silent)}"

@@ -1,7 +1,7 @@
 """The config file key by key: every setting with its type, unit, default and meaning.
 
-`docs/configuration.md` is generated from these four structs (`python docs/generate.py`). They hold what is written in
-the file; `config.py` checks and expands it into what the rest of the program sees.
+`docs/configuration.md` is generated from these four structs (`python docs/generate.py`). They hold the file as people
+write it; `loader.py` checks it and expands its variables.
 """
 
 from typing import Annotated, Literal
@@ -17,6 +17,10 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 Tokens = Annotated[int, Meta(ge=0, le=100_000_000, extra={"unit": "tokens"})]
 Seconds = Annotated[float, Meta(ge=0, le=31_536_000, extra={"unit": "s"})]
 Milliseconds = Annotated[int, Meta(ge=0, le=60_000, extra={"unit": "ms"})]
+
+
+REMOVED: dict[str, str] = {}
+"""Settings of earlier versions, each with what happens instead: they are ignored with a warning."""
 
 
 class ServerEntry(Struct, frozen=True, kw_only=True):

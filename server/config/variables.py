@@ -1,4 +1,4 @@
-"""Variables in the config: `${VAR}` to its value, and the secrets this brings, kept so that logs can be scrubbed."""
+"""Replaces `${VAR}` in the config by its value, and collects the values that logs must not show."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,12 +10,12 @@ from foretool.server.config.errors import Invalid, one_line
 
 
 class Secrets(Struct, frozen=True):
-    """Values that must not reach a log, each with the name of the variable or header it came from."""
+    """Values that logs must not show, each with the name of its variable or header."""
 
     values: tuple[tuple[str, str], ...] = ()  # (value, name), longest value first
 
     def redact(self, text: str) -> str:
-        """`text` with every secret replaced by `[its name]`. A value under 6 characters is too common to scrub."""
+        """Return `text` with every secret replaced by its name in brackets."""
         for value, name in self.values:
             if value in text:
                 text = text.replace(value, f"[{name}]")
@@ -29,12 +29,12 @@ _VARIABLE = re.compile(
     r"\$(?P<literal>\$)?\{(?:input:[^}]*|(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
 
-# Names that say where things are, not who may use them; scrubbing their values would make logs unreadable.
+# These variables hold places, not credentials; without their values logs would be unreadable.
 _NO_SECRET = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 
 
 class Expansion:
-    """Expands `${VAR}`, `${VAR:-default}` and `${env:VAR}` at one place of the file; `$${VAR}` stays `${VAR}`.
+    """Expands `${VAR}`, `${VAR:-default}` and `${env:VAR}` at one place of the file; `$${VAR}` becomes `${VAR}`.
 
     As in a shell, the default also stands in for an empty variable.
     """
@@ -47,13 +47,14 @@ class Expansion:
         self.secrets = [] if secrets is None else secrets
 
     def at(self, *keys: str | int) -> "Expansion":
+        """Return the expansion for a place further down, which collects secrets in the same list."""
         return Expansion(self.environ, (*self.path, *keys), self.secrets)
 
     def text(self, written: str) -> str:
         return _VARIABLE.sub(self._value, written) if "${" in written else written
 
     def secret(self, written: str, name: str) -> str:
-        """The same for a value that is secret as a whole, and line by line or, after `Bearer`, word by word."""
+        """Expand a value that is secret: the whole of it, and each of its lines (of a header, each of its words)."""
         value = self.text(written)
         parts = value.split() if self.path[-2] == "headers" else value.splitlines()
         self.secrets += ((part, name) for part in (value, *parts))
@@ -77,14 +78,19 @@ class Expansion:
 
 
 def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:
-    """Passwords and query values that stand in the address itself."""
+    """Yield the password and the query values of an address."""
     if user := re.match(r"\w+://[^/?#@]*:([^/?#]*)@", url):
         yield user[1], "url"
     yield from ((match[1], "url") for match in re.finditer(r"[?&][^=&#]*=([^&#]+)", url))
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Secrets:
-    """Of (value, name) pairs."""
-    # Shorter ones occur everywhere ("true", "8080"), and scrubbing them would hide more than it protects.
+    """Build `Secrets` from (value, name) pairs, without values under 6 characters."""
+    # Shorter values occur everywhere ("true", "8080"); replacing them would hide more than it protects.
     named = {value: name for value, name in pairs if len(value) >= 6}
     return Secrets(tuple(sorted(named.items(), key=lambda pair: (-len(pair[0]), pair))))
+
+
+def expand_tilde(path: str, home: str) -> str:
+    """Replace a leading `~` by the home folder."""
+    return home + path[1:] if path == "~" or path.startswith("~/") else path

@@ -26,7 +26,7 @@ from foretool.retrieval.selection import assess
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.names import DISCOVER
 from foretool.server.clients.exposure import View, Why
-from foretool.server.config.loader import matches
+from foretool.server.config.servers import matches
 from foretool.server.methods import discover_tools
 from foretool.server.methods.schemas import trim
 from foretool.server.protocol import jsonrpc

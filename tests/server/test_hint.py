@@ -17,7 +17,6 @@ from requirements import requirement
 
 from foretool.retrieval.tokens import count
 from foretool.server import hint
-from foretool.server.cli import plain_hint
 from foretool.server.config import loader as configs
 from foretool.storage.records import Prompt, Tool, ToolId
 from foretool.storage.store import Store
@@ -175,22 +174,6 @@ def test_of_a_large_catalog_the_tools_that_share_words_are_ranked() -> None:
     assert len(found) == 100 and {"s__t150", "s__create"} <= set(found)
     assert hint._nearest(heads, "weather") == []
     assert hint._nearest(heads[:60], "weather") == heads[:60]
-
-
-def test_the_hooks_command_line_needs_no_click() -> None:
-    plain = [["hint"], ["hint", "--config", "a.json"], ["hint", "--config=a.json"]]
-    assert [plain_hint(each) for each in plain] == [True, True, True]
-    others: list[list[str]] = [[], ["serve"], ["hint", "--help"], ["hint", "--install"], ["hint", "--config"]]
-    assert [plain_hint(each) for each in others] == [False] * 5
-    code = (
-        "import sys\nfrom foretool.server.cli import main\n"
-        "try: main(['hint'])\n"
-        "except SystemExit: print(sorted({'click', 'rich', 'asyncio', 'pydantic', 'numpy'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input="", capture_output=True, text=True, check=True, timeout=30
-    )
-    assert done.stdout == "[]\n"
 
 
 @pytest.mark.anyio

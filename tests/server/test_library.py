@@ -14,7 +14,8 @@ from requirements import requirement
 
 from foretool import CallFailed, Foretool, Reply, Step
 from foretool.server.app import App
-from foretool.server.config.loader import Config, ConfigError
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import Config
 from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from foretool.server.config import loader as configs
-from foretool.server.config.loader import Config, fingerprint
+from foretool.server.config.loader import Config
+from foretool.server.config.servers import fingerprint
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, Tool, ToolId, UpstreamRecord
 from foretool.storage.store import Store
 

@@ -17,7 +17,8 @@ import msgspec
 
 from foretool.server.app import App
 from foretool.server.config import loader
-from foretool.server.config.loader import Config, Server
+from foretool.server.config.loader import Config
+from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
 from foretool.server.transports.client.stdio import StdioEdge

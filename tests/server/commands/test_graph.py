@@ -13,7 +13,7 @@ from foretool.retrieval.graph import Edge
 from foretool.retrieval.rankers.tgr import dumps
 from foretool.server.commands.group import run
 from foretool.server.config import loader as configs
-from foretool.server.config.loader import fingerprint
+from foretool.server.config.servers import fingerprint
 from foretool.storage.artifacts import Artifacts
 from foretool.storage.flows import Flows
 from foretool.storage.records import Tool, ToolId, UpstreamRecord

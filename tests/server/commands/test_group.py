@@ -48,12 +48,6 @@ def test_every_command_and_every_option_has_a_help_text(name: str) -> None:
     assert [each.name for each in command.params if isinstance(each, click.Option) and not each.help] == []
 
 
-@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("serve", "hint")])
-def test_every_command_for_people_can_print_json(name: str) -> None:
-    command = root.get_command(click.Context(root), name)
-    assert command is not None and "as_json" in {each.name for each in command.params}
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -79,7 +73,7 @@ def test_a_missing_config_is_one_line_and_status_2(
     path = tmp_path / "none.json"
     assert run([name, "--config", str(path)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"foretool: {path}: no such file; make it") and error.count("\n") == 1
+    assert error.startswith(f"foretool: {path}: no such file; create it") and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["tools"], ["search", "x"], ["misses"], ["clients"]])

@@ -1,0 +1,15 @@
+"""Exit statuses, and the one line on stderr that explains a failure."""
+
+import sys
+
+WRONG = 1
+"""Something is wrong, for example a broken server or an unknown tool."""
+USAGE = 2
+"""The command line or the config cannot be used."""
+INTERRUPTED = 130
+
+
+def complain(message: str, status: int = USAGE) -> int:
+    """Write one line to stderr that says what is wrong. Returns the exit status."""
+    sys.stderr.write(f"foretool: {' '.join(message.split())}\n")
+    return status

@@ -1,0 +1,208 @@
+"""One server of the config: how it is reached, which of its tools exist, and how its entry is read.
+
+Values of variables and headers are secrets: no message, warning or repr here contains one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from foretool.server.config import jsonc
+from foretool.server.config.errors import Invalid, convert, dotted, guess, kind_of, one_line
+from foretool.server.config.settings import ServerEntry
+from foretool.server.config.source import Source
+from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde, secrets_in_url
+
+Transport = Literal["stdio", "http", "sse"]
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """One enabled, usable server: how it is reached and which of its tools clients see."""
+
+    name: str
+    type: Transport
+    command: str
+    args: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None
+    url: str
+    headers: dict[str, str]
+    prefix: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    pin: tuple[str, ...]
+    timeout_s: float
+    """Longest wait for one call; 0 means no limit."""
+    description: str
+    secrets: Secrets
+    entry: ServerEntry
+    """The entry as written. `entry.type` is None if the user did not name the transport of a `url`."""
+
+    @property
+    def address(self) -> str:
+        """The program as written, or scheme and host of the url. Contains no secret."""
+        if self.entry.command:
+            return self.entry.command
+        return re.sub(r"(?s)^(\w+://)(?:[^/?#]*@)?([^/?#]*).*", r"\1\2", self.url)
+
+    def offers(self, tool: str) -> bool:
+        """Whether the upstream tool of this name exists for clients."""
+        return matches(tool, self.include) and not matches(tool, self.exclude)
+
+    def __repr__(self) -> str:
+        return f"Server({self.name!r}, {self.type!r})"
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name matches one of these shell patterns (`*`, `?`, `[ab]`); upper and lower case differ."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def same_connection(old: Server, new: Server) -> bool:
+    """Whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
+    return all(
+        getattr(old, field) == getattr(new, field)
+        for field in ("name", "type", "command", "args", "env", "cwd", "url", "headers")
+    )
+
+
+def fingerprint(server: Server) -> str:
+    """Return 16 hex digits of SHA-256 over how the server is reached.
+
+    The text counts as written, so that values of variables do not.
+    """
+    from hashlib import sha256  # takes 3 ms to import, and a status command needs none
+
+    entry = server.entry
+    reached = (server.type, entry.command, entry.args, entry.cwd, entry.url, sorted(entry.env), sorted(entry.headers))
+    return sha256(msgspec.json.encode(reached)).hexdigest()[:16]
+
+
+# How Windsurf, Gemini CLI and the Python frameworks spell our keys.
+_SAME_KEY = {"serverUrl": "url", "httpUrl": "url", "transport": "type"}
+
+# Keys of other clients, each with the advice that names our key, if we have one.
+_OTHER_CLIENTS = {
+    "alwaysAllow": "", "autoApprove": "", "dev": "", "gallery": "", "icon": "", "id": "", "metadata": "", "name": "",
+    "oauth": "", "scope": "", "source": "", "title": "", "trust": "", "version": "",
+    "disabledTools": 'foretool reads "exclude"', "excludeTools": 'foretool reads "exclude"',
+    "enabledTools": 'foretool reads "include"', "includeTools": 'foretool reads "include"',
+    "enabled": 'foretool reads "disabled"', "timeout": 'foretool reads "timeout_s", in seconds',
+    "envFile": 'put the variables into "env" or export them',
+}  # fmt: skip
+
+
+def read_servers(
+    source: Source, key: str, entries: dict[str, Any], environ: Mapping[str, str], warnings: list[str]
+) -> tuple[dict[str, Server], dict[str, str], list[str]]:
+    """Return the usable servers, the broken ones with their messages, and the names of disabled ones."""
+    servers: dict[str, Server] = {}
+    broken: dict[str, str] = {}
+    disabled: list[str] = []
+    for name, written in entries.items():
+        if isinstance(written, dict) and written.get("disabled") is True:
+            disabled.append(name)
+            continue
+        try:
+            servers[name] = _server(name, written, (key, name), environ)
+        except Invalid as error:
+            broken[name] = source.describe(error)
+        else:
+            warnings += (f"{source.name}: {warning}" for warning in _warn_of_other_keys(written, (key, name)))
+    return servers, broken, disabled
+
+
+def _server(name: str, written: Any, here: jsonc.Path, environ: Mapping[str, str]) -> Server:
+    if not isinstance(written, dict):
+        raise Invalid(
+            here, f'expected an object, found {kind_of(written)}; write {{"command": "..."}} or {{"url": "..."}}'
+        )
+    # Some clients write null for a key that is not set.
+    known = {_SAME_KEY.get(key, key): value for key, value in written.items() if value is not None}
+    entry = convert(known, ServerEntry, here)
+    transport = _transport(entry, written, here)
+    found = Expansion(environ, here)
+    server = Server(
+        name=name,
+        type=transport,
+        command=found.at("command").text(entry.command or ""),
+        args=tuple(found.at("args", index).text(value) for index, value in enumerate(entry.args)),
+        env={
+            key: found.at("env", key).secret(_variable_text(value), key)
+            for key, value in entry.env.items()
+            if value is not None
+        },
+        cwd=expand_tilde(found.at("cwd").text(entry.cwd), environ.get("HOME", "~")) if entry.cwd else None,
+        url=found.at("url").text(entry.url or ""),
+        headers={key: found.at("headers", key).secret(value, key) for key, value in entry.headers.items()},
+        prefix=name if entry.prefix is None else entry.prefix,
+        include=entry.include,
+        exclude=entry.exclude,
+        pin=entry.pin,
+        timeout_s=entry.timeout_s,
+        description=entry.description,
+        secrets=Secrets(),
+        entry=entry,
+    )
+    _check_reachable(server, here)
+    return msgspec.structs.replace(server, secrets=collect([*found.secrets, *secrets_in_url(server.url)]))
+
+
+def _transport(entry: ServerEntry, written: dict[str, Any], here: jsonc.Path) -> Transport:
+    if entry.command and entry.url:
+        raise Invalid(here, 'expected "command" or "url", found both; keep one, or make two servers of it')
+    if not entry.command and not entry.url:
+        found = ", ".join(f'"{one_line(key)}"' for key in list(written)[:4])
+        raise Invalid(here, f'expected "command" or "url", found {found or "no key"}; say how the server is reached')
+    if entry.type is None:
+        return "stdio" if entry.command else "http"
+    transport: Transport = entry.type if entry.type in ("stdio", "sse") else "http"
+    if (transport == "stdio") != bool(entry.command):
+        has, needs = ('"url"', '"http" or "sse"') if entry.url else ('"command"', '"stdio"')
+        raise Invalid(
+            (*here, "type"), f'expected {needs} beside {has}, found "{entry.type}"; correct it or leave it out'
+        )
+    return transport
+
+
+def _check_reachable(server: Server, here: jsonc.Path) -> None:
+    """Refuse what would otherwise fail deep inside the start of a process or a request. Never shows a value."""
+    if server.url and not re.match(r"https?://[^/?#\s]", server.url):
+        raise Invalid((*here, "url"), "expected an address that starts with http:// or https://; write it in full")
+    for key, value in server.headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key) or re.search(r"[\0\r\n]", value):
+            raise Invalid(
+                (*here, "headers", key), "expected a header on one line; remove line breaks and blanks in its name"
+            )
+    for key, value in server.env.items():
+        if not key or "=" in key or "\0" in key + value:
+            raise Invalid((*here, "env", key), 'expected a variable\'s name without "=", and no NUL; correct the name')
+    if "\0" in "".join((server.command, *server.args, server.cwd or "")):
+        raise Invalid((*here, "command"), "expected text, found a NUL character; remove \\u0000")
+
+
+def _variable_text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _warn_of_other_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[str]:
+    fields = ServerEntry.__struct_fields__
+    without_advice: list[str] = []
+    for key in written:
+        if key in fields or key in _SAME_KEY:
+            continue
+        advice = _OTHER_CLIENTS.get(key)
+        if advice is None:
+            advice = guess(key, fields)
+        elif advice:
+            advice = f"; {advice}"
+        if advice:
+            yield f"{dotted((*here, key))}: not read by foretool{advice}"
+        else:
+            without_advice.append(f'"{one_line(key)}"')
+    if without_advice:
+        yield f"{dotted(here)}: not read by foretool: {', '.join(without_advice)}"

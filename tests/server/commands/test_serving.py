@@ -1,0 +1,205 @@
+"""`serve` as it starts without click: its reading of the command line, its refusals, and the process."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from command_fakes import echo, write_config
+
+from foretool.server.commands.group import root
+from foretool.server.commands.serve import command as serve_command
+from foretool.server.commands.serving import ServeOptions, plain_serve
+
+PLAIN: list[list[str]] = [
+    [],
+    ["--config", "a.json"],
+    ["--config=a.json", "--profile", "work"],
+    ["--http"],
+    ["--http", "--config", "a.json"],
+    ["--http", "127.0.0.1:1", "--config", "a.json"],
+    ["--http=127.0.0.1:1"],
+    ["--profile", "one", "--profile", "two"],
+    ["--profile="],
+    ["--profile", "--http"],
+]
+
+
+@pytest.mark.parametrize("arguments", PLAIN, ids=" ".join)
+def test_serve_is_read_as_click_reads_it(arguments: list[str]) -> None:
+    parent = click.Context(root, **root.context_settings)
+    read = serve_command.make_context("serve", list(arguments), parent).params
+    assert plain_serve(["serve", *arguments]) == ServeOptions(read["path"], read["profile"], read["http"])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--prof", "x"], ["word"], ["--config"], ["--", "x"]])
+def test_what_is_no_flawless_serve_is_left_to_click(arguments: list[str]) -> None:
+    assert plain_serve(["serve", *arguments]) is None
+
+
+@pytest.mark.parametrize("arguments", [[], ["status"], ["--help"], ["serves"]])
+def test_other_commands_are_left_to_click(arguments: list[str]) -> None:
+    assert plain_serve(arguments) is None
+
+
+def foretool(*arguments: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "foretool", *arguments]
+    env = {**os.environ, **environ}
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, env=env, check=False)
+
+
+def refusal(*arguments: str, **environ: str) -> str:
+    """The one line of a command that is refused with status 2."""
+    done = foretool(*arguments, **environ)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr.strip()
+
+
+def test_a_malformed_config_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": }}')
+    place = f"foretool: {path}:1:22: expected a value, found '}}'"
+    assert refusal("serve", "--config", str(path)).startswith(place)
+
+
+def test_a_missing_config_is_refused_saying_how_to_make_one(tmp_path: Path) -> None:
+    said = refusal("serve", FORETOOL_CONFIG=str(tmp_path / "none.json"))
+    assert said.startswith(f"foretool: {tmp_path / 'none.json'}: no such file; create it (")
+    json.loads(said[said.index("{") : said.rindex("}") + 1])
+
+
+def test_an_unknown_profile_is_refused_naming_those_there_are(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {}, profiles={"work": {}})
+    said = refusal("serve", "--config", str(path), "--profile", "play")
+    assert said == f"foretool: --profile: {path} has no profile 'play'; it has: work"
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("8399", '--http: expected host:port, like "127.0.0.1:8399" or "[::1]:8399", found \'8399\''),
+        ("0.0.0.0:0", "bind '0.0.0.0' can be reached from other machines; set token, or bind 127.0.0.1"),
+    ],
+)
+def test_an_address_that_cannot_be_served_is_refused(address: str, said: str, tmp_path: Path) -> None:
+    path = write_config(tmp_path, {}, log_level="error")
+    assert refusal("serve", "--config", str(path), "--http", address) == f"foretool: {said}"
+
+
+def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {}, log_level="error")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refusal("serve", "--config", str(path), "--http", f"127.0.0.1:{port}")
+    assert said.startswith(f"foretool: cannot listen on 127.0.0.1:{port}: ")
+
+
+def test_a_profile_over_http_is_refused_naming_its_address(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {}, profiles={"work": {}})
+    said = refusal("serve", "--config", str(path), "--http", "--profile", "work")
+    assert said.endswith("/mcp/work; leave out --profile")
+
+
+def test_a_storage_file_of_another_kind_is_one_line_and_status_1(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {}, log_level="error")
+    (tmp_path / "foretool.sqlite3").write_text("this is no database, " * 100)
+    done = foretool("serve", "--config", str(path))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "not a readable SQLite file" in done.stderr
+
+
+def lines(*messages: dict[str, Any]) -> str:
+    return "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
+
+
+HELLO = lines(
+    {
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    },
+    {"method": "notifications/initialized"},
+    {"id": 2, "method": "tools/list"},
+)
+
+
+NOISY = """
+import os, sys
+from foretool.server import cli
+from foretool.server.catalog.catalog import Catalog
+
+replace = Catalog.replace
+
+def noisy(*args, **kwargs):
+    print("a library prints", flush=True)
+    os.write(1, b"a C library prints\\n")
+    return replace(*args, **kwargs)
+
+Catalog.replace = noisy
+cli.main(sys.argv[1:])
+"""
+
+
+def test_stdout_carries_nothing_but_protocol_whatever_prints(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"echo": echo("--noise")}, policy="full")
+    command = [sys.executable, "-c", NOISY, "serve", "--config", str(path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as proxy:
+        assert proxy.stdin and proxy.stdout
+        proxy.stdin.write(HELLO)
+        proxy.stdin.flush()
+        answers = [json.loads(proxy.stdout.readline()) for _ in range(2)]
+        proxy.stdin.close()
+        rest = [json.loads(line) for line in proxy.stdout]
+        assert proxy.stderr and "a C library prints" in proxy.stderr.read()
+    assert [each["id"] for each in answers] == [1, 2]
+    assert "echo__weather" in {tool["name"] for tool in answers[1]["result"]["tools"]}
+    assert all(each["jsonrpc"] == "2.0" for each in rest)
+    assert proxy.returncode == 0
+
+
+IMPORTED = """
+import sys
+from foretool.server import cli
+try:
+    cli.main(sys.argv[1:])
+except SystemExit as end:
+    sys.stderr.write("\\n".join(sorted(name.partition(".")[0] for name in sys.modules)))
+    sys.exit(end.code)
+"""
+
+
+def test_serving_imports_nothing_of_the_other_commands(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {})
+    command = [sys.executable, "-c", IMPORTED, "serve", "--config", str(path)]
+    done = subprocess.run(command, input=HELLO, capture_output=True, text=True, timeout=60, check=True)
+    heavy = {"click", "rich", "pydantic", "mcp", "numpy", "httpx2", "uvicorn", "sqlite_utils", "argparse"}
+    # A new storage file is migrated with sqlite-utils; only a second start shows what serving takes.
+    done = subprocess.run(command, input=HELLO, capture_output=True, text=True, timeout=60, check=True)
+    assert heavy & set(done.stderr.split()) == set()
+
+
+def test_clients_are_served_over_http_until_a_signal(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {}, profiles={"work": {}})
+    command = [sys.executable, "-m", "foretool", "serve", "--config", str(path), "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as proxy:
+        assert proxy.stderr
+        address = next(found[0] for line in proxy.stderr if (found := re.search(r"http://\S+/mcp", line)))
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        body = HELLO.splitlines()[0].encode()
+        for endpoint in (address, f"{address}/work"):
+            asked = urllib.request.Request(endpoint, body, headers)
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                assert b'"serverInfo"' in answer.read()
+        proxy.send_signal(signal.SIGTERM)
+        assert proxy.wait(timeout=30) == 0

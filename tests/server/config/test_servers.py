@@ -1,0 +1,125 @@
+"""The servers of `mcp.json`: entries of every client are read, and a broken one stops no other."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretool.server.config import loader
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import Config
+from foretool.server.config.servers import fingerprint
+
+GOOD = {"command": "uvx", "args": ["mcp-server-git"]}
+
+
+def read(document: Any, **environ: str) -> Config:
+    return loader.parse(json.dumps(document).encode(), Path("mcp.json"), {"HOME": "/home/me", **environ})
+
+
+def test_a_clients_file_works_unchanged() -> None:
+    found = read(
+        {
+            "mcpServers": {
+                "git": {
+                    "command": "uvx",
+                    "args": ["mcp-server-git", "${REPO}"],
+                    "env": {"PORT": 80, "DEBUG": True, "X": None},
+                },
+                "docs": {"url": "https://docs.example/mcp", "headers": {"X-Key": "${KEY}"}},
+                "old": {"type": "sse", "url": "https://old.example/sse"},
+                "cline": {"type": "streamableHttp", "url": "http://localhost:1/mcp"},
+                "windsurf": {"serverUrl": "https://w.example/mcp", "env": None, "cwd": None},
+            }
+        },
+        REPO="/r",
+        KEY="k",
+    )
+    git, docs = found.servers["git"], found.servers["docs"]
+    assert (git.type, git.command, git.args) == ("stdio", "uvx", ("mcp-server-git", "/r"))
+    assert git.env == {"PORT": "80", "DEBUG": "true"}
+    assert (docs.type, docs.url, docs.headers) == ("http", "https://docs.example/mcp", {"X-Key": "k"})
+    assert [server.type for server in found.servers.values()] == ["stdio", "http", "sse", "http", "http"]
+    assert (found.broken, found.warnings, found.disabled) == ({}, (), ())
+
+
+def test_a_servers_own_settings_and_their_defaults() -> None:
+    found = read(
+        {
+            "mcpServers": {
+                "git": GOOD,
+                "gh": GOOD | {"prefix": "", "include": ["get_*"], "exclude": ["get_x"], "timeout_s": 0},
+            }
+        }
+    )
+    git, gh = found.servers["git"], found.servers["gh"]
+    assert (git.prefix, git.include, git.exclude, git.pin, git.timeout_s) == ("git", ("*",), (), (), 60)
+    assert (gh.prefix, gh.timeout_s) == ("", 0)
+    assert [gh.offers(tool) for tool in ("get_a", "get_x", "Get_a")] == [True, False, False]
+
+
+def test_keys_of_other_clients_are_warnings() -> None:
+    entry = GOOD | {"autoApprove": [], "trust": True, "timeout": 60000, "exlude": ["x"]}
+    found = read({"mcpServers": {"git": entry}, "theme": "dark"})
+    assert found.warnings == (
+        "mcp.json: not read by foretool: theme",
+        'mcp.json: mcpServers.git.timeout: not read by foretool; foretool reads "timeout_s", in seconds',
+        'mcp.json: mcpServers.git.exlude: not read by foretool; did you mean "exclude"?',
+        'mcp.json: mcpServers.git: not read by foretool: "autoApprove", "trust"',
+    )
+
+
+def test_a_disabled_server_is_left_out_and_may_be_unfinished() -> None:
+    found = read({"mcpServers": {"a": GOOD, "b": {"disabled": True, "command": ["x"]}}})
+    assert (list(found.servers), found.disabled, found.broken) == (["a"], ("b",), {})
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (3, 'a: expected an object, found a number; write {"command": "..."} or {"url": "..."}'),
+        ({"command": ["npx", "-y"]}, 'a.command: expected a string, found a list; put the arguments in "args"'),
+        (
+            {"command": "x", "url": "http://y"},
+            'a: expected "command" or "url", found both; keep one, or make two servers of it',
+        ),
+        (
+            {"command": "x", "type": "sse"},
+            'a.type: expected "stdio" beside "command", found "sse"; correct it or leave it out',
+        ),
+        ({"url": "h.example"}, "a.url: expected an address that starts with http:// or https://; write it in full"),
+        (
+            {"url": "http://h", "headers": {"X": "a\nb"}},
+            "a.headers.X: expected a header on one line; remove line breaks and blanks in its name",
+        ),
+        (
+            {"command": "x", "env": {"A=B": ""}},
+            'a.env."A=B": expected a variable\'s name without "=", and no NUL; correct the name',
+        ),
+        ({"command": "x\0"}, "a.command: expected text, found a NUL character; remove \\u0000"),
+        ({"command": "x", "env": {"T": "${T}"}}, "a.env.T: variable T is not set; export it or write ${T:-default}"),
+    ],
+)
+def test_one_bad_server_is_broken_and_the_others_run(entry: Any, said: str) -> None:
+    found = read({"mcpServers": {"good": GOOD, "a": entry}})
+    assert list(found.servers) == ["good"]
+    assert found.broken["a"].partition(" ")[2] == f"mcpServers.{said}"
+    with pytest.raises(ConfigError, match=r"\(2 servers, none usable\)$"):
+        read({"mcpServers": {"a": entry, "b": entry}})
+
+
+def test_the_fingerprint_is_how_the_upstream_is_reached_without_values() -> None:
+    def of(entry: dict[str, Any], **environ: str) -> str:
+        return fingerprint(read({"mcpServers": {"a": entry}}, **environ).servers["a"])
+
+    base = of(GOOD | {"env": {"A": "${V}"}}, V="1")
+    assert len(base) == 16
+    assert base == of(GOOD | {"env": {"A": "other"}, "pin": ["x"], "prefix": "", "type": "stdio"})
+    changed = [
+        GOOD,
+        GOOD | {"env": {"B": ""}},
+        GOOD | {"cwd": "/", "env": {"A": ""}},
+        {"command": "uvx", "env": {"A": ""}},
+    ]
+    assert len({base, *(of(entry) for entry in changed)}) == 5
