@@ -1,7 +1,7 @@
 """Errors of the config: which key, what was expected, what was found, and the way out.
 
-`convert` checks a value with msgspec and rewrites msgspec's message in plain words. A message shows numbers of settings and
-the choices of closed sets, and no other value from the file, because it may be a secret.
+`convert` checks a value with msgspec and rewrites msgspec's message in plain words. A message shows numbers of settings
+and the choices of closed sets, and no other value from the file, because it may be a secret.
 """
 
 import re
