@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foretool.retrieval.blend import Floats
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.training.adam import Adam
-from foretool.retrieval.training.replay import Walk, steps
+from foretool.retrieval.training.replay import StepRanks, steps
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR_STEPS: Final = 40.0
@@ -30,7 +30,7 @@ LEFT_OUT: Final = frozenset({"line", "graph", "new"})
 """Parts that follow from the others, and are not fitted."""
 
 
-class Example(Struct, frozen=True):
+class ScoredStep(Struct, frozen=True):
     """One step."""
 
     episode: int
@@ -40,12 +40,12 @@ class Example(Struct, frozen=True):
     """Its place among them."""
 
 
-def examples(
+def score_parts(
     pipeline: Pipeline,
     episodes: Sequence[Episode],
     upstream_of: Mapping[ToolId, str],
     usage: Mapping[ToolId, Usage] | None = None,
-) -> Iterator[Example]:
+) -> Iterator[ScoredStep]:
     """The steps whose parts can be told apart."""
     for number, episode in enumerate(episodes):
         for query, tool in steps(episode, upstream_of):
@@ -54,10 +54,10 @@ def examples(
             if parts and slot is not None:
                 live = np.asarray([each is not None for each in pipeline.corpus.ids], np.bool_)
                 kept = {name: part[live] for name, part in parts.items() if name not in LEFT_OUT}
-                yield Example(number, kept, int(live[:slot].sum()))
+                yield ScoredStep(number, kept, int(live[:slot].sum()))
 
 
-def fit(found: Sequence[Example]) -> dict[str, float]:
+def fit(found: Sequence[ScoredStep]) -> dict[str, float]:
     """A factor for each part; {} without examples."""
     names = sorted({name for each in found for name in each.parts})
     if not names:
@@ -76,8 +76,8 @@ def fit(found: Sequence[Example]) -> dict[str, float]:
     return {name: round(float(factor), 3) for name, factor in zip(names, factors, strict=True)}
 
 
-def _any(example: Example) -> Floats:
-    return next(iter(example.parts.values()))
+def _any(step: ScoredStep) -> Floats:
+    return next(iter(step.parts.values()))
 
 
 Doubles = NDArray[np.float64]
@@ -104,21 +104,21 @@ def _gradient(held: Sequence[Floats], called: Sequence[int], factors: Doubles, s
     return total / len(held)
 
 
-def walks(found: Sequence[Example], factors: Mapping[str, float], depth: int = 10) -> list[Walk]:
+def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float], depth: int = 10) -> list[StepRanks]:
     """The ranks of the called tools under these factors, by episode."""
     ranks: dict[int, list[int]] = {}
     for each in found:
         scores = np.sum([factors.get(name, 1.0) * part for name, part in each.parts.items()], axis=0)
         rank = 1 + int((scores > scores[each.called]).sum())
         ranks.setdefault(each.episode, []).append(rank if rank <= depth else 0)
-    return [Walk(tuple(each)) for each in ranks.values()]
+    return [StepRanks(tuple(each)) for each in ranks.values()]
 
 
-def crossed(found: Sequence[Example]) -> list[Walk]:
+def rank_crossed(found: Sequence[ScoredStep]) -> list[StepRanks]:
     """The ranks with factors that were fitted on the other half of the episodes."""
     numbers = sorted({each.episode for each in found})
     middle = numbers[len(numbers) // 2] if numbers else 0
     halves = [each for each in found if each.episode < middle], [each for each in found if each.episode >= middle]
     if not all(halves):
-        return walks(found, {})
-    return walks(halves[0], fit(halves[1])) + walks(halves[1], fit(halves[0]))
+        return rank_called(found, {})
+    return rank_called(halves[0], fit(halves[1])) + rank_called(halves[1], fit(halves[0]))

@@ -50,7 +50,7 @@ MARGIN: Final = 0.05
 Doubles = NDArray[np.float64]
 
 
-class Told(Struct, frozen=True):
+class ListCost(Struct, frozen=True):
     """One task under one rule."""
 
     calls: int
@@ -65,7 +65,7 @@ class Told(Struct, frozen=True):
         return self.tokens + price * self.discoveries
 
 
-class Stretch:
+class Segment:
     """Later tasks, and the ranking as it was before any of them."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Stretch:
         self._found: dict[tuple[str, tuple[ToolId, ...]], Ranking] = {}
         self._next: dict[tuple[str, tuple[ToolId, ...]], Prediction] = {}
 
-    def part(self, first: int) -> Stretch:
+    def part(self, first: int) -> Segment:
         """Every second task from this one on."""
         other = copy(self)
         other.episodes = self.episodes[first::2]
@@ -126,13 +126,13 @@ class Stretch:
         return Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS])
 
 
-def weigh(stretches: Sequence[Stretch]) -> tuple[float, ...]:
+def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
     """The weights of `SIGNS`, by Newton's method, from what each task's words found and which of it was called."""
     rows: list[tuple[float, ...]] = []
     needed: list[bool] = []
-    for stretch in stretches:
-        for episode in stretch.episodes:
-            ranked = stretch.found(episode).ranked
+    for segment in segments:
+        for episode in segment.episodes:
+            ranked = segment.found(episode).ranked
             rows += signs(ranked)
             needed += [each.tool in episode.calls for each in ranked]
     if not rows:
@@ -165,18 +165,18 @@ def fit(rows: Doubles, needed: Doubles) -> Doubles:
     return weights
 
 
-def play(stretches: Sequence[Stretch], rule: Rule, tokens: Tokens, budget: int, base: int) -> list[Told]:
+def play(segments: Sequence[Segment], rule: Rule, tokens: Tokens, budget: int, base: int) -> list[ListCost]:
     """Every task under one rule. `budget`: tokens of a list without our own tools; `base`: what it may begin with."""
-    found: list[Told] = []
-    for stretch in stretches:
-        listed = fill(stretch.order, tokens, base)
-        found += [_played(stretch, each, rule, tokens, budget, listed) for each in stretch.episodes]
+    found: list[ListCost] = []
+    for segment in segments:
+        listed = fill(segment.order, tokens, base)
+        found += [_played(segment, each, rule, tokens, budget, listed) for each in segment.episodes]
     return found
 
 
 def _played(
-    stretch: Stretch, episode: Episode, rule: Rule, tokens: Tokens, budget: int, listed: Sequence[ToolId]
-) -> Told:
+    segment: Segment, episode: Episode, rule: Rule, tokens: Tokens, budget: int, listed: Sequence[ToolId]
+) -> ListCost:
     shown = set(listed)
     left = budget - sum(map(tokens, listed))
     known: set[ToolId] = set()
@@ -191,25 +191,25 @@ def _played(
                 shown.add(tool)
                 left -= tokens(tool)
 
-    if stretch.is_prompted(episode):
-        query, ranking = stretch.query(episode, ()), stretch.found(episode)
+    if segment.is_prompted(episode):
+        query, ranking = segment.query(episode, ()), segment.found(episode)
         lines = query.lines
         grow(rule.for_prompt(ranking.ranked, _is_sure(ranking, query), tokens))
-    calls = stretch.calls(episode)
+    calls = segment.calls(episode)
     for tool in calls:
         if tool not in shown:
             hidden += 1
             if tool not in known:
                 discoveries += 1
-                query, ranking = stretch.query(episode, history), stretch.found(episode, history)
+                query, ranking = segment.query(episode, history), segment.found(episode, history)
                 lines = query.lines
                 known.update(each.tool for each in ranking.ranked[:MATCHES])
                 grow(rule.for_discovery(ranking.ranked[:MATCHES], _is_sure(ranking, query), tokens))
         history = history if history[-1:] == (tool,) else (*history, tool)
-        said = stretch.after(lines, history)
+        said = segment.after(lines, history)
         hidden_next = {tool: chance for tool, chance in said.chances.items() if tool not in shown}
         grow(rule.for_next(hidden_next, said.goes_on, tokens))
-    return Told(len(calls), hidden, discoveries, budget - left)
+    return ListCost(len(calls), hidden, discoveries, budget - left)
 
 
 MATCHES: Final = 12
@@ -220,29 +220,29 @@ def _is_sure(ranking: Ranking, query: Query) -> bool:
     return level(ranking, query) in ("high", "medium")
 
 
-def halves(stretches: Sequence[Stretch]) -> Iterator[tuple[list[Stretch], list[Stretch]]]:
+def halves(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], list[Segment]]]:
     """Every second task beside the others, and the other way round; what was found once is found for all."""
-    one, other = ([each.part(first) for each in stretches] for first in (0, 1))
+    one, other = ([each.part(first) for each in segments] for first in (0, 1))
     yield one, other
     yield other, one
 
 
-def fitted(stretches: Sequence[Stretch], tokens: Tokens, *, budget: int, own: int, allowed: float) -> Growth | None:
-    """How lists should grow, by these tasks; as `choose`."""
-    return choose(stretches, weigh(stretches), tokens, budget=budget, own=own, allowed=allowed)
+def fit_growth(segments: Sequence[Segment], tokens: Tokens, *, budget: int, own: int, allowed: float) -> Growth | None:
+    """How lists should grow, by these tasks; as `choose_growth`."""
+    return choose_growth(segments, fit_weights(segments), tokens, budget=budget, own=own, allowed=allowed)
 
 
-def allowance(unlearned: Stretch, tokens: Tokens, budget: int) -> float:
+def allowance(unlearned: Segment, tokens: Tokens, budget: int) -> float:
     """Tokens that lists may take in the mean: a little less than they took in all tasks on record before anything was
     learned or used; `unlearned`: these tasks without models, usage and order."""
     told = play([unlearned], Fixed(most_found=None), tokens, budget, 0)
     return SPENT * fmean(each.tokens for each in told) if told else 0.0
 
 
-def choose(
-    stretches: Sequence[Stretch], weights: tuple[float, ...], tokens: Tokens, *, budget: int, own: int, allowed: float
+def choose_growth(
+    segments: Sequence[Segment], weights: tuple[float, ...], tokens: Tokens, *, budget: int, own: int, allowed: float
 ) -> Growth | None:
-    """The growth that costs least (`Told.cost`) among those whose lists take the allowed tokens at most, in the mean;
+    """The growth that costs least (`ListCost.cost`) among those whose lists take the allowed tokens at most, in the mean;
     None if there is none. `own`: tokens of our own tools, which budget and what is allowed are without."""
     best: tuple[float, Growth] | None = None
     for share in BASES:
@@ -251,7 +251,7 @@ def choose(
             continue
         for price in PRICES:
             growth = Growth(weights, price, base)
-            told = play(stretches, growth, tokens, budget, base)
+            told = play(segments, growth, tokens, budget, base)
             if fmean(each.tokens for each in told) <= allowed:
                 cost = fmean(each.cost() for each in told)
                 if best is None or cost < best[0]:
@@ -264,8 +264,8 @@ def choose(
 class Gain(Struct, frozen=True):
     """The same tasks under two rules."""
 
-    old: tuple[Told, ...]
-    new: tuple[Told, ...]
+    old: tuple[ListCost, ...]
+    new: tuple[ListCost, ...]
 
     @property
     def difference(self) -> tuple[float, float, float]:
@@ -285,15 +285,15 @@ class Gain(Struct, frozen=True):
         """Cheaper outside the error."""
         return self.difference[2] < 0.0
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """For a report."""
         return {
-            "replayed": len(self.new), "old": summary(self.old), "new": summary(self.new),
+            "replayed": len(self.new), "old": summarize(self.old), "new": summarize(self.new),
             "difference": list(self.difference),
         }  # fmt: skip
 
 
-def summary(told: Sequence[Told]) -> dict[str, float]:
+def summarize(told: Sequence[ListCost]) -> dict[str, float]:
     """Hidden calls as a share of all, the others by task."""
     return {
         "hidden": round(sum(each.hidden for each in told) / max(sum(each.calls for each in told), 1), 4),

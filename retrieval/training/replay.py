@@ -23,7 +23,7 @@ SERVERS: Final = 3
 """Upstreams called last that count as in use."""
 
 
-class Walk(Struct, frozen=True):
+class StepRanks(Struct, frozen=True):
     """One episode: the rank of what came next at each step, 0 beyond `DEPTH`."""
 
     ranks: tuple[int, ...]
@@ -67,6 +67,13 @@ class Comparison(Struct, frozen=True):
         """Whether either measure is worse outside the error."""
         return min(self.difference[2], self.top5[2]) < 0.0
 
+    def report(self) -> dict[str, Any]:
+        """The figures for a model's report."""
+        return {
+            "replayed": self.episodes, "steps": self.steps, "old": self.old, "new": self.new,
+            "difference": list(self.difference), "top5": list(self.top5),
+        }  # fmt: skip
+
 
 def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
     """What was known before each call, and the call; calls of tools that are gone are history only."""
@@ -78,22 +85,22 @@ def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple
             yield Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS]), tool
 
 
-def walk(
+def rank_steps(
     pipeline: Pipeline,
     episodes: Sequence[Episode],
     upstream_of: Mapping[ToolId, str],
     usage: Mapping[ToolId, Usage] | None = None,
-) -> list[Walk]:
+) -> list[StepRanks]:
     """One for each episode that has a step."""
     found = []
     for episode in episodes:
         ranks = [pipeline.rank(query, usage, DEPTH).rank_of(tool) for query, tool in steps(episode, upstream_of)]
         if ranks:
-            found.append(Walk(tuple(ranks)))
+            found.append(StepRanks(tuple(ranks)))
     return found
 
 
-def compare(old: Sequence[Walk], new: Sequence[Walk]) -> Comparison:
+def compare(old: Sequence[StepRanks], new: Sequence[StepRanks]) -> Comparison:
     """`old` and `new` are of the same episodes."""
     if not old:
         return Comparison(0, 0, _means(()), _means(()), (0.0, 0.0, 0.0))
@@ -109,23 +116,11 @@ def _difference(before: Sequence[float], after: Sequence[float]) -> tuple[float,
     return round(low, 4), round(fmean(after) - fmean(before), 4), round(high, 4)
 
 
-def _means(walks: Sequence[Walk]) -> dict[str, float]:
+def _means(walks: Sequence[StepRanks]) -> dict[str, float]:
     if not walks:
         return {"mrr": 0.0, "top5": 0.0, "top10": 0.0}
     return {
         "mrr": round(fmean(each.reciprocal for each in walks), 4),
         "top5": round(fmean(each.found(5) for each in walks), 4),
         "top10": round(fmean(each.found(10) for each in walks), 4),
-    }
-
-
-def told(comparison: Comparison) -> dict[str, Any]:
-    """For a report."""
-    return {
-        "replayed": comparison.episodes,
-        "steps": comparison.steps,
-        "old": comparison.old,
-        "new": comparison.new,
-        "difference": list(comparison.difference),
-        "top5": list(comparison.top5),
     }

@@ -85,7 +85,7 @@ def command(
 
 def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
     """Take in the demonstrations of a file; an exit status if it is wrong."""
-    from foretool.server.learning.run import names_of
+    from foretool.server.learning.tools import names_of
 
     try:
         read = read_demonstrations(file, names_of(tools))
@@ -125,8 +125,8 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
     if as_json:
         output.emit(run)
         return 0
-    for lesson in run.lessons:
-        output.say(f"{lesson.kind:<10} {lesson.outcome:<9} {lesson.said}")
+    for result in run.results:
+        output.say(f"{result.kind:<10} {result.outcome:<9} {result.reason}")
     output.say(
         f"{output.plural(run.episodes, 'task')} ({run.imported} imported), {run.took_s:.1f} s;"
         " `foretool learn --report` has all, `foretool learn --rollback` takes it back"

@@ -1,6 +1,4 @@
-"""Texts to vectors for learning, which reads every task and every tool at once: from the store where it has them, else
-by the encoders that serve, and kept.
-"""
+"""Embeds the texts that learning reads, every task and every tool at once, and keeps the vectors in the store."""
 
 from __future__ import annotations
 
@@ -19,49 +17,48 @@ if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
 
 
-class Texts:
-    """Texts to vectors, from the store where it has them."""
+class EncodedTexts:
+    """Turns texts into vectors by the encoders that serve, and reads vectors from the store where it has them."""
 
-    def __init__(self, found: Sequence[Weights], opened: Sequence[Encoder], store: Store) -> None:
-        self._weights = found
-        self._opened = opened
+    def __init__(self, weights: Sequence[Weights], encoders: Sequence[Encoder], store: Store) -> None:
+        self._weights = weights
+        self._encoders = encoders
         self._store = store
-        self.names = "+".join(each.name for each in opened)
+        self.names = "+".join(each.name for each in encoders)
 
     @classmethod
-    def open(cls, settings: Settings, store: Store, note: Callable[[str], None]) -> Texts | None:
-        """None where there is no encoder; `note` is told why."""
+    def open(cls, settings: Settings, store: Store) -> EncodedTexts | None:
+        """Opens the encoders of the settings; None if there are none or one cannot be opened."""
         from foretool.retrieval.encoders import EncoderError, open_encoder
 
         wanted = embedding.Wanted.of(settings)
         try:
-            found = wanted.weights()
+            weights = wanted.weights()
             folder = embedding.cache_folder(store)
-            opened = [open_encoder(each, folder, key=wanted.endpoint.key) for each in found]
-            return cls(found, opened, store) if found else None
-        except (EncoderError, OSError) as error:
-            note(str(error))
+            encoders = [open_encoder(each, folder, key=wanted.endpoint.key) for each in weights]
+        except (EncoderError, OSError):
             return None
+        return cls(weights, encoders, store) if weights else None
 
     def documents(self, texts: Sequence[str]) -> Floats:
-        """(texts, dimension) of the first encoder."""
-        return self._vectors(self._weights[0].key, texts, self._opened[0].documents)
+        """Vectors of the text of tools by the first encoder, (texts, dimension)."""
+        return self._vectors(self._weights[0].key, texts, self._encoders[0].documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """(texts, dimension) of the first encoder."""
+        """Vectors of tasks by the first encoder, (texts, dimension)."""
         return self._queries(0, texts)
 
     @property
     def readings(self) -> Callable[[Sequence[str]], Floats] | None:
-        """As `Material.readings`."""
-        if len(self._opened) < 2:
+        """Turns tasks into vectors of all encoders side by side, as `Material.readings` wants; None with one encoder."""
+        if len(self._encoders) < 2:
             return None
         from numpy import concatenate
 
-        return lambda texts: concatenate([self._queries(place, texts) for place in range(len(self._opened))], axis=1)
+        return lambda texts: concatenate([self._queries(place, texts) for place in range(len(self._encoders))], axis=1)
 
     def _queries(self, place: int, texts: Sequence[str]) -> Floats:
-        return self._vectors(self._weights[place].query_key, texts, self._opened[place].queries)
+        return self._vectors(self._weights[place].query_key, texts, self._encoders[place].queries)
 
     def _vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
         import numpy as np
@@ -81,14 +78,14 @@ class Texts:
         return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
 
     def meaning(self, catalog: Catalog) -> Meaning:
-        """The encoders over the catalog, every tool embedded."""
+        """The dense ranker over the catalog, with every tool embedded."""
         from foretool.retrieval.document import document, embedded_text
         from foretool.retrieval.pipeline import digest
         from foretool.retrieval.rankers.dense import Meaning
 
         texts = [embedded_text(document(tool, catalog.server_text(tool.upstream))) for tool in catalog.tools()]
-        meaning = Meaning(self._opened)
-        for head, weights, encoder in zip(meaning.heads, self._weights, self._opened, strict=True):
+        meaning = Meaning(self._encoders)
+        for head, weights, encoder in zip(meaning.heads, self._weights, self._encoders, strict=True):
             rows = self._vectors(weights.key, texts, encoder.documents)
             head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})
         corpus = catalog.pipeline.corpus

@@ -12,16 +12,16 @@ from tools import catalog
 
 from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.rankers.learned import Experience
-from foretool.retrieval.training.factors import PRIOR_STEPS, Example, _gradient, _loss, crossed, examples, fit, walks
-from foretool.retrieval.training.replay import Walk
+from foretool.retrieval.training.factors import PRIOR_STEPS, ScoredStep, _gradient, _loss, rank_crossed, score_parts, fit, rank_called
+from foretool.retrieval.training.replay import StepRanks
 from foretool.storage.records import Episode, ToolId
 
 SEARCH, FETCH = ToolId("web__search"), ToolId("web__fetch")
 UPSTREAM_OF = {tool.id: tool.upstream for tool in catalog()}
 
 
-def example(episode: int, called: int, **parts: list[float]) -> Example:
-    return Example(episode, {name: np.array(part, np.float32) for name, part in parts.items()}, called)
+def example(episode: int, called: int, **parts: list[float]) -> ScoredStep:
+    return ScoredStep(episode, {name: np.array(part, np.float32) for name, part in parts.items()}, called)
 
 
 def test_the_gradient_by_hand() -> None:
@@ -35,9 +35,9 @@ def test_a_part_that_misleads_comes_to_count_less_and_one_that_tells_more() -> N
     found = [example(number, 0, words=[0.0, 1.0, 0.0], history=[1.0, 0.0, 0.0]) for number in range(400)]
     factors = fit(found)
     assert factors["words"] < 0.6 < 1.4 < factors["history"]
-    assert {each.ranks for each in walks(found, {})} == {(1,)}
-    assert {each.ranks for each in walks(found, {"words": 2.0})} == {(2,)}
-    assert {each.ranks for each in walks(found, factors)} == {(1,)}
+    assert {each.ranks for each in rank_called(found, {})} == {(1,)}
+    assert {each.ranks for each in rank_called(found, {"words": 2.0})} == {(2,)}
+    assert {each.ranks for each in rank_called(found, factors)} == {(1,)}
 
 
 def test_few_steps_hardly_move_what_ships() -> None:
@@ -49,16 +49,16 @@ def test_few_steps_hardly_move_what_ships() -> None:
 
 def test_half_is_ranked_with_factors_of_the_other_half() -> None:
     found = [example(number, 0, words=[0.0, 1.5], history=[1.0, 0.0]) for number in range(200)]
-    assert {each.ranks for each in walks(found, {})} == {(2,)}
-    assert crossed(found) == [Walk((1,))] * 200
-    assert crossed(found[:1]) == [Walk((2,))]
+    assert {each.ranks for each in rank_called(found, {})} == {(2,)}
+    assert rank_crossed(found) == [StepRanks((1,))] * 200
+    assert rank_crossed(found[:1]) == [StepRanks((2,))]
 
 
 def test_examples_are_the_steps_with_the_parts_of_every_tool() -> None:
     learned = Experience({"dtdr": Counted({"": {"web__search": 1}, "web__search": {"web__fetch": 1}})})
     pipeline = Pipeline(Corpus(catalog()), None, learned)
-    found = list(examples(pipeline, [Episode((SEARCH, FETCH), ("a page",))], UPSTREAM_OF))
+    found = list(score_parts(pipeline, [Episode((SEARCH, FETCH), ("a page",))], UPSTREAM_OF))
     assert [(each.episode, sorted(each.parts)) for each in found] == [(0, ["history", "lexical"])] * 2
     ids = [tool.id for tool in catalog()]
     assert [ids[each.called] for each in found] == [SEARCH, FETCH]
-    assert list(examples(Pipeline(Corpus(catalog())), [Episode((SEARCH,), ("a page",))], UPSTREAM_OF)) == []
+    assert list(score_parts(Pipeline(Corpus(catalog())), [Episode((SEARCH,), ("a page",))], UPSTREAM_OF)) == []

@@ -22,14 +22,14 @@ from foretool.retrieval.training.list_growth import (
     RIDGE,
     SPENT,
     Gain,
-    Stretch,
-    Told,
+    Segment,
+    ListCost,
     allowance,
-    choose,
+    choose_growth,
     fit,
     halves,
     play,
-    weigh,
+    fit_weights,
 )
 from foretool.storage.records import Episode, ToolId
 
@@ -46,44 +46,44 @@ def tokens(tool: ToolId) -> int:
     return 100
 
 
-def stretch(
+def segment(
     *episodes: Episode, prompted: bool = False, order: tuple[ToolId, ...] = (), learned: bool = True
-) -> Stretch:
+) -> Segment:
     experience = Experience({"dtdr": Counted(COUNTS)}) if learned else None
     asked = frozenset(each.tasks[0] for each in episodes if each.tasks) if prompted else frozenset()
-    return Stretch(
+    return Segment(
         Pipeline(Corpus(catalog())), experience, episodes, UPSTREAM_OF, usage={}, order=order, prompted=asked
     )  # fmt: skip
 
 
 def test_a_task_is_played_as_a_client_would_do_it() -> None:
     # Nothing is listed: the first call is hidden and discovered, by which the answer names the second as well.
-    assert play([stretch(TASK)], STINGY, tokens, 1000, 0) == [Told(2, 2, 1, 0)]
+    assert play([segment(TASK)], STINGY, tokens, 1000, 0) == [ListCost(2, 2, 1, 0)]
     # The prediction after the first call is worth its tokens: the second is listed by then.
     next_only = Growth(STINGY.weights, price=200.0)
-    assert play([stretch(TASK)], next_only, tokens, 1000, 0) == [Told(2, 1, 1, 100)]
+    assert play([segment(TASK)], next_only, tokens, 1000, 0) == [ListCost(2, 1, 1, 100)]
     # With a prompt all that is found for it is listed before the first call.
-    (told,) = play([stretch(TASK, prompted=True)], GENEROUS, tokens, 1000, 0)
+    (told,) = play([segment(TASK, prompted=True)], GENEROUS, tokens, 1000, 0)
     assert (told.hidden, told.discoveries) == (0, 0)
     assert told.tokens >= 200
 
 
 def test_a_list_begins_with_what_is_used_and_never_exceeds_its_budget() -> None:
-    begun = stretch(TASK, order=(FETCH, SEARCH, USER))
-    assert play([begun], STINGY, tokens, 1000, 250) == [Told(2, 0, 0, 200)]
+    begun = segment(TASK, order=(FETCH, SEARCH, USER))
+    assert play([begun], STINGY, tokens, 1000, 250) == [ListCost(2, 0, 0, 200)]
     assert play([begun], GENEROUS, tokens, 200, 100)[0].tokens == 200
 
 
 def test_tasks_without_words_and_tools_that_are_gone_are_left_out() -> None:
     gone = Episode((ToolId("web__gone"), SEARCH), ("find pages",))
-    held = stretch(Episode((SEARCH,)), Episode((SEARCH,), (" ",)), gone)
+    held = segment(Episode((SEARCH,)), Episode((SEARCH,), (" ",)), gone)
     assert [each.calls for each in play([held], STINGY, tokens, 1000, 0)] == [1]
 
 
 @requirement("learn:worth")
 def test_few_outcomes_hardly_move_the_weights_and_many_do() -> None:
     row = np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]])
-    assert weigh([]) == PRIOR
+    assert fit_weights([]) == PRIOR
     # Ten tools that were needed and nothing else told of them: the bias b solves 10 (1 - s(b)) = RIDGE (b - prior).
     bias = fit(np.repeat(row, 10, 0), np.ones(10))[-1]
     assert RIDGE * (bias - PRIOR[-1]) == pytest.approx(10 / (1 + np.exp(bias)), rel=1e-3)
@@ -93,35 +93,35 @@ def test_few_outcomes_hardly_move_the_weights_and_many_do() -> None:
 
 @requirement("learn:worth")
 def test_what_is_chosen_hides_the_least_at_no_more_tokens_than_lists_took_at_first() -> None:
-    tasks = [stretch(*[TASK] * 6, prompted=True)]
-    weights = weigh(tasks)
-    at_first = stretch(*[TASK] * 6, prompted=True, learned=False)
+    tasks = [segment(*[TASK] * 6, prompted=True)]
+    weights = fit_weights(tasks)
+    at_first = segment(*[TASK] * 6, prompted=True, learned=False)
     allowed = allowance(at_first, tokens, 1000)
     unlearned = play([at_first], Fixed(most_found=None), tokens, 1000, 0)
     assert allowed == pytest.approx(SPENT * sum(each.tokens for each in unlearned) / 6)
-    assert allowance(stretch(), tokens, 1000) == 0.0
-    growth = choose(tasks, weights, tokens, budget=1000, own=300, allowed=allowed)
+    assert allowance(segment(), tokens, 1000) == 0.0
+    growth = choose_growth(tasks, weights, tokens, budget=1000, own=300, allowed=allowed)
     assert growth is not None
     told = play(tasks, growth, tokens, 1000, growth.base)
     assert sum(each.tokens for each in told) / 6 <= allowed
     assert growth.price <= MOST_PRICE
-    assert choose(tasks, weights, tokens, budget=1000, own=300, allowed=-1.0) is None
+    assert choose_growth(tasks, weights, tokens, budget=1000, own=300, allowed=-1.0) is None
 
 
 def test_every_second_task_is_one_half() -> None:
     other = Episode((USER,), ("read an account",))
-    (first, second), turned = halves([stretch(TASK, other, TASK)])
+    (first, second), turned = halves([segment(TASK, other, TASK)])
     assert [each.episodes for each in first] == [[TASK, TASK]]
     assert [each.episodes for each in second] == [[other]]
     assert turned == (second, first)
-    assert (first[0].has_models, stretch(TASK, learned=False).has_models) == (True, False)
+    assert (first[0].has_models, segment(TASK, learned=False).has_models) == (True, False)
 
 
 def test_a_way_to_grow_is_better_if_it_is_cheaper_and_at_worst_dearer_by_little() -> None:
-    def gain(old: list[Told], new: list[Told]) -> Gain:
+    def gain(old: list[ListCost], new: list[ListCost]) -> Gain:
         return Gain(tuple(old), tuple(new))
 
-    dear, cheap = Told(2, 1, 1, 1000), Told(2, 0, 0, 1000)
+    dear, cheap = ListCost(2, 1, 1, 1000), ListCost(2, 0, 0, 1000)
     assert gain([dear] * 20, [cheap] * 20).difference == (-MOST_PRICE, -MOST_PRICE, -MOST_PRICE)
     assert gain([dear] * 20, [cheap] * 20).is_better
     assert not gain([cheap] * 20, [dear] * 20).is_better
@@ -131,4 +131,4 @@ def test_a_way_to_grow_is_better_if_it_is_cheaper_and_at_worst_dearer_by_little(
     mixed = gain([dear] * 4 + [cheap] * 16, [cheap] * 17 + [dear] * 3)
     assert mixed.difference[1] < 0.0 < MARGIN < mixed.difference[2]
     assert not mixed.is_better
-    assert mixed.told()["old"] == {"hidden": 0.1, "discoveries": 0.2, "tokens": 1000.0}
+    assert mixed.report()["old"] == {"hidden": 0.1, "discoveries": 0.2, "tokens": 1000.0}

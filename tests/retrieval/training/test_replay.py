@@ -12,7 +12,7 @@ from tools import catalog
 from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training.replay import Comparison, Walk, compare, steps, told, walk
+from foretool.retrieval.training.replay import Comparison, StepRanks, compare, rank_steps, steps
 from foretool.storage.records import Episode, ToolId
 
 SEARCH, FETCH, GONE = ToolId("web__search"), ToolId("web__fetch"), ToolId("web__gone")
@@ -32,7 +32,7 @@ def test_a_model_that_knows_what_follows_is_better_and_the_figures_say_by_how_mu
     episodes = [Episode((SEARCH, FETCH), ("a page of the web",))] * 20
     plain = Pipeline(Corpus(catalog()))
     learned = Pipeline(Corpus(catalog()), None, Experience({"dtdr": Counted({SEARCH: {FETCH: 1}, "": {SEARCH: 1}})}))
-    old, new = (walk(each, episodes, UPSTREAM_OF) for each in (plain, learned))
+    old, new = (rank_steps(each, episodes, UPSTREAM_OF) for each in (plain, learned))
     assert {each.ranks for each in old} == {(2, 1)}
     assert {each.ranks for each in new} == {(1, 1)}
     found = compare(old, new)
@@ -41,12 +41,12 @@ def test_a_model_that_knows_what_follows_is_better_and_the_figures_say_by_how_mu
     )
     assert found.is_better
     assert not compare(new, old).is_better
-    assert told(found)["difference"] == [0.25, 0.25, 0.25]
+    assert found.report()["difference"] == [0.25, 0.25, 0.25]
 
 
 def test_a_difference_within_the_error_is_not_better() -> None:
-    old = [Walk((1,)), Walk((2,))] * 5
-    new = [Walk((1,)), Walk((2,))] * 4 + [Walk((1,)), Walk((1,))]
+    old = [StepRanks((1,)), StepRanks((2,))] * 5
+    new = [StepRanks((1,)), StepRanks((2,))] * 4 + [StepRanks((1,)), StepRanks((1,))]
     found = compare(old, new)
     assert found.difference[1] > 0.0
     assert not found.is_better
@@ -54,27 +54,27 @@ def test_a_difference_within_the_error_is_not_better() -> None:
 
 
 def test_what_follows_its_like_must_be_better_in_the_mean_and_not_worse_outside_the_error() -> None:
-    same = [Walk((1,)), Walk((2,))] * 10
+    same = [StepRanks((1,)), StepRanks((2,))] * 10
     assert not compare(same, same).may_follow
-    slightly_worse = [Walk((1,)), Walk((2,))] * 9 + [Walk((2,)), Walk((2,))]
+    slightly_worse = [StepRanks((1,)), StepRanks((2,))] * 9 + [StepRanks((2,)), StepRanks((2,))]
     assert not compare(same, slightly_worse).may_follow
     # Better ranks, and tools that leave the first five.
-    old, new = [Walk((2,)), Walk((5,))] * 20, [Walk((1,)), Walk((6,))] * 20
+    old, new = [StepRanks((2,)), StepRanks((5,))] * 20, [StepRanks((1,)), StepRanks((6,))] * 20
     assert compare(old, new).difference[0] > 0.0
     assert not compare(old, new).may_follow
 
 
 def test_better_ranks_do_not_make_up_for_tools_that_leave_the_first_five() -> None:
-    old = [Walk((2,)), Walk((5,))] * 20
-    new = [Walk((1,)), Walk((6,))] * 20
+    old = [StepRanks((2,)), StepRanks((5,))] * 20
+    new = [StepRanks((1,)), StepRanks((6,))] * 20
     found = compare(old, new)
     assert found.difference[0] > 0.0 > found.top5[2]
     assert not found.is_better
 
 
 def test_more_tools_among_the_first_five_are_better_where_ranks_are_not_worse() -> None:
-    old = [Walk((6,)), Walk((1,)), Walk((2,))] * 20
-    new = [Walk((5,)), Walk((2,)), Walk((1,))] * 20
+    old = [StepRanks((6,)), StepRanks((1,)), StepRanks((2,))] * 20
+    new = [StepRanks((5,)), StepRanks((2,)), StepRanks((1,))] * 20
     found = compare(old, new)
     assert found.difference[0] < 0.0 < found.difference[2]
     assert found.top5[0] > 0.0
@@ -83,9 +83,9 @@ def test_more_tools_among_the_first_five_are_better_where_ranks_are_not_worse() 
 
 def test_without_episodes_nothing_is_better() -> None:
     assert not compare([], []).is_better
-    assert walk(Pipeline(Corpus(catalog())), [Episode((GONE,))], UPSTREAM_OF) == []
+    assert rank_steps(Pipeline(Corpus(catalog())), [Episode((GONE,))], UPSTREAM_OF) == []
 
 
 def test_a_rank_beyond_the_depth_is_not_found() -> None:
-    assert Walk((0, 1, 6)).found(5) == pytest.approx(1 / 3)
-    assert Walk((0, 1, 6)).reciprocal == pytest.approx((1 + 1 / 6) / 3)
+    assert StepRanks((0, 1, 6)).found(5) == pytest.approx(1 / 3)
+    assert StepRanks((0, 1, 6)).reciprocal == pytest.approx((1 + 1 / 6) / 3)

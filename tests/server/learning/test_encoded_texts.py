@@ -7,7 +7,7 @@ import pytest
 from tiny_model import HashEncoder
 
 from foretool.retrieval.encoders import Weights
-from foretool.server.learning.encoded_texts import Texts
+from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.storage.store import Store
 
 
@@ -15,11 +15,11 @@ def test_methods_get_the_vectors_of_all_encoders_each_text_read_once() -> None:
     encoders = [HashEncoder("one", dimension=8), HashEncoder("other", dimension=4)]
     weights = [Weights(each.name, each.name, "MIT", kind="hash") for each in encoders]
     with Store.open(":memory:") as store:
-        texts = Texts(weights, encoders, store)
+        texts = EncodedTexts(weights, encoders, store)
         assert texts.readings is not None
         for _ in range(2):
             both = texts.readings(["book a train", "read mail"])
             assert np.array_equal(both[:, :8], texts.queries(["book a train", "read mail"]))
             assert np.linalg.norm(both[:, 8:], axis=1) == pytest.approx([1.0, 1.0])
         assert [sorted(each.asked) for each in encoders] == [["book a train", "read mail"]] * 2
-        assert Texts(weights[:1], encoders[:1], store).readings is None, "there is but one"
+        assert EncodedTexts(weights[:1], encoders[:1], store).readings is None, "there is but one"

@@ -1,0 +1,148 @@
+"""Learns how lists grow, and compares what growing lists cost without a model and with it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from foretool.retrieval import list_growth as growths
+from foretool.retrieval.list_growth import Fixed, Growth, Rule
+from foretool.retrieval.rankers.learned import Experience, Factors
+from foretool.retrieval.training import list_growth as training
+from foretool.retrieval.training.list_growth import Gain, ListCost, Segment
+from foretool.server.catalog import models
+from foretool.server.learning.list_prior import ListPrior, ListSize
+from foretool.server.learning.replay import Replay
+from foretool.server.learning.results import MethodResult, Results, Say
+from foretool.server.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, KnownModels, Timeline
+from foretool.server.learning.weights import factors_in_use
+
+if TYPE_CHECKING:
+    from foretool.retrieval.model_format import Learned
+
+
+class ListGrowth:
+    """Fits which tools a list gains for what was found or predicted, and how many tokens it begins with."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        replay: Replay,
+        prior: ListPrior,
+        size: ListSize,
+        results: Results,
+        prompted: frozenset[str],
+    ) -> None:
+        """`prompted`: tasks that a hook recorded before their first call."""
+        self._timeline = timeline
+        self._replay = replay
+        self._prior = prior
+        self._size = size
+        self._results = results
+        self._prompted = prompted
+
+    def learn(self, known: KnownModels, say: Say) -> MethodResult:
+        """Fits the growth for the models that serve now, on tasks that none of them had seen; promotes it if it costs
+        less than the growth in use."""
+        kind = models.GROWTH
+        trial, old = self._results.begin(kind), self._results.artifacts.active(kind)
+        segments = [each for each in self._segments(known) if each.episodes]
+        count = sum(len(each.episodes) for each in segments)
+        if count < LEAST_REPLAYED:
+            return trial.skip(f"{count} tasks in words that no model has seen; it takes {LEAST_REPLAYED}")
+        say(kind, "replaying", 0.0)
+        rule = self._rule_in_use() if old else Fixed()
+        before: list[ListCost] = []
+        after: list[ListCost] = []
+        for part, other in training.halves(segments):
+            before += self._play(part, rule)
+            after += self._play(part, self._fit(other) or rule)
+        gain = Gain(tuple(before), tuple(after))
+        report: dict[str, Any] = {**gain.report(), "allowed": round(self._allowed, 1)}
+        growth = self._fit(segments)
+        if growth is None or not gain.is_better:
+            return trial.keep(f"not better: {_describe(report)}", report)
+        growth = replace(growth, models=self._results.numbers(), encoders=self._results.encoders)
+        report["growth"] = msgspec.to_builtins(growth)
+        return trial.promote(growths.dumps(growth), _describe(report), report)
+
+    def compare(self, pairs: Sequence[tuple[Segment, Segment]]) -> Gain | None:
+        """What growing lists cost in the same tasks without a model and with it, with a growth fitted to each; None
+        if there are too few tasks."""
+        if sum(len(old.episodes) for old, _ in pairs) < LEAST_REPLAYED:
+            return None
+        return Gain(self._fitted_costs([old for old, _ in pairs]), self._fitted_costs([new for _, new in pairs]))
+
+    def segment(self, served: Mapping[str, Learned], first: int, last: int) -> Segment:
+        """The tasks from one place to another with these models, and lists as they were before."""
+        factors = Factors(self._results.encoders, dict(factors_in_use(self._results.artifacts)))
+        return Segment(
+            self._replay.pipeline({}), Experience(served, factors) if served else None,
+            self._timeline.episodes[first:last], self._replay.upstream_of, prompted=self._prompted,
+            usage=self._timeline.usage_before(first), order=self._prior.order(self._timeline.calls(0, first)),
+        )  # fmt: skip
+
+    def _segments(self, known: KnownModels) -> Iterator[Segment]:
+        """The later tasks with every model as it was before them."""
+        last = len(self._timeline)
+        places = [place for place in known.places() if place < last]
+        for first, end in itertools.pairwise([*places, last]):
+            served = known.before(first)
+            if len(served) == len(known) and end > last - MOST_REPLAYED:
+                yield self.segment(served, first, end)
+
+    def _fitted_costs(self, segments: Sequence[Segment]) -> tuple[ListCost, ...]:
+        """What each half of the tasks costs with the growth that was fitted to the other half."""
+        found: list[ListCost] = []
+        for part, other in training.halves(segments):
+            rule: Rule | None = self._fit(other) if part[0].has_models else Fixed(most_found=None)
+            found += self._play(part, rule or Fixed())
+        return tuple(found)
+
+    def _fit(self, segments: Sequence[Segment]) -> Growth | None:
+        size = self._size
+        return training.fit_growth(segments, size.tokens, budget=size.budget, own=size.own, allowed=self._allowed)
+
+    def _play(self, segments: Sequence[Segment], rule: Rule) -> list[ListCost]:
+        return training.play(segments, rule, self._size.tokens, self._size.budget, self._base(rule))
+
+    @cached_property
+    def _allowed(self) -> float:
+        """The tokens that lists may take: what they took in the same tasks before anything was learned or used."""
+        episodes = self._timeline.episodes[-MOST_REPLAYED:]
+        unlearned = Segment(
+            self._replay.pipeline({}), None, episodes, self._replay.upstream_of, usage={}, order=(),
+            prompted=self._prompted,
+        )  # fmt: skip
+        return training.allowance(unlearned, self._size.tokens, self._size.budget)
+
+    def _rule_in_use(self) -> Fixed | Growth:
+        """How lists grow now, with the models that serve now."""
+        results = self._results
+        for _, data in results.artifacts.whole(models.GROWTH):
+            with suppress(msgspec.MsgspecError):
+                growth = growths.loads(data)
+                if growth.models == results.numbers() and growth.encoders == results.encoders:
+                    return growth
+        return Fixed()
+
+    def _base(self, rule: Rule) -> int:
+        """The tokens that a list begins with, our own tools left out."""
+        if isinstance(rule, Growth):
+            return rule.base
+        return max(int(growths.BASE_SHARE * self._size.whole) - self._size.own, 0)
+
+
+def _describe(report: Mapping[str, Any]) -> str:
+    old, new = report["old"], report["new"]
+    return (
+        f"hidden calls {old['hidden']:.1%} -> {new['hidden']:.1%}, discoveries a task {old['discoveries']:.2f} ->"
+        f" {new['discoveries']:.2f}, tokens of tools in the list {old['tokens']:.0f} -> {new['tokens']:.0f},"
+        f" over {report['replayed']} later tasks"
+    )

@@ -1,0 +1,100 @@
+"""Trains one method, compares it on later tasks with what serves now, and promotes what is better outside the error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from foretool.retrieval.training import TooLittle
+from foretool.retrieval.training.replay import Comparison, StepRanks, compare
+from foretool.server.catalog import models
+from foretool.server.learning.replay import Replay, describe_gain, describe_no_gain
+from foretool.server.learning.results import MethodResult, Results, Say
+from foretool.server.learning.timeline import KnownModels, Timeline
+from foretool.storage.artifacts import Artifact
+
+if TYPE_CHECKING:
+    from foretool.retrieval.model_format import Learned
+    from foretool.retrieval.training import Material, Method
+    from foretool.retrieval.training.list_growth import Gain, Segment
+    from foretool.server.learning.list_growth import ListGrowth
+
+
+class Judgement(NamedTuple):
+    """How a method did on later tasks."""
+
+    ranks: Comparison
+    lists: Gain | None
+    """What growing lists cost; None if there were too few tasks to tell."""
+    trained: list[tuple[int, Learned]]
+    """The models that were trained for the replay, each with the place up to which it has seen the episodes."""
+
+
+class MethodPromotion:
+    """Trains and judges one method after the other; what is promoted takes part when the next one is judged."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        replay: Replay,
+        known: KnownModels,
+        growth: ListGrowth,
+        results: Results,
+        material: Callable[[int], Material],
+    ) -> None:
+        """`material`: what may be learned from the episodes before a place."""
+        self._timeline = timeline
+        self._replay = replay
+        self._known = known
+        self._growth = growth
+        self._results = results
+        self._material = material
+
+    def learn(self, kind: str, method: Method, say: Say) -> MethodResult:
+        """Trains on earlier tasks, replays later ones, and if that shows a gain trains once more on all of them."""
+        trial, old = self._results.begin(kind), self._results.comparable(kind)
+        if len(self._timeline) < method.minimum:
+            return trial.skip(f"{len(self._timeline)} tasks on record; it takes {method.minimum}")
+        parts = self._timeline.parts_to_replay(old)
+        if not parts:
+            return trial.skip(self._timeline.describe_too_few(kind, old))
+        try:
+            found = self._judge(kind, method, parts, say)
+            report: dict[str, Any] = {"lists": found.lists.report()} if found.lists else {}
+            report |= found.ranks.report()
+            if not _is_promoted(found, old):
+                return trial.keep(describe_no_gain(found.ranks, kind, old), report)
+            data = method.train(self._material(len(self._timeline)), lambda what, share: say(kind, what, share))
+        except TooLittle as error:
+            return trial.skip(str(error))
+        for place, model in found.trained:
+            self._known.add(kind, place, model)
+        return trial.promote(data, describe_gain(found.ranks), {**report, "bytes": len(data)})
+
+    def _judge(self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say) -> Judgement:
+        """Compares what serves with and without new models, in ranks and in what growing lists cost."""
+        before: list[StepRanks] = []
+        after: list[StepRanks] = []
+        trained: list[tuple[int, Learned]] = []
+        lists: list[tuple[Segment, Segment]] = []
+        for number, (first, last) in enumerate(parts):
+            say(kind, "training for the replay", number / len(parts))
+            data = method.train(self._material(first), lambda what, share: say(kind, what, share))
+            new = models.open_model(kind, data)
+            say(kind, "replaying", number / len(parts))
+            old = self._known.before(first)
+            both = {**old, kind: new}
+            before += self._replay.ranks(old, first, last)
+            after += self._replay.ranks(both, first, last)
+            lists.append((self._growth.segment(old, first, last), self._growth.segment(both, first, last)))
+            trained.append((first, new))
+        say(kind, "replaying lists", 1.0)
+        return Judgement(compare(before, after), self._growth.compare(lists), trained)
+
+
+def _is_promoted(found: Judgement, old: Artifact | None) -> bool:
+    """Whether a model is better outside the error in its ranks, or better there in the mean and cheaper in its lists
+    outside the error. A model that replaces one of its own method need only be better in the mean."""
+    if found.ranks.is_better:
+        return True
+    return found.ranks.may_follow and (old is not None or (found.lists is not None and found.lists.is_sure))

@@ -1,0 +1,82 @@
+"""Writes down what comes of each method: the model with its report if it is promoted, else the report alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from foretool.server.catalog import models
+from foretool.storage.artifacts import Artifact, Artifacts
+
+Say = Callable[[str, str, float], None]
+"""Reports progress: which method, what it is doing, and the share of it that is done, 0 to 1."""
+
+
+class MethodResult(Struct, frozen=True, rename={"reason": "said"}):
+    """What came of one method in a run."""
+
+    kind: str
+    outcome: str
+    """`promoted`, `kept` (the model in use stays), or `skipped`."""
+    reason: str
+    """Why, in words."""
+    report: dict[str, Any] = {}
+    number: int = 0
+    """The number of the artifact that was written, 0 if none was."""
+
+
+class Results:
+    """The artifacts that one run reads and writes, each new one stamped with what the run has seen."""
+
+    def __init__(self, artifacts: Artifacts, stamp: Mapping[str, Any], encoders: str, now: float) -> None:
+        """`encoders`: the names of the encoders in use, joined by `+`."""
+        self.artifacts = artifacts
+        self.encoders = encoders
+        self._stamp = {**stamp, "encoders": encoders}
+        self._now = now
+
+    def begin(self, kind: str) -> Trial:
+        """Starts to measure how long a method takes."""
+        return Trial(kind, self._write)
+
+    def comparable(self, kind: str) -> Artifact | None:
+        """The model in use, unless it was trained with other encoders, whose vectors it can no longer be given."""
+        old = self.artifacts.active(kind)
+        return old if old is None or old.report.get("encoders", "") in ("", self.encoders) else None
+
+    def numbers(self) -> dict[str, int]:
+        """The number of each model in use that takes part in scores."""
+        return models.numbers(self.artifacts.served())
+
+    def _write(self, kind: str, data: bytes, report: Mapping[str, Any], promote: bool) -> tuple[dict[str, Any], int]:
+        whole = {**self._stamp, **report}
+        return whole, self.artifacts.add(kind, data, whole, promote=promote, at=self._now).number
+
+
+class Trial:
+    """One method in one run, from its beginning to its result."""
+
+    def __init__(self, kind: str, write: Callable[[str, bytes, Mapping[str, Any], bool], tuple[dict[str, Any], int]]):
+        self.kind = kind
+        self._write = write
+        self._started = time.perf_counter()
+
+    def skip(self, reason: str) -> MethodResult:
+        """Writes nothing down."""
+        return MethodResult(self.kind, "skipped", reason)
+
+    def keep(self, reason: str, report: Mapping[str, Any]) -> MethodResult:
+        """Writes the report down; the model in use stays."""
+        return self._finish("kept", reason, b"", report)
+
+    def promote(self, data: bytes, reason: str, report: Mapping[str, Any]) -> MethodResult:
+        """Writes the model down and puts it into use."""
+        return self._finish("promoted", reason, data, report)
+
+    def _finish(self, outcome: str, reason: str, data: bytes, report: Mapping[str, Any]) -> MethodResult:
+        timed = {**report, "took_s": round(time.perf_counter() - self._started, 1)}
+        written, number = self._write(self.kind, data, timed, outcome == "promoted")
+        return MethodResult(self.kind, outcome, reason, written, number)

@@ -1,0 +1,117 @@
+"""Orders every episode that learning reads, and decides which train a method and which later ones judge it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from foretool.storage import episodes as log
+from foretool.storage.artifacts import Artifact
+from foretool.storage.records import Episode, ToolId, Usage
+
+if TYPE_CHECKING:
+    from foretool.retrieval.model_format import Learned
+
+LEAST_REPLAYED: Final = 10
+"""Fewer tasks say nothing about a model."""
+MOST_REPLAYED: Final = 300
+"""Only the latest tasks are replayed; more would only take longer."""
+SHARE_REPLAYED: Final = 0.4
+"""Share of all tasks that is replayed when a method is trained for the first time."""
+PARTS: Final = 2
+"""The replayed tasks are split into so many parts; each is judged with a model trained on everything before it."""
+LEAST_OF_PART: Final = 40
+"""Tasks of a part; fewer are replayed in one part, which saves a training."""
+
+
+class Timeline:
+    """The imported demonstrations, then the episodes of the log, each oldest first, without calls of removed tools.
+
+    A place is an index into `episodes`. A model that was trained up to a place has seen the episodes before it.
+    """
+
+    def __init__(self, demonstrations: Sequence[Episode], logged: Sequence[Episode], tools: Container[ToolId]) -> None:
+        self.imported = len(demonstrations)
+        self.episodes = log.without([*demonstrations, *logged], tools)
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def calls(self, first: int, last: int) -> list[tuple[ToolId, ...]]:
+        """The calls of each episode from one place to another."""
+        return [each.calls for each in self.episodes[first:last]]
+
+    def usage_before(self, place: int) -> dict[ToolId, Usage]:
+        """The usage of tools as the episodes before a place would have left it."""
+        return usage_of(self.calls(0, place))
+
+    def place_after(self, model: Artifact | None) -> int:
+        """The place from which the episodes are new to a model; with no model, the first that is to be replayed."""
+        if model is None:
+            share = max(int(SHARE_REPLAYED * len(self)), LEAST_REPLAYED)
+            return max(len(self) - share, 0)
+        until, imports = model.report.get("until", 0.0), model.report.get("imported", 0)
+        seen = [
+            place
+            for place, each in enumerate(self.episodes)
+            if (place < imports if each.source == "import" else each.at <= until)
+        ]
+        return seen[-1] + 1 if seen else 0
+
+    def parts_to_replay(self, model: Artifact | None) -> list[tuple[int, int]]:
+        """The parts to replay before this model is replaced, each from one place to another; [] if too few episodes
+        are new to it."""
+        first, last = self.place_after(model), len(self)
+        if last - first < LEAST_REPLAYED:
+            return []
+        count = PARTS if last - first >= PARTS * LEAST_OF_PART else 1
+        if model is not None:
+            # A new model has to have seen something that the old one has not.
+            first = min(first + (last - first) // (count + 1), last - LEAST_REPLAYED)
+        first = max(first, last - MOST_REPLAYED)
+        bounds = [first + (last - first) * number // count for number in range(count + 1)]
+        return list(itertools.pairwise(bounds))
+
+    def describe_too_few(self, kind: str, model: Artifact | None) -> str:
+        """Says why `parts_to_replay` is empty."""
+        since = f"since {kind} {model.number}" if model else "on record"
+        new = len(self) - self.place_after(model)
+        return f"{new} tasks {since}; it takes {LEAST_REPLAYED} to tell whether it is better"
+
+    def stamp(self) -> dict[str, Any]:
+        """Says in a model's report which episodes it has seen."""
+        return {
+            "episodes": len(self),
+            "imported": self.imported,
+            "until": max((each.at for each in self.episodes), default=0.0),
+        }
+
+
+class KnownModels:
+    """The models that are to serve, by kind, each with the place in the timeline up to which it has seen episodes."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, list[tuple[int, Learned]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def add(self, kind: str, place: int, model: Learned) -> None:
+        """Adds a later version of a model, trained on the episodes before `place`."""
+        self._versions.setdefault(kind, []).append((place, model))
+
+    def before(self, place: int) -> dict[str, Learned]:
+        """The latest version of each model that has seen no episode from this place on."""
+        return {kind: held[-1] for kind, each in self._versions.items() if (held := [m for p, m in each if p <= place])}
+
+    def places(self) -> list[int]:
+        """The places up to which some model has seen episodes, in rising order."""
+        return sorted({place for held in self._versions.values() for place, _ in held})
+
+
+def usage_of(calls: Sequence[tuple[ToolId, ...]]) -> dict[ToolId, Usage]:
+    """The usage of tools as these calls, one tuple an episode, would have left it."""
+    counts = Counter(tool for each in calls for tool in each)
+    return {tool: Usage(tool, count, 0, 0.0) for tool, count in counts.items()}
