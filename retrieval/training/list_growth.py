@@ -242,8 +242,8 @@ def allowance(unlearned: Segment, tokens: Tokens, budget: int) -> float:
 def choose_growth(
     segments: Sequence[Segment], weights: tuple[float, ...], tokens: Tokens, *, budget: int, own: int, allowed: float
 ) -> Growth | None:
-    """The growth that costs least (`ListCost.cost`) among those whose lists take the allowed tokens at most, in the mean;
-    None if there is none. `own`: tokens of our own tools, which budget and what is allowed are without."""
+    """Returns the growth that costs least (`ListCost.cost`) among those whose lists take at most the allowed tokens in
+    the mean; None if there is no such growth. `own`: tokens of our own tools, which the others leave out."""
     best: tuple[float, Growth] | None = None
     for share in BASES:
         base = int(share * (budget + own)) - own if share else 0

@@ -50,7 +50,7 @@ class EncodedTexts:
 
     @property
     def readings(self) -> Callable[[Sequence[str]], Floats] | None:
-        """Turns tasks into vectors of all encoders side by side, as `Material.readings` wants; None with one encoder."""
+        """Turns tasks into vectors of all encoders side by side, for `Material.readings`; None with one."""
         if len(self._encoders) < 2:
             return None
         from numpy import concatenate

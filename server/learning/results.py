@@ -59,7 +59,9 @@ class Results:
 class Trial:
     """One method in one run, from its beginning to its result."""
 
-    def __init__(self, kind: str, write: Callable[[str, bytes, Mapping[str, Any], bool], tuple[dict[str, Any], int]]):
+    def __init__(
+        self, kind: str, write: Callable[[str, bytes, Mapping[str, Any], bool], tuple[dict[str, Any], int]]
+    ) -> None:
         self.kind = kind
         self._write = write
         self._started = time.perf_counter()

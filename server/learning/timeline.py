@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.storage import episodes as log
@@ -32,7 +32,9 @@ class Timeline:
     A place is an index into `episodes`. A model that was trained up to a place has seen the episodes before it.
     """
 
-    def __init__(self, demonstrations: Sequence[Episode], logged: Sequence[Episode], tools: Container[ToolId]) -> None:
+    def __init__(
+        self, demonstrations: Sequence[Episode], logged: Sequence[Episode], tools: Mapping[ToolId, object]
+    ) -> None:
         self.imported = len(demonstrations)
         self.episodes = log.without([*demonstrations, *logged], tools)
 

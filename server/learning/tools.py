@@ -1,4 +1,4 @@
-"""Reads the tools of the catalog as learning needs them: with texts that can be trusted, and by the names people use."""
+"""Reads the tools of the catalog for learning: with texts that can be trusted, and by the names that people use."""
 
 from __future__ import annotations
 

@@ -12,7 +12,16 @@ from tools import catalog
 
 from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.rankers.learned import Experience
-from foretool.retrieval.training.factors import PRIOR_STEPS, ScoredStep, _gradient, _loss, rank_crossed, score_parts, fit, rank_called
+from foretool.retrieval.training.factors import (
+    PRIOR_STEPS,
+    ScoredStep,
+    _gradient,
+    _loss,
+    fit,
+    rank_called,
+    rank_crossed,
+    score_parts,
+)
 from foretool.retrieval.training.replay import StepRanks
 from foretool.storage.records import Episode, ToolId
 

@@ -22,14 +22,14 @@ from foretool.retrieval.training.list_growth import (
     RIDGE,
     SPENT,
     Gain,
-    Segment,
     ListCost,
+    Segment,
     allowance,
     choose_growth,
     fit,
+    fit_weights,
     halves,
     play,
-    fit_weights,
 )
 from foretool.storage.records import Episode, ToolId
 

@@ -1,0 +1,37 @@
+"""How lists grow is fitted for the models that serve."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+from learning_setting import RAIN, SUM, Setting
+from requirements import requirement
+
+from foretool.retrieval import list_growth as growths
+from foretool.retrieval.training import list_growth as training
+from foretool.server.catalog import models
+
+
+@requirement("learn:worth")
+def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growths, "BASE_SHARE", 0.0)
+    setting.demonstrate(SUM, RAIN, times=40)
+    # Alike in words, none of the tools was ever listed by what was found: nothing may be spent on them.
+    result = setting.result("growth")
+    assert (result.outcome, result.report["allowed"], result.report["replayed"]) == ("kept", 0.0, 16)
+    setting.artifacts.roll_back("dtdr")
+    monkeypatch.setattr(training, "allowance", lambda *_: 100.0)
+    result = setting.result("growth")
+    report = result.report
+    assert (result.outcome, result.number) == ("promoted", 2)
+    assert report["new"]["hidden"] < report["old"]["hidden"]
+    assert report["new"]["tokens"] <= 100.0
+    growth = growths.loads(setting.artifacts.whole("growth")[0][1])
+    assert growth.models == {"dtdr": 2}
+    assert models.base(setting.store) == growth.base
+    setting.artifacts.roll_back("dtdr")
+    assert models.base(setting.store) is None

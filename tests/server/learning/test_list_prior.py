@@ -1,0 +1,29 @@
+"""Lists are filled with what later tasks need."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+from learning_setting import RAIN, SUM, Setting
+from requirements import requirement
+
+from foretool.retrieval import list_prior as priors
+from foretool.server.learning import list_prior as learning
+
+
+@requirement("learn:list")
+def test_lists_are_filled_by_what_tasks_need_if_that_would_have_shown_more(setting: Setting) -> None:
+    # Used as often as `sum` at first, `rain` is all that is needed later, and half as much counts after 200 tasks.
+    for number in range(400):
+        setting.demonstrate(SUM if number < 200 else RAIN, first=number)
+    served = learning.HALF_LIFE
+    assert served == 200
+    result = setting.result("prior")
+    assert result.report["budget"] == setting.budget()
+    if result.outcome == "promoted":
+        need = priors.loads(setting.artifacts.whole("prior")[0][1]).need
+        assert need[RAIN] > need[SUM]
+    else:
+        assert result.report["difference"][0] <= 0.0

@@ -1,0 +1,56 @@
+"""Later episodes judge what earlier ones trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foretool.server.learning.timeline import MOST_REPLAYED, KnownModels, Timeline
+from foretool.storage.artifacts import Artifact
+from foretool.storage.records import Episode, ToolId
+
+TOOL, GONE = ToolId("a__x"), ToolId("a__gone")
+
+
+def timeline(imported: int, logged: int) -> Timeline:
+    demonstrations = [Episode((TOOL,), source="import", key=str(number)) for number in range(imported)]
+    return Timeline(demonstrations, [Episode((TOOL,), at=100.0 + number) for number in range(logged)], {TOOL: "a"})
+
+
+def model(**report: Any) -> Artifact:
+    return Artifact(1, "dtdr", 3, 0.0, "", 0, True, 0, 0.0, report)
+
+
+def test_the_first_model_is_judged_on_two_parts_of_the_latest_tasks() -> None:
+    assert timeline(0, 300).parts_to_replay(None) == [(180, 240), (240, 300)]
+    assert timeline(0, 30).parts_to_replay(None) == [(18, 30)]
+    assert timeline(0, 9).parts_to_replay(None) == []
+    assert timeline(0, 5000).parts_to_replay(None)[0][0] == 5000 - MOST_REPLAYED
+
+
+def test_a_model_is_not_judged_on_tasks_that_it_has_seen() -> None:
+    held = timeline(5, 45)
+    seen = model(imported=5, until=104.0)
+    assert held.place_after(seen) == 10
+    # The new model is trained on half of what the old one has not seen.
+    assert held.parts_to_replay(seen) == [(30, 50)]
+    assert held.describe_too_few("dtdr", model(imported=5, until=143.0)) == (
+        "1 tasks since dtdr 3; it takes 10 to tell whether it is better"
+    )
+
+
+def test_calls_of_removed_tools_are_left_out_and_usage_is_as_of_then() -> None:
+    held = Timeline([], [Episode((TOOL, GONE)), Episode((TOOL,))], {TOOL: "a"})
+    assert held.calls(0, 2) == [(TOOL,), (TOOL,)]
+    assert {tool: each.calls for tool, each in held.usage_before(1).items()} == {TOOL: 1}
+
+
+def test_the_latest_model_that_has_not_seen_a_place_ranks_it() -> None:
+    known: KnownModels = KnownModels()
+    first, second, other = (object() for _ in range(3))
+    known.add("dtdr", 10, first)  # type: ignore[arg-type]
+    known.add("dtdr", 20, second)  # type: ignore[arg-type]
+    known.add("tgr", 15, other)  # type: ignore[arg-type]
+    assert known.before(9) == {}
+    assert known.before(19) == {"dtdr": first, "tgr": other}
+    assert known.before(20) == {"dtdr": second, "tgr": other}
+    assert (len(known), known.places()) == (2, [10, 15, 20])
