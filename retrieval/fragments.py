@@ -276,7 +276,7 @@ class Shelf:
         best: dict[int, tuple[float, float]] = {}
         for line in lines:
             wanted = weighted(line)
-            hits = self._lexical.hits(self._lexical.telling(wanted))
+            hits = self._lexical.search(wanted)
             for slot in nlargest(2 * limit, hits, key=hits.__getitem__):
                 score = hits[slot]
                 best[slot] = max((self._coverage(wanted, slot), score), best.get(slot, (0.0, 0.0)))

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.rankers.bm25 import SAID, Lexical, idf, weighted
 from foretool.retrieval.rankers.names import EXACT, Names
-from foretool.retrieval.rankers.usage import Habit
+from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import MAX_LINES, Evidence, Query, Ranked, Ranking
 from foretool.retrieval.score_fusion import fuse_lines
 from foretool.retrieval.words import KINDRED_WORDS, spelled
@@ -231,7 +231,7 @@ class _Line:
     def __init__(self, corpus: Corpus, text: str) -> None:
         self.text = text
         self.wanted = weighted(text)
-        self.hits = corpus.lexical.hits(corpus.lexical.telling(self.wanted))
+        self.hits = corpus.lexical.search(self.wanted)
         self.named = corpus.names.in_line(text)
 
     @cached_property
@@ -291,7 +291,7 @@ class _Request:
         for line in self.lines:
             for slot, strength in line.named.items():
                 self.named[slot] = max(strength, self.named.get(slot, 0.0))
-        self.shares = Habit(len(corpus.ids), corpus.slot_of, corpus.slots_of, usage).shares(query)
+        self.shares = usage_shares(query.servers_in_use, usage, corpus.slot_of, corpus.slots_of)
 
     def _words(self) -> dict[int, float]:
         if len(self.lines) < 2:

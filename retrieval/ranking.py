@@ -1,12 +1,9 @@
-"""The words of ranking: a query, scores over a corpus, a ranker, and the ranking that comes out.
+"""The values of ranking: a query, the evidence for an answer, and the ranking that comes out.
 
-Values only. Everything here is frozen, imports nothing heavy and knows no ranker by name.
+Every value is frozen. This module imports nothing heavy and knows no ranker by name.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -14,19 +11,6 @@ from foretool.storage.records import ToolId
 
 MAX_LINES = 8
 """Lines of a task beyond these are joined to the last one: each line is ranked on its own."""
-
-
-class Scores(Protocol):
-    """One number per slot of a corpus, higher is better, 0 says "nothing known"; (slots,), never NaN.
-
-    A `list[float]` today and a float32 array once encoders are installed: both have these three methods.
-    """
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, slot: int, /) -> float: ...
-
-    def __iter__(self) -> Iterator[float]: ...
 
 
 class Query(Struct, frozen=True):
@@ -98,12 +82,3 @@ class Ranking(Struct, frozen=True):
     def rank_of(self, tool: ToolId) -> int:
         """1 for the best tool, 0 for one that is not in the ranking."""
         return next((rank for rank, each in enumerate(self.ranked, 1) if each.tool == tool), 0)
-
-
-class Ranker(Protocol):
-    """Scores every tool of the corpus it was built on; higher is better."""
-
-    @property
-    def name(self) -> str: ...
-
-    def score(self, query: Query) -> Scores: ...

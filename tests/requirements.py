@@ -177,7 +177,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call, and says why"),
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
     "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),
-    "discovery:slow": Promise("design: ranking", "a reranker or a remote encoder keeps no other request waiting"),
+    "discovery:slow": Promise("design: ranking", "a remote encoder keeps no other request waiting"),
     "discovery:index": Promise(
         "design: ranking", "an index of thousands of tools is made between calls, and said if short"
     ),

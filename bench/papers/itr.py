@@ -34,8 +34,8 @@ from bench.retrieval.ranking_methods import Pool
 from foretool.retrieval import evaluation, itr
 from foretool.retrieval.encoders.weights import EncoderError
 from foretool.retrieval.itr import PUBLISHED, Candidate
+from foretool.retrieval.papers.cross_encoder import CrossEncoder
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.reranking import Reranker
 from foretool.retrieval.selection import sufficiency
 from foretool.storage.records import ToolId
 
@@ -200,7 +200,7 @@ def equations() -> Iterator[Row]:
 class Signals:
     """Eq. 3 over a pool: cosines of its first encoder, textbook BM25, a cross-encoder's sigmoid."""
 
-    def __init__(self, pool: Pool, cross: Reranker | None) -> None:
+    def __init__(self, pool: Pool, cross: CrossEncoder | None) -> None:
         self._pool = pool
         self._bm25 = ranking_methods.bm25_scores(pool)
         self._cross = cross
@@ -227,8 +227,8 @@ class Signals:
 def signals(pool: Pool, *, cross: bool = True) -> Signals:
     """With the cross-encoder where it is wanted and installed."""
     try:
-        return Signals(pool, ranking_methods.reranker("cross_encoder", pool) if cross else None)
-    except (ValueError, EncoderError):
+        return Signals(pool, CrossEncoder() if cross else None)
+    except EncoderError:
         return Signals(pool, None)
 
 

@@ -13,9 +13,6 @@ A method is one name or several joined by `+`:
     served+minilm   the same with the encoders that are named
     itr             ITR as published: eq. 3 with the first encoder, BM25 and, where it is installed, the cross-encoder
     itr_hybrid      the same without the cross-encoder
-    maxsim          late interaction over the token states of the first encoder, alone over all tools
-    cross_encoder   the head of `hybrid` in the order of the cross-encoder alone
-    ...+maxsim, ...+cross_encoder   the head of any of them re-ranked as the setting `reranker` does
 """
 
 from __future__ import annotations
@@ -31,23 +28,17 @@ from statistics import fmean
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder
-from foretool.retrieval.encoders.onnx import OnnxEncoder
 from foretool.retrieval.pipeline import Corpus, Pipeline, digest
 from foretool.retrieval.rankers.bm25 import weighted
-from foretool.retrieval.rankers.maxsim import MaxSim
 from foretool.retrieval.ranking import Query, Ranked, Ranking
-from foretool.retrieval.reranking import DEPTH as READ
-from foretool.retrieval.reranking import Reranker, open_reranker, reranked
 from foretool.retrieval.words import terms
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.vectors import Vectors
 
 DEPTH = 50
-RERANKERS = ("cross_encoder", "maxsim")
 
 Search = Callable[[str], list[ToolId]]
 Scored = Callable[[str], Ranking]
-"""What the head of is read once more."""
 Open = Callable[[str], "list[Embedder]"]
 """The encoders that a setting means."""
 
@@ -110,10 +101,6 @@ def method(name: str, pool: Pool) -> Search:
     """Build one. Raises `EncoderError` for an encoder that is not there, `ValueError` for what needs one."""
     if name == "bm25":
         return bm25(pool)
-    if name == "cross_encoder":
-        return named(reread(blended(pool, len(pool.encoders)), pool, name, alone=True))
-    if name == "maxsim":
-        return maxsim(pool)
     if name in ("itr", "itr_hybrid"):
         from bench.papers.itr import published
 
@@ -128,9 +115,6 @@ def named(search: Scored) -> Search:
 
 def scored(name: str, pool: Pool) -> Scored:
     """A method whose scores are kept."""
-    head, _, last = name.rpartition("+")
-    if last in RERANKERS:
-        return reread(scored(head, pool), pool, last)
     if name == "lexical":
         return lexical(pool)
     if name == "served":
@@ -157,8 +141,8 @@ def lexical(pool: Pool) -> Scored:
     corpus = pool.corpus
 
     def search(text: str) -> Ranking:
-        scores = corpus.lexical.score(Query((text,)))
-        return ordered(corpus, [score if score > 0 else float("-inf") for score in scores])
+        hits = corpus.lexical.search(weighted(text))
+        return ordered(corpus, [hits.get(slot, float("-inf")) for slot in range(len(corpus.ids))])
 
     return search
 
@@ -178,7 +162,7 @@ def blended(pool: Pool, most: int) -> Scored:
     assert meaning is not None
 
     def search(text: str) -> Ranking:
-        hits = corpus.lexical.hits(corpus.lexical.telling(weighted(text)))
+        hits = corpus.lexical.search(weighted(text))
         (blend,) = meaning.blends([text], [hits])
         order, total = blend.best(DEPTH, {}, corpus.ids)
         return Ranking(tuple(Ranked(tool, score) for slot, score in order if (tool := corpus.ids[slot])), total)
@@ -191,48 +175,6 @@ def ordered(corpus: Corpus, scores: Sequence[float]) -> Ranking:
     order = sorted(range(len(scores)), key=lambda slot: -scores[slot])[:DEPTH]
     kept = ((corpus.ids[slot], scores[slot]) for slot in order)
     return Ranking(tuple(Ranked(tool, score) for tool, score in kept if tool and score > float("-inf")))
-
-
-def maxsim(pool: Pool) -> Search:
-    """Late interaction with every tool."""
-    ranker = reranker("maxsim", pool)
-    texts = list(pool.said.values())
-
-    def search(text: str) -> list[ToolId]:
-        scores = ranker.scores(text, texts)
-        order = sorted(range(len(scores)), key=lambda at: -scores[at])
-        return [pool.tools[at].id for at in order[:DEPTH]]
-
-    search("warm")  # makes the states of all of them
-    return search
-
-
-def reread(search: Scored, pool: Pool, name: str, *, alone: bool = False) -> Scored:
-    """The head of a search read once more; `alone`: the new scores decide by themselves."""
-    ranker = reranker(name, pool)
-
-    def again(text: str) -> Ranking:
-        ranking = search(text)
-        scores = ranker.scores(text, [pool.said[each.tool] for each in ranking.ranked[:READ]])
-        if not alone:
-            return reranked(ranking, name, scores)
-        head = sorted(zip(scores, ranking.ranked, strict=False), key=lambda pair: -pair[0])
-        return Ranking((*(each for _, each in head), *ranking.ranked[READ:]))
-
-    return again
-
-
-def reranker(name: str, pool: Pool) -> Reranker:
-    """By name, never one in another's place; it keeps the states of all tools."""
-    if name == "maxsim":
-        encoder = pool.encoders[0].encoder if pool.encoders else None
-        if not isinstance(encoder, OnnxEncoder):
-            raise ValueError(f"maxsim needs a first encoder with token states; {encoders.INSTALL}")
-        return MaxSim(encoder, len(pool.tools))
-    found = open_reranker(name)
-    if found is None or found.name != name:
-        raise ValueError(f"{name} is not installed; {encoders.INSTALL}")
-    return found
 
 
 def bm25(pool: Pool) -> Search:

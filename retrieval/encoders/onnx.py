@@ -154,12 +154,6 @@ class OnnxEncoder:
         """Embed what it is searched with."""
         return self._embed([self.weights.prefix + text for text in texts], self.weights.query_tokens)
 
-    def states(self, texts: Sequence[str], limit: int) -> list[Vectors]:
-        """The state of every token but the marks at both ends, (tokens, dimension) each at length 1."""
-        encoded = [cut(self._tokenizer.encode(text[: limit * 12]).ids, limit) for text in texts]
-        run = in_batches(encoded, self._states)
-        return [unit(states[1 : len(ids) - 1]) for states, ids in zip(run, encoded, strict=True)]
-
     def _embed(self, texts: Sequence[str], limit: int) -> Vectors:
         import numpy as np
 
@@ -168,19 +162,15 @@ class OnnxEncoder:
         return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
 
     def _run(self, batch: Sequence[Sequence[int]]) -> Vectors:
-        states, mask = self._states(batch), padded(batch)[1]
-        if self.weights.pooling == "first":
-            return unit(states[:, 0])
-        return unit((states * mask[:, :, None]).sum(1) / mask.sum(1)[:, None])
-
-    def _states(self, batch: Sequence[Sequence[int]]) -> Floats:
-        """(batch, tokens, dimension)."""
         import numpy as np
 
         ids, mask = padded(batch)
         fed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        # The shape is (batch, tokens, dimension).
         states: Floats = self._session.run(None, {name: fed[name] for name in self._inputs})[0]
-        return states
+        if self.weights.pooling == "first":
+            return unit(states[:, 0])
+        return unit((states * mask[:, :, None]).sum(1) / mask.sum(1)[:, None])
 
 
 def cut(ids: list[int], limit: int) -> list[int]:

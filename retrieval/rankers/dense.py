@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.blend import Blend, Floats, by_slot, foremost, leaders, standard, total_of
-from foretool.retrieval.blend import fuse_lines as fuse_lines
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.ranking import Signs
 
@@ -148,11 +147,6 @@ class Meaning:
         """Whether nearly all tools have a vector, and there are enough of them."""
         tools = int(self.live.sum())
         return tools >= FEWEST_TOOLS and all(head.known.sum() >= LEAST_COVERED * tools for head in self.heads)
-
-    @staticmethod
-    def fused(lines: Sequence[Blend], whole: Blend, names: Sequence[object]) -> Blend:
-        """One blend for several lines."""
-        return fuse_lines(lines, whole, names)
 
     def readings(self, texts: Sequence[str]) -> list[Reading]:
         """By text, the vectors of all encoders."""

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import compact
 
 ASKED = 4.0
@@ -38,17 +37,13 @@ _AROUND = frozenset(
 class Names:
     """Spelling-free index of the names of every slot."""
 
-    name = "name"
-
     def __init__(self) -> None:
-        self.size = 0
         self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
         self._having: dict[str, list[str]] = {}  # keys by each pair of neighbouring letters in them, dropped ones too
         self._sorted: list[str] = []  # the same keys in order, empty when stale
 
     def add(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Know this tool by its name, with and without its server, and by its exposed name."""
-        self.size = max(self.size, slot + 1)
         for key in _keys(server, name, exposed):
             if key not in self._slots:
                 self._slots[key] = []
@@ -66,21 +61,6 @@ class Names:
             if not slots:
                 self._slots.pop(key, None)
                 self._sorted = []
-
-    def score(self, query: Query) -> list[float]:
-        """How surely each tool was named, 0 for most; (slots,)."""
-        scores = [0.0] * self.size
-        for slot, strength in self.match(query).items():
-            scores[slot] = strength
-        return scores
-
-    def match(self, query: Query) -> dict[int, float]:
-        """How surely the tools that were named were meant, by slot."""
-        found = self.asked(query.names)
-        for line in query.lines:
-            for slot, strength in self.in_line(line).items():
-                found[slot] = max(strength, found.get(slot, 0.0))
-        return found
 
     def asked(self, names: Sequence[str]) -> dict[int, float]:
         """The tools asked for by name, in the order they were asked; the nearest names where one is not exact."""

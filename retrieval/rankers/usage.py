@@ -6,10 +6,9 @@ never lifts one over a tool whose words are clearly better. Without any words it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import log1p
 
-from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId, Usage
 
 HABIT = 0.05
@@ -35,33 +34,15 @@ def habits(usage: Mapping[ToolId, Usage], half_life_s: float = HALF_LIFE_S) -> d
     return {tool: amount / top for tool, amount in amounts.items() if amount > 0.0}
 
 
-class Habit:
-    """What usage adds to each slot, as a share of what the words say."""
-
-    name = "usage"
-
-    def __init__(
-        self,
-        size: int,
-        slot_of: Mapping[ToolId, int],
-        slots_of: Mapping[str, tuple[int, ...]],
-        usage: Mapping[ToolId, Usage],
-    ) -> None:
-        self.size = size
-        self.slots_of = slots_of
-        self.habits = {slot_of[tool]: amount for tool, amount in habits(usage).items() if tool in slot_of}
-
-    def score(self, query: Query) -> list[float]:
-        """The share by slot, 0 for most; (slots,)."""
-        scores = [0.0] * self.size
-        for slot, share in self.shares(query).items():
-            scores[slot] = share
-        return scores
-
-    def shares(self, query: Query) -> dict[int, float]:
-        """The share of the slots that have one."""
-        found = {slot: HABIT * amount for slot, amount in self.habits.items()}
-        for server in set(query.servers_in_use):
-            for slot in self.slots_of.get(server, ()):
-                found[slot] = found.get(slot, 0.0) + IN_USE
-        return found
+def usage_shares(
+    servers_in_use: Sequence[str],
+    usage: Mapping[ToolId, Usage],
+    slot_of: Mapping[ToolId, int],
+    slots_of: Mapping[str, tuple[int, ...]],
+) -> dict[int, float]:
+    """What usage adds to each slot, as a share of what the words say; slots without a share are left out."""
+    found = {slot_of[tool]: HABIT * amount for tool, amount in habits(usage).items() if tool in slot_of}
+    for server in set(servers_in_use):
+        for slot in slots_of.get(server, ()):
+            found[slot] = found.get(slot, 0.0) + IN_USE
+    return found

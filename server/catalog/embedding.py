@@ -35,16 +35,15 @@ log = logging.getLogger("foretool.embedding")
 
 
 class Wanted(Struct, frozen=True):
-    """What the settings say of encoders and rerankers."""
+    """What the settings say of encoders."""
 
     encoder: str
     url: str
     key: str
-    reranker: str
 
     @staticmethod
     def of(settings: Settings) -> Wanted:
-        return Wanted(settings.encoder, settings.encoder_url, settings.encoder_key, settings.reranker)
+        return Wanted(settings.encoder, settings.encoder_url, settings.encoder_key)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -59,7 +58,7 @@ class Wanted(Struct, frozen=True):
         return find(self.encoder, self.endpoint)
 
     def __repr__(self) -> str:
-        return f"Wanted({self.encoder!r}, {self.url!r}, ..., {self.reranker!r})"
+        return f"Wanted({self.encoder!r}, {self.url!r}, ...)"
 
 
 class Embedding:
@@ -81,11 +80,10 @@ class Embedding:
             return
         if self._meaning is not None:
             self._meaning = self._catalog.pipeline.meaning = None
-        self._searching.encoders, self._searching.reranker = (), None
+        self._searching.encoders = ()
         self._wanted = wanted
         self._weights: tuple[Weights, ...] | None = None
         self._done = -1  # version of the corpus that is embedded
-        self._warned = False
         self.problem = ""
         """Why meaning takes no part, in words; empty while nothing is wrong."""
         self.progress: dict[str, tuple[int, int]] = {}
@@ -94,7 +92,7 @@ class Embedding:
     def tick(self) -> None:
         """Begin what there is to do, if nothing is being done."""
         assert self._wanted is not None
-        if self._wanted.encoder == self._wanted.reranker == "none" or self.problem or not len(self._catalog):
+        if self._wanted.encoder == "none" or self.problem or not len(self._catalog):
             return
         if self._task is None or self._task.done():
             pipeline = self._catalog.pipeline
@@ -114,8 +112,6 @@ class Embedding:
         wanted = self._wanted
         assert wanted is not None
         try:
-            if wanted.reranker != "none" and self._catalog.pipeline.has_searched and self._searching.reranker is None:
-                await self._reread(wanted)
             if self._weights is None:
                 self._weights = wanted.weights()
             if not self._weights:
@@ -132,22 +128,6 @@ class Embedding:
         except (EncoderError, OSError, StorageError) as error:
             self.problem = str(error)
             log.warning("%s; words alone rank", error)
-
-    async def _reread(self, wanted: Wanted) -> None:
-        """Open the reranker; without one, tools are ranked all the same."""
-        from foretool.retrieval.encoders import EncoderError
-        from foretool.retrieval.reranking import open_reranker
-
-        try:
-            reranker = await asyncio.to_thread(open_reranker, wanted.reranker, cache_folder(self._store))
-        except (EncoderError, OSError) as error:
-            if not self._warned:
-                log.warning("%s; tools are not read a second time", error)
-            self._warned = True
-            return
-        if reranker is not None and wanted == self._wanted:
-            log.info("the first tools are read once more by %s", reranker.described)
-            self._searching.reranker = reranker
 
     async def _embed(self, weights: Weights, wanted: Wanted) -> None:
         """Make the vectors that are missing."""
@@ -280,10 +260,6 @@ def attach(settings: Settings, catalog: Catalog, store: Store, searching: Search
     pipeline, wanted = catalog.pipeline, Wanted.of(settings)
     try:
         weights = wanted.weights()
-        if wanted.reranker != "none":
-            from foretool.retrieval.reranking import open_reranker
-
-            searching.reranker = open_reranker(wanted.reranker, cache_folder(store))
         if not weights:
             return "no encoder is installed" if wanted.encoder != "none" else ""
         encoders = load(weights, cache_folder(store), wanted.endpoint)

@@ -1,7 +1,7 @@
 """One search from its query to its ranking: at once where everything is quick, else in steps with a thread between.
 
-Slow are encoders behind an endpoint or on torch, which are asked before the tools are ranked, and a reranker, which
-reads the first tools after it. The ranking itself always runs on the loop, where the catalog cannot change under it.
+Slow are encoders behind an endpoint or on torch, which are asked before the tools are ranked. The ranking itself always
+runs on the loop, where the catalog cannot change under it.
 
 So does the index of the words of all tools, 0.14 ms each: with thousands of them it is made in slices, between which
 calls go on, and a search waits for it a while. A thread would hold up calls for longer: it gives way every 5 ms only.
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from foretool.retrieval.encoders.ahead import Ahead
     from foretool.retrieval.ranking import Query, Ranking
-    from foretool.retrieval.reranking import Reranker
     from foretool.server.catalog.catalog import Catalog
 
 SLICE_S: Final = 0.002
@@ -37,7 +36,6 @@ class Searching:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self.encoders: Sequence[Ahead] = ()
-        self.reranker: Reranker | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._indexer: asyncio.Task[None] | None = None
 
@@ -50,18 +48,10 @@ class Searching:
         else:
             go()
 
-    def after(self, query: Query, ranking: Ranking, go: Callable[[Ranking], None]) -> None:
-        """Have `go` called with the ranking as the reranker leaves it: now, or in a later turn of the loop."""
-        if self.reranker is not None and query.lines and len(ranking.ranked) > 1:
-            self._begin(self._reread(query, ranking, go))
-        else:
-            go(ranking)
-
     def now(self, query: Query, rank: Callable[[], Ranking]) -> Ranking:
-        """Both and the ranking between, however long it takes: for commands, which nobody else waits for."""
+        """Ask the slow encoders and then rank, however long it takes: for commands, which nobody else waits for."""
         self._ask(query)
-        ranking = rank()
-        return self._read(query, ranking, self._texts(ranking))
+        return rank()
 
     async def index(self, patience_s: float) -> bool:
         """Index what is not; whether that was all. It goes on after `patience_s`."""
@@ -98,9 +88,6 @@ class Searching:
             await asyncio.to_thread(self._ask, query)
         go()
 
-    async def _reread(self, query: Query, ranking: Ranking, go: Callable[[Ranking], None]) -> None:
-        go(await asyncio.to_thread(self._read, query, ranking, self._texts(ranking)))
-
     def _ask(self, query: Query) -> None:
         from foretool.retrieval.pipeline import needs
 
@@ -111,25 +98,3 @@ class Searching:
                 encoder.fetch(told)
             except Exception as error:  # noqa: BLE001 -- somebody else's model or network: the others rank without it
                 log.warning("encoder %s: %s; ranked without it", encoder.name, error)
-
-    def _texts(self, ranking: Ranking) -> list[str]:
-        """What the first tools of a ranking say, as encoders read it."""
-        if self.reranker is None:
-            return []
-        from foretool.retrieval.document import document, embedded_text
-        from foretool.retrieval.reranking import DEPTH
-
-        head = (self._catalog.get(each.tool) for each in ranking.ranked[:DEPTH])
-        return [embedded_text(document(tool)) if tool is not None else "" for tool in head]
-
-    def _read(self, query: Query, ranking: Ranking, texts: Sequence[str]) -> Ranking:
-        if self.reranker is None or not query.lines or len(texts) < 2:
-            return ranking
-        from foretool.retrieval.reranking import reranked
-
-        try:
-            scores = self.reranker.scores("\n".join(query.lines), texts)
-        except Exception as error:  # noqa: BLE001 -- a model of somebody else's: the ranking stands without it
-            log.warning("reranker %s: %r; ranked without it", self.reranker.name, error)
-            return ranking
-        return reranked(ranking, self.reranker.name, scores)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from foretool.retrieval import encoders, reranking
+from foretool.retrieval import encoders
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
@@ -57,16 +57,6 @@ class Encoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Rereading:
-    """What reads the first tools of a search once more."""
-
-    setting: str
-    described: str
-    problem: str
-    """Why nothing does although the setting wants it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """What the store and the config tell."""
 
@@ -76,7 +66,6 @@ class Status:
     """None while there is no file."""
     recording: Recording
     encoder: Encoding
-    reranker: Rereading
     confidence: Assured
     proxies: tuple[Proxy, ...]
     broken: dict[str, str]
@@ -127,7 +116,6 @@ def gather(config: Config) -> Status:
         contents=contents,
         recording=Recording(config.settings.record, last_call, last_discovery),
         encoder=encoding,
-        reranker=rereading_of(config),
         confidence=confidence,
         proxies=tuple(_proxies(states)),
         broken=config.broken,
@@ -146,15 +134,6 @@ def encoding_of(config: Config, store: Store | None) -> Encoding:
     known = {each.described: len(Vectors(store).known(each.key)) if store else 0 for each in weights}
     missing = "" if weights else "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
     return Encoding(setting, known, missing)
-
-
-def rereading_of(config: Config) -> Rereading:
-    """What the setting means on this machine."""
-    setting = config.settings.reranker
-    try:
-        return Rereading(setting, reranking.described(setting), "")
-    except encoders.EncoderError as error:
-        return Rereading(setting, "", str(error))
 
 
 def _proxies(states: list[UpstreamState]) -> list[Proxy]:
@@ -181,8 +160,6 @@ def _print(status: Status, verbose: bool) -> None:
     recording = status.recording
     last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
     output.say(f"encoder   {_meaning(status.encoder)}")
-    if status.reranker.setting != "none":
-        output.say(f"reranker  {_second_look(status.reranker)}")
     output.say(f"recorder  record: {recording.level}; {last}")
     if status.confidence.verdicts:
         output.say(f"searches  {_confidence(status.confidence)}")
@@ -203,12 +180,6 @@ def _meaning(encoding: Encoding) -> str:
     if encoding.problem:
         return f"words alone rank: {encoding.problem}"
     return ", ".join(f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
-
-
-def _second_look(rereading: Rereading) -> str:
-    if rereading.problem:
-        return f"off: {rereading.problem}"
-    return f"{rereading.described}: reads the first {reranking.DEPTH} tools of a search once more"
 
 
 def _contents(contents: Statistics | None) -> str:

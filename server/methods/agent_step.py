@@ -113,7 +113,7 @@ class Steps:
     # -- putting together
 
     def plan(self, query: Query, profile: Profile, budget: int, go: Callable[[Plan], None]) -> None:
-        """Lines 1 to 5 of Algorithm 1; `go` is called now, or once slow encoders and a reranker have answered."""
+        """Lines 1 to 5 of Algorithm 1; `go` is called now, or once slow encoders have answered."""
         started = time.perf_counter()
         domain = self._domain(query)
         key = (*map(itr.signature, query.lines), query.history, query.servers_in_use, profile.name, budget, domain)
@@ -129,7 +129,7 @@ class Steps:
             go(replace(plan, took_ms=(time.perf_counter() - started) * 1000))
 
         proxy, searching = self._proxy, self._proxy.searching
-        searching.before(query, lambda: searching.after(query, proxy.rank(query, profile, RANKED), ranked))
+        searching.before(query, lambda: ranked(proxy.rank(query, profile, RANKED)))
 
     def widened(self, plan: Plan, sufficiency: float, profile: Profile) -> Plan:
         """Line 8: more tools under twice the budget, or the catalog in brief where there are no more."""
@@ -143,7 +143,7 @@ class Steps:
         """Of everything a plan is made of."""
         proxy, pipeline = self._proxy, self._proxy.catalog.pipeline
         age = int(proxy.clock() / KEPT_S)
-        ranked_by = (id(pipeline.meaning), id(pipeline.experience), id(proxy.searching.reranker))
+        ranked_by = (id(pipeline.meaning), id(pipeline.experience))
         return (proxy.catalog.version, *ranked_by, proxy.instructions.version, proxy.settings, age)
 
     def _made(self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str) -> Plan:

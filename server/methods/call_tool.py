@@ -108,9 +108,7 @@ class Calls:
             )
 
         def asked() -> None:
-            exchange.client.attempt(
-                exchange, lambda *_: proxy.searching.after(query, proxy.rank(query, profile, limit), answered)
-            )
+            exchange.client.attempt(exchange, lambda *_: answered(proxy.rank(query, profile, limit)))
 
         proxy.searching.before(query, asked)
 

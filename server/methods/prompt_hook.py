@@ -81,6 +81,6 @@ class Prompts:
                 proxy.foresight.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
 
         def asked() -> None:
-            proxy.searching.after(query, proxy.rank(query, client.profile, DEPTH), answered)
+            answered(proxy.rank(query, client.profile, DEPTH))
 
         proxy.searching.before(query, asked)

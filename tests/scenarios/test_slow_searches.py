@@ -11,39 +11,39 @@ from requirements import requirement
 pytestmark = pytest.mark.anyio
 
 
-class SlowReader:
-    """A reranker that reads only once it may."""
+class SlowEncoder:
+    """An encoder that answers only once it may."""
 
-    name = described = "reader"
+    name = "remote"
 
     def __init__(self) -> None:
         self.may = threading.Event()
         self.thread = 0
+        self.asked: list[str] = []
 
-    def scores(self, query: str, texts: list[str]) -> list[float]:
+    def fetch(self, texts: list[str]) -> None:
         self.thread = threading.get_ident()
         assert self.may.wait(5)
-        return [float("letter" in text) for text in texts]
+        self.asked += texts
 
 
 @requirement("discovery:slow")
-async def test_a_search_that_is_read_once_more_lets_other_requests_pass() -> None:
+async def test_a_search_that_waits_for_an_encoder_lets_other_requests_pass() -> None:
     upstream = FakeUpstream("mail", [tool("send", "Send a mail"), tool("post", "Send a letter"), tool("fax", "Send")])
-    reader = SlowReader()
+    encoder = SlowEncoder()
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        stage.app.proxy.searching.reranker = reader
+        stage.app.proxy.searching.encoders = [encoder]
         asked = stage.client.post("tools/call", {"name": "discover_tools", "arguments": {"task": "send"}})
         assert (await stage.client.call_tool("mail__fax", {}))["content"][0]["text"] == "fax"
-        reader.may.set()
+        assert encoder.asked == []
+        encoder.may.set()
         # The loop's clock does not wait for threads; this does.
         await stage.app.proxy.searching.finished()
         answer = await stage.client.result(asked)
-        discoveries = stage.store.recent_discoveries(1)
-    assert reader.thread != threading.get_ident()
+    assert encoder.thread != threading.get_ident() and encoder.asked == ["send"]
     names = [match["name"] for match in answer["structuredContent"]["matches"]]
     assert sorted(names) == ["mail__fax", "mail__post", "mail__send"]
-    assert all("reader" in match.parts for match in discoveries[0].matches)
 
 
 @requirement("discovery:index")

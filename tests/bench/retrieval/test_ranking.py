@@ -71,12 +71,22 @@ def test_an_unknown_method_is_refused(folder: Path) -> None:
         main([str(folder), "--methods", "hybrid", "--encoder", "none"])
 
 
-def test_encoders_and_combinations_run_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def encoder_in(folder: Path) -> Path:
+    """A small encoder of a fixed vocabulary."""
     pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
-    main([str(folder), "--methods", "hash,lexical+hash,lexical", "--encoder", "none", "--head-to-head"])
+    from tiny_model import write_model
+
+    return write_model(folder / "tiny")
+
+
+def test_encoders_and_combinations_run_by_name(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = encoder_in(tmp_path)
+    main([str(folder), "--methods", f"{model},lexical+{model},lexical", "--encoder", "none", "--head-to-head"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["peer"], row["recall@1"], row["recall@10"]) for row in rows] == [
-        ("foretool hash", 1.0, 1.0), ("foretool lexical+hash", 1.0, 1.0), ("foretool lexical", 1.0, 1.0)
+        (f"foretool {model}", 0.5, 1.0), (f"foretool lexical+{model}", 1.0, 1.0), ("foretool lexical", 1.0, 1.0)
     ]  # fmt: skip
     assert set(rows[0]) == {
         "test", "data", "peer", "queries", "recall@1", "recall@5", "recall@10", "hit@1", "p50_ms", "p95_ms", "tools"
@@ -84,26 +94,13 @@ def test_encoders_and_combinations_run_by_name(folder: Path, capsys: pytest.Capt
 
 
 def test_what_is_served_is_compared_with_itself_by_other_encoders(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
-    methods = "served,served+hash"
+    methods = f"served,served+{encoder_in(tmp_path)}"
     main([str(folder), "--methods", methods, "--over", "served", "--encoder", "none", "--json"])
     before, after, _ = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert "over_served" not in before
     assert after["over_served"] == {"r@1": [0.0, 0.0, 0.0], "r@5": [0.0, 0.0, 0.0], "r@10": [0.0, 0.0, 0.0]}
-
-
-def test_maxsim_ranks_alone_and_after_others(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
-    from tiny_model import write_model
-
-    model = write_model(tmp_path / "tiny")
-    methods = f"maxsim,{model},lexical+maxsim,hybrid+maxsim"
-    main([str(folder), "--methods", methods, "--encoder", str(model), "--json"])
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["method"] for row in rows] == [*methods.split(","), "gate"]
-    assert all(0.0 <= row["mrr_interval"][0] <= row["mrr"] <= row["mrr_interval"][1] <= 1.0 for row in rows[:-1])
 
 
 def test_only_needs_of_some_tools_can_be_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from tiny_model import DIMENSION, write_model  # noqa: E402
 
 from foretool.retrieval.encoders import MANIFEST, EncoderError, Weights, find, locate, open_encoder  # noqa: E402
-from foretool.retrieval.encoders.onnx import OnnxEncoder, cut  # noqa: E402
+from foretool.retrieval.encoders.onnx import cut  # noqa: E402
 
 
 def test_vectors_are_of_length_one_and_do_not_depend_on_their_batch(tmp_path: Path) -> None:
@@ -34,14 +34,6 @@ def test_queries_and_documents_carry_their_prefixes(tmp_path: Path) -> None:
     bare = open_encoder(plain)
     np.testing.assert_allclose(asked.queries(["bug"]), bare.documents(["web page bug"]), atol=1e-6)
     np.testing.assert_allclose(asked.documents(["bug"]), bare.documents(["open bug"]), atol=1e-6)
-
-
-def test_states_are_those_of_the_words_without_the_marks(tmp_path: Path) -> None:
-    encoder = open_encoder(find(str(write_model(tmp_path / "m")))[0])
-    assert isinstance(encoder, OnnxEncoder)
-    short, long, none = encoder.states(["bug", "open issue bug report", ""], 5)
-    assert [each.shape for each in (short, long, none)] == [(1, DIMENSION), (3, DIMENSION), (0, DIMENSION)]
-    np.testing.assert_allclose(long[2], short[0], atol=1e-6)
 
 
 def test_a_long_text_keeps_its_last_mark() -> None:

@@ -15,13 +15,11 @@ from tiny_model import write_model  # noqa: E402
 from foretool.retrieval.encoders import find, open_encoder, unit  # noqa: E402
 from foretool.retrieval.encoders.endpoint import EndpointEncoder  # noqa: E402
 from foretool.retrieval.encoders.onnx import OnnxEncoder  # noqa: E402
-from foretool.retrieval.encoders.static import HashEncoder  # noqa: E402
 from foretool.retrieval.encoders.weights import Endpoint  # noqa: E402
 
 
 def test_each_kind_has_its_class(tmp_path: Path) -> None:
     assert isinstance(open_encoder(find(str(write_model(tmp_path / "m")))[0]), OnnxEncoder)
-    assert isinstance(open_encoder(find("hash")[0]), HashEncoder)
     assert isinstance(open_encoder(find("any", Endpoint("http://127.0.0.1:1/v1"))[0]), EndpointEncoder)
 
 

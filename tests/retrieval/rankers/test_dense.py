@@ -10,10 +10,11 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from tiny_model import HashEncoder  # noqa: E402
 from tools import catalog, ids, tool  # noqa: E402
 
+from foretool.retrieval.blend import Blend, fuse_lines, standard  # noqa: E402
 from foretool.retrieval.document import document, embedded_text  # noqa: E402
 from foretool.retrieval.encoders import Encoder  # noqa: E402
 from foretool.retrieval.pipeline import Corpus, Pipeline, digest  # noqa: E402
-from foretool.retrieval.rankers.dense import Blend, Dense, Meaning, fuse_lines, standard  # noqa: E402
+from foretool.retrieval.rankers.dense import Dense, Meaning  # noqa: E402
 from foretool.retrieval.ranking import Query, Signs  # noqa: E402
 from foretool.storage.records import Tool, Usage  # noqa: E402
 

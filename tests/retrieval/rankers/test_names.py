@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from tools import catalog
 
 from foretool.retrieval.rankers.names import ASKED, EXACT, Names, distance
-from foretool.retrieval.ranking import Query
 
 
 def names() -> Names:
@@ -61,9 +60,10 @@ def test_words_of_a_sentence_are_no_names(text: str) -> None:
 
 
 def test_names_asked_for_come_in_the_order_asked() -> None:
-    found = names().match(Query(names=("getUser", "create_issue"), lines=("whois_domain",)))
-    assert sorted(found, key=lambda slot: -found[slot]) == [6, 0, 3]
-    assert found[6] == ASKED and found[3] == EXACT
+    found = names().asked(("getUser", "create_issue"))
+    in_line = names().in_line("whois_domain")
+    assert sorted(found, key=lambda slot: -found[slot]) == [6, 0]
+    assert found[6] == ASKED and in_line == {3: EXACT} and min(found.values()) > in_line[3]
 
 
 def test_of_several_near_names_only_the_nearest_are_meant() -> None:
@@ -76,8 +76,8 @@ def test_of_several_near_names_only_the_nearest_are_meant() -> None:
 def test_a_dropped_name_is_forgotten() -> None:
     found = names()
     found.drop(3, "domains", "whois_domain", "domains__whois_domain")
-    assert found.match(Query(("whois_domain", "whois_domian"), names=("whois_domain",))) == {}
-    assert found.score(Query(("search",))) == [0, 0, 0, 0, 0, 0, 0, EXACT, 0]
+    assert found.in_line("whois_domain") == found.in_line("whois_domian") == found.asked(("whois_domain",)) == {}
+    assert found.in_line("search") == {7: EXACT}
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,10 @@ def test_a_limited_distance_is_the_distance_up_to_the_limit(a: str, b: str, limi
 def test_a_name_with_any_one_letter_replaced_is_still_near(at: int, letter: str) -> None:
     name = "whois_domain"
     wrong = name[:at] + letter + name[at + 1 :]
-    assert set(names().match(Query(names=(wrong,)))) == {3}
+    assert set(names().asked((wrong,))) == {3}
 
 
 @given(st.text())
 def test_any_line_can_be_searched_for_names(text: str) -> None:
-    assert all(0.0 < strength <= ASKED for strength in names().match(Query((text,), names=(text,))).values())
+    found = (*names().asked((text,)).values(), *names().in_line(text).values())
+    assert all(0.0 < strength <= ASKED for strength in found)

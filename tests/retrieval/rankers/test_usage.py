@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.retrieval.rankers.usage import HABIT, IN_USE, MISS_WEIGHT, Habit, decayed, habits
-from foretool.retrieval.ranking import Query
+from foretool.retrieval.rankers.usage import HABIT, IN_USE, MISS_WEIGHT, decayed, habits, usage_shares
 from foretool.storage.records import ToolId, Usage
 
 DAY = 86_400.0
@@ -25,5 +24,5 @@ def test_the_most_used_tool_has_habit_one() -> None:
 def test_shares_are_small_and_add_up() -> None:
     slot_of = {ToolId("a"): 0, ToolId("b"): 1}
     usage = {ToolId(name): Usage(ToolId(name), 1, 0, 1.0) for name in ("a", "gone")}
-    prior = Habit(3, slot_of, {"s": (0, 1)}, usage)
-    assert prior.score(Query(servers_in_use=("s", "s", "other"))) == [HABIT + IN_USE, IN_USE, 0.0]
+    shares = usage_shares(("s", "s", "other"), usage, slot_of, {"s": (0, 1)})
+    assert shares == {0: HABIT + IN_USE, 1: IN_USE}

