@@ -158,15 +158,12 @@ class Pipeline:
         """Of the texts that were looked for last, for the models."""
         self._reader: object = None
         """Whose readings they are."""
-        self.has_searched = False
-        """Whether anything was looked for in words: an encoder is worth its memory from then on."""
         self.is_filling = False
         """Many tools are still to come: words and names rank those that are there. Encoders and models would have to
         follow each of them."""
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """The best `limit` tools for a query; tools asked for by name first; empty when nothing fits."""
-        self.has_searched |= bool(query.lines)
         meaning = self._meaning()
         return _Request(self, query, usage or {}, meaning, self._experience(meaning)).ranking(limit)
 

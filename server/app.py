@@ -21,7 +21,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedding
 from foretool.server.catalog.models import Models, base, prior
-from foretool.server.catalog.search import FEW
+from foretool.server.catalog.search import Search
 from foretool.server.clients.exposure import Exposures
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, diff, host_and_port, load, stamp
@@ -74,11 +74,19 @@ class App:
         self.recorder = Recorder(store)
         entries = list(config.servers.values())
         kept = {key: tool for tool, key in store.exposed_names().items()}
-        self.catalog = Catalog(entries, kept)
-        self.exposures = Exposures(self.catalog, self.recorder, config.settings.pin, config.settings.epoch_s, time.time)
-        self.proxy = Proxy(config, self.catalog, self.exposures, self.recorder, self)
-        self.embedding = Embedding(config.settings, self.catalog, store, self.proxy.searching)
-        self.models = Models(self.catalog, store, self._learned)
+        self.catalog = Catalog(entries, kept, self._keep_names)
+        self.search = Search(self.catalog, self.recorder.usage, time.time)
+        self.exposures = Exposures(
+            self.catalog,
+            self.search.rank_for_list,
+            self.recorder,
+            config.settings.pin,
+            config.settings.epoch_s,
+            time.time,
+        )
+        self.proxy = Proxy(config, self.catalog, self.search, self.exposures, self.recorder, self)
+        self.embedding = Embedding(config.settings, self.catalog, store, self.search)
+        self.models = Models(self.search, store, self._learned)
         self.schedule = Schedule(store, config.path)
         self.prompts = Prompts(self.proxy, store, time.time)
         self.exposures.prior = lambda: prior(store)
@@ -133,7 +141,6 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Upstreams and housekeeping, until the block ends; then everything is ended in order."""
         self.store.clear_states(os.getpid())
-        self.catalog.at_once = FEW
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for upstream in self.proxy.upstreams.values():
@@ -149,7 +156,7 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
-        await self.proxy.searching.stop()
+        await self.search.stop()
         await self.embedding.stop()
         await self.schedule.stop()
         await self.models.stop()
@@ -177,12 +184,12 @@ class App:
         while True:
             self.proxy.tick()
             self._save_names()
-            is_indexed = await self.proxy.searching.index(TICK_S)
+            is_indexed = await self.search.index(TICK_S)
             while self.proxy.flows.look():
                 await asyncio.sleep(0)
             self._keep_flows()
             self.assurance.tick()
-            self.proxy.calibrate = self.assurance.calibrate
+            self.search.install_calibration(self.assurance.calibrate)
             if is_indexed:
                 self.embedding.tick()
             self.models.tick(has_listed=bool(self.exposures.views()))
@@ -272,7 +279,7 @@ class App:
             log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
         self.state_changed(upstream)
 
-    def names_told(self, names: Mapping[ToolId, tuple[str, str]]) -> None:
+    def _keep_names(self, names: Mapping[ToolId, tuple[str, str]]) -> None:
         self._unsaved_names.update(names)
         asyncio.get_running_loop().call_soon(self._save_names)  # after the answer that waits for us
 

@@ -222,7 +222,7 @@ class Foretool:
             await self._caller.ask("initialize", greeting)
             await self._caller.listed(self.patience_s)
             # A list might never be searched, steps always are: the encoders may be loaded.
-            app.catalog.pipeline.has_searched = True
+            app.search.want_encoders()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -290,7 +290,7 @@ class Foretool:
 
     def _given(self, plan: Plan) -> Step:
         app, caller = self._running()
-        app.proxy.tell_names()
+        app.proxy.catalog.fix_names()
         app.proxy.steps.record(caller.session, plan)
         app.proxy.steps.show(caller.session, plan, caller.profile)
         app.proxy.outbox.flush()

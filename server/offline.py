@@ -43,7 +43,9 @@ def read(config: Config) -> Iterator[Offline]:
     with Store.open(config.storage if config.storage.exists() else ":memory:") as store:
         app = App(config, store)
         settings = config.settings
-        exposures = Exposures(app.catalog, _Reading(store), settings.pin, settings.epoch_s, time)
+        exposures = Exposures(
+            app.catalog, app.search.rank_for_list, _Reading(store), settings.pin, settings.epoch_s, time
+        )
         exposures.prior, exposures.base = app.exposures.prior, app.exposures.base
         yield Offline(app, exposures, store)
 

@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.search import Searching
+from foretool.server.catalog.search import Search
 from foretool.server.clients.client import LEVELS, Client, OnReply
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.exposure import Exposures
@@ -35,7 +34,7 @@ from foretool.server.transports.client.base import Channel
 from foretool.server.transports.pipes import Turn
 from foretool.server.upstreams.connection import Request
 from foretool.server.upstreams.upstream import State, Upstream
-from foretool.storage.records import ClientRecord, Era, SessionRecord, ToolId, Usage
+from foretool.storage.records import ClientRecord, Era, SessionRecord
 
 if TYPE_CHECKING:
     from foretool.server.methods.agent_step import Steps
@@ -66,8 +65,6 @@ class Watcher(Protocol):
 
     def state_changed(self, upstream: Upstream) -> None: ...
 
-    def names_told(self, names: Mapping[ToolId, tuple[str, str]]) -> None: ...
-
 
 class Proxy:
     """See the module. It makes no upstream and opens no store: `App` does."""
@@ -76,6 +73,7 @@ class Proxy:
         self,
         config: Config,
         catalog: Catalog,
+        search: Search,
         exposures: Exposures,
         recorder: Recorder,
         watcher: Watcher,
@@ -84,10 +82,8 @@ class Proxy:
         self.catalog = catalog
         self.exposures = exposures
         self.recorder = recorder
-        self.searching = Searching(catalog)
+        self.search = search
         self.flows = FlowWatch()
-        self.calibrate: Callable[[float], float] | None = None
-        """What the gate's probabilities have been worth here; None while they are taken as they are."""
         self.upstreams: dict[str, Upstream] = {}
         self.capabilities_known: dict[str, dict[str, Any]] = {}
         """Capabilities by upstream, from an earlier run until it has greeted in this one."""
@@ -117,8 +113,6 @@ class Proxy:
         self._instructions: Instructions | None = None
         self._steps: Steps | None = None
         self._given: dict[str, tuple[int, frozenset[str]]] = {}
-        self._usage: Mapping[ToolId, Usage] = {}
-        self._usage_until = 0.0
 
     @property
     def settings(self) -> Settings:
@@ -487,30 +481,7 @@ class Proxy:
         """One part of a merged list, with the client's own `_meta`."""
         exchange.client.forward(exchange, upstream, params, arrived)
 
-    # -- ranking and recording
-
-    def tell_names(self) -> None:
-        """A client is about to be told of tools, or to call one: their names are theirs from now on."""
-        if new := self.catalog.tell():
-            self._watcher.names_told(new)
-
-    def rank(self, query: Query, profile: Profile, limit: int) -> Ranking:
-        ranking = self.catalog.pipeline.rank(query, self._recent_usage(), limit)
-        if profile.servers == ("*",) and self.catalog.is_indexed:
-            return ranking
-        kept = tuple(
-            each
-            for each in ranking.ranked
-            if (tool := self.catalog.get(each.tool)) and self.exposures.allowed(profile, tool.upstream)
-        )
-        return Ranking(kept, ranking.total, ranking.evidence)
-
-    def _recent_usage(self) -> Mapping[ToolId, Usage]:
-        # The usage prior moves slowly; reading it for each search would cost more than the search.
-        if self.clock() >= self._usage_until:
-            self._usage = {each.tool: each for each in self.recorder.usage()}
-            self._usage_until = self.clock() + 60.0
-        return self._usage
+    # -- recording
 
     def argument_record(self, arguments: Raw | None) -> str:
         """What of a call's arguments is kept."""

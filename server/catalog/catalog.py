@@ -8,12 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -26,9 +24,6 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import definition_problem
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool, ToolId
-
-if TYPE_CHECKING:
-    from foretool.retrieval.pipeline import Corpus, Pipeline
 
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes; a larger tool definition is dropped: no client could use it."""
@@ -67,7 +62,13 @@ class Changes(Struct, frozen=True):
 class Catalog:
     """See the module. `entries` gives the order in which names are handed out."""
 
-    def __init__(self, entries: Sequence[Entry], kept_names: Mapping[Key, ToolId] | None = None) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        kept_names: Mapping[Key, ToolId] | None = None,
+        on_fixed: Callable[[Mapping[ToolId, Key]], None] = lambda names: None,
+    ) -> None:
+        """`on_fixed` is called with the names that `fix_names` has newly given for good."""
         self.version = 0
         """Goes up with every change."""
         self.problems: dict[str, tuple[str, ...]] = {}
@@ -79,17 +80,13 @@ class Catalog:
         self._keepers = {name: key for key, name in self._kept.items()}
         self._plain: Counter[str] = Counter()
         """How many of the tools there are would like to have a name."""
-        self._told = 0
-        """The version whose names somebody knows."""
+        self._on_fixed = on_fixed
+        self._fixed = 0
+        """The version whose names are all fixed."""
         self._tools: dict[ToolId, Tool] = {}
         self._by_upstream: dict[str, list[Tool]] = {}
-        self._ranking: tuple[Corpus, Pipeline] | None = None
-        self._unindexed: dict[str, None] = {}
-        """Upstreams whose tools the ranking does not know yet, in order."""
-        self._indexing: tuple[str, Iterator[None]] | None = None
-        """The one whose tools are being indexed, and what goes on with it."""
-        self.at_once: float = inf
-        """Tools that may be indexed at once where `pipeline` is asked for; while we serve, more would hold up calls."""
+        self._changed_at: dict[str, int] = {}
+        """By upstream, the version with which its tools or words changed last, oldest change first."""
         self._ever_named: set[str] = set()
         self._resolver: Resolver | None = None
         """Made when it is asked; most names are found without it."""
@@ -99,84 +96,26 @@ class Catalog:
     def __len__(self) -> int:
         return len(self._tools)
 
-    @property
-    def pipeline(self) -> Pipeline:
-        """The ranking over every tool: what is not indexed yet is indexed first. Where more than `at_once` are missing,
-        the ranking over those that are there."""
-        return self.ranking(self.at_once)
-
-    def ranking(self, at_once: float) -> Pipeline:
-        """As `pipeline`, where somebody can wait for so many."""
-        ranking = self._index()[1]
-        if not self.is_indexed and self.unindexed() <= at_once:
-            self.index()
-        ranking.is_filling = not self.is_indexed
-        return ranking
-
-    @property
-    def has_learned(self) -> bool:
-        """Whether anything that was learned takes part in the ranking; indexes nothing."""
-        return self._ranking is not None and self._ranking[1].experience is not None
-
-    def _index(self) -> tuple[Corpus, Pipeline]:
-        if self._ranking is None:
-            # Not at the top: no list waits for what only searches need.
-            from foretool.retrieval.pipeline import Corpus, Pipeline
-
-            corpus = Corpus()
-            self._ranking = corpus, Pipeline(corpus)
-        return self._ranking
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether the ranking knows every tool as it is now."""
-        return not self._unindexed and self._indexing is None
-
-    def unindexed(self) -> int:
-        """About how many tools are still to be indexed."""
-        names = {*self._unindexed, *([self._indexing[0]] if self._indexing else [])}
-        return sum(len(self._by_upstream.get(name, ())) for name in names)
-
-    def index(self, patience_s: float = inf) -> bool:
-        """Index tools for about so long; True if that was all. Lists do not need it, searches do, so it is done in idle
-        moments after the start."""
-        until = time.perf_counter() + patience_s
-        while (going := self._indexing or self._next_upstream()) is not None:
-            self._indexing = going
-            for _ in going[1]:
-                if time.perf_counter() >= until:
-                    return False
-            self._indexing = None
-        return True
-
-    def _next_upstream(self) -> tuple[str, Iterator[None]] | None:
-        if not self._unindexed:
-            return None
-        upstream = next(iter(self._unindexed))
-        del self._unindexed[upstream]
-        tools = self._by_upstream.get(upstream, ())
-        return upstream, self._index()[0].replacing(upstream, tools, self.server_text(upstream))
-
-    @property
-    def names(self) -> Mapping[Key, ToolId]:
-        """Every name that somebody was told, and those there are."""
-        return self._kept | {(tool.upstream, tool.name): tool.id for tool in self._tools.values()}
-
-    def tell(self) -> dict[ToolId, Key]:
-        """Somebody is told of the tools: from now on they keep their names. Returns those that nobody knew before.
+    def fix_names(self) -> None:
+        """Give every tool its name for good, because somebody is about to be told of them; new names are reported.
 
         Until then the order of the config decides who gets a name that several want, and not who listed first.
         """
-        if self._told == self.version:
-            return {}
-        self._told = self.version
+        if self._fixed == self.version:
+            return
+        self._fixed = self.version
         new: dict[ToolId, Key] = {}
         for id, tool in self._tools.items():
             key = (tool.upstream, tool.name)
             if self._kept.get(key) != id:
                 self._kept[key] = id
                 self._keepers[id] = new[id] = key
-        return new
+        if new:
+            self._on_fixed(new)
+
+    def changed_since(self, version: int) -> list[str]:
+        """Upstreams, gone ones included, whose tools or words have changed after this version, oldest change first."""
+        return [name for name, changed_at in self._changed_at.items() if changed_at > version]
 
     def tools(self) -> list[Tool]:
         """All of them, by exposed name."""
@@ -219,11 +158,12 @@ class Catalog:
     def configure(self, entries: Sequence[Entry]) -> None:
         """Follow a changed config: forget the tools of upstreams that are gone."""
         self._entries = {entry.name: entry for entry in entries}
-        for gone in set(self._by_upstream) - set(self._entries):
-            self._by_upstream.pop(gone)
-            self._unindexed[gone] = None
-            self.problems.pop(gone, None)
+        gone = set(self._by_upstream) - set(self._entries)
+        for name in gone:
+            self._by_upstream.pop(name)
+            self.problems.pop(name, None)
         self._rename()
+        self._mark_changed(gone)
 
     def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
         """Take in what the store remembers; call `settle` after the last one."""
@@ -254,7 +194,7 @@ class Catalog:
             self._texts[upstream] = text
             if not self._name_alone(upstream, list(old.values())):
                 self._rename()
-            self._unindexed[upstream] = None
+            self._mark_changed([upstream])
         return changes
 
     def count(self, tokens: Mapping[str, int]) -> None:
@@ -329,15 +269,22 @@ class Catalog:
         ]
         found = names.assign(listed, self._kept)
         self._plain = Counter(names.plain_name(prefix, key[1]) for key, prefix in listed)
+        renamed: list[str] = []
         for upstream, tools in self._by_upstream.items():
             named = [_called(tool, found[upstream, tool.name]) for tool in tools]
             if upstream not in self._ever_named or [tool.id for tool in named] != [tool.id for tool in tools]:
                 self._ever_named.add(upstream)
-                self._unindexed[upstream] = None
+                renamed.append(upstream)
             self._by_upstream[upstream] = named
         self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
         self._resolver = None
         self.version += 1
+        self._mark_changed(renamed)
+
+    def _mark_changed(self, upstreams: Iterable[str]) -> None:
+        for upstream in upstreams:
+            self._changed_at.pop(upstream, None)
+            self._changed_at[upstream] = self.version
 
     def _name_alone(self, upstream: str, old: Sequence[Tool]) -> bool:
         """Name the tools of one upstream, if that concerns no other: nobody else wants or has one of the names. False:

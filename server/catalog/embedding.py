@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from foretool.server.catalog.search import Searching
 from foretool.server.config.settings import Settings
 from foretool.storage.store import StorageError, Store
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Endpoint, Weights
     from foretool.retrieval.rankers.dense import Meaning
     from foretool.server.catalog.catalog import Catalog
+    from foretool.server.catalog.search import Search
 
 SAVED_AT_ONCE: Final = 128
 """Vectors a transaction: what a killed worker loses at most."""
@@ -64,10 +64,10 @@ class Wanted(Struct, frozen=True):
 class Embedding:
     """See the module. `tick` is called now and then; everything takes place in one task at a time."""
 
-    def __init__(self, settings: Settings, catalog: Catalog, store: Store, searching: Searching) -> None:
+    def __init__(self, settings: Settings, catalog: Catalog, store: Store, search: Search) -> None:
         self._catalog = catalog
         self._store = store
-        self._searching = searching
+        self._search = search
         self._task: asyncio.Task[None] | None = None
         self._wanted: Wanted | None = None
         self._meaning: Meaning | None = None
@@ -79,8 +79,8 @@ class Embedding:
         if wanted == self._wanted:
             return
         if self._meaning is not None:
-            self._meaning = self._catalog.pipeline.meaning = None
-        self._searching.encoders = ()
+            self._meaning = None
+            self._search.install_encoders(None)
         self._wanted = wanted
         self._weights: tuple[Weights, ...] | None = None
         self._done = -1  # version of the corpus that is embedded
@@ -95,8 +95,8 @@ class Embedding:
         if self._wanted.encoder == "none" or self.problem or not len(self._catalog):
             return
         if self._task is None or self._task.done():
-            pipeline = self._catalog.pipeline
-            if self._done != pipeline.corpus.version or (pipeline.has_searched and pipeline.meaning is None):
+            is_awaited = self._search.is_wanted and not self._search.has_encoders
+            if self._done != self._search.corpus.version or is_awaited:
                 self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
@@ -116,9 +116,9 @@ class Embedding:
                 self._weights = wanted.weights()
             if not self._weights:
                 self.problem = "no encoder is installed" if wanted.encoder != "none" else ""
-                self._done = self._catalog.pipeline.corpus.version
+                self._done = self._search.corpus.version
                 return
-            version = self._catalog.pipeline.corpus.version
+            version = self._search.corpus.version
             weights = self._weights
             for each in weights:
                 await self._embed(each, wanted)
@@ -134,7 +134,7 @@ class Embedding:
         from foretool.storage.vectors import Vectors
 
         vectors = Vectors(self._store)
-        digests = {digest for digest in self._catalog.pipeline.corpus.digests if digest}
+        digests = {digest for digest in self._search.corpus.digests if digest}
         known = vectors.known(weights.key)
         missing = digests - known
         self.progress[weights.name] = (len(digests) - len(missing), len(digests))
@@ -172,19 +172,21 @@ class Embedding:
         from foretool.retrieval.encoders.ahead import Ahead
         from foretool.retrieval.rankers.dense import Meaning
 
-        pipeline = self._catalog.pipeline
-        if not pipeline.has_searched:
+        if not self._search.is_wanted:
             return
         meaning = self._meaning
         if meaning is None:
             encoders = await asyncio.to_thread(load, weights, cache_folder(self._store), wanted.endpoint)
             meaning = Meaning(encoders)
-            self._searching.encoders = [each for each in encoders if isinstance(each, Ahead)]
-        fill(meaning, weights, pipeline.corpus.digests, self._store)
-        meaning.align(pipeline.corpus.digests, pipeline.corpus.version)
+        corpus = self._search.corpus
+        fill(meaning, weights, corpus.digests, self._store)
+        meaning.align(corpus.digests, corpus.version)
         if self._meaning is None:
             log.info("ranking by meaning: %s", "; ".join(each.described for each in weights))
-        self._meaning = pipeline.meaning = meaning
+        self._meaning = meaning
+        self._search.install_encoders(
+            meaning, [head.encoder for head in meaning.heads if isinstance(head.encoder, Ahead)]
+        )
 
 
 async def embedded(
@@ -252,12 +254,12 @@ def fill(meaning: Meaning, weights: Sequence[Weights], digests: Iterable[bytes],
             head.add(Vectors(store).load(each.key, missing))
 
 
-def attach(settings: Settings, catalog: Catalog, store: Store, searching: Searching) -> str:
+def attach(settings: Settings, store: Store, search: Search) -> str:
     """Give the ranking its encoders now, with the vectors that are kept; returns what stands in the way, or "" ."""
     from foretool.retrieval.encoders import EncoderError
     from foretool.retrieval.encoders.ahead import Ahead
 
-    pipeline, wanted = catalog.pipeline, Wanted.of(settings)
+    wanted = Wanted.of(settings)
     try:
         weights = wanted.weights()
         if not weights:
@@ -268,8 +270,8 @@ def attach(settings: Settings, catalog: Catalog, store: Store, searching: Search
     from foretool.retrieval.rankers.dense import Meaning
 
     meaning = Meaning(encoders)
-    searching.encoders = [each for each in encoders if isinstance(each, Ahead)]
-    fill(meaning, weights, pipeline.corpus.digests, store)
-    meaning.align(pipeline.corpus.digests, pipeline.corpus.version)
-    pipeline.meaning = meaning
+    corpus = search.index_all()
+    fill(meaning, weights, corpus.digests, store)
+    meaning.align(corpus.digests, corpus.version)
+    search.install_encoders(meaning, [each for each in encoders if isinstance(each, Ahead)])
     return "" if meaning.is_ready else "tools are not embedded yet; a proxy does so once a client has connected"

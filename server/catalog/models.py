@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.list_growth import Growth
     from foretool.retrieval.model_format import Learned
     from foretool.retrieval.rankers.learned import Experience
-    from foretool.server.catalog.catalog import Catalog
+    from foretool.server.catalog.search import Search
 
 CLASSES: Final[Mapping[str, str]] = {
     "dtdr": "foretool.retrieval.rankers.dtdr:Dtdr",
@@ -58,9 +58,9 @@ class Opened(Struct, frozen=True):
 class Models:
     """See the module. `tick` is called about once a second; one task at a time."""
 
-    def __init__(self, catalog: Catalog, store: Store, changed: Callable[[], None]) -> None:
+    def __init__(self, search: Search, store: Store, changed: Callable[[], None]) -> None:
         """`changed` is called when other models serve than before, or a learning run has ended."""
-        self._catalog = catalog
+        self._search = search
         self._store = store
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class Models:
         for problem in opened.problems:
             log.warning("%s", problem)
         self._version, self.served, self.problems = version, opened.served, opened.problems
-        self._catalog.pipeline.experience = opened.experience
+        self._search.install_models(opened.experience)
         if opened.served:
             log.info("learned: %s", ", ".join(f"{kind} {each.number}" for kind, each in opened.served.items()))
         self._changed()
@@ -211,11 +211,11 @@ def _fitting(
     return None
 
 
-def attach(catalog: Catalog, store: Store) -> tuple[str, ...]:
+def attach(search: Search, store: Store) -> tuple[str, ...]:
     """Give the ranking what was learned now; returns what stands in the way."""
     kept = read(store)
     if not kept:
         return ()
     opened = open_models(kept)
-    catalog.pipeline.experience = opened.experience
+    search.install_models(opened.experience)
     return opened.problems

@@ -1,10 +1,8 @@
-"""One search from its query to its ranking: at once where everything is quick, else in steps with a thread between.
+"""Search: everything that ranks tools, and the slow parts of a search off the event loop.
 
-Slow are encoders behind an endpoint or on torch, which are asked before the tools are ranked. The ranking itself always
-runs on the loop, where the catalog cannot change under it.
-
-So does the index of the words of all tools, 0.14 ms each: with thousands of them it is made in slices, between which
-calls go on, and a search waits for it a while. A thread would hold up calls for longer: it gives way every 5 ms only.
+An encoder behind an endpoint or on torch is slow: it is asked in a thread, before the tools are ranked. The ranking
+itself always runs on the loop, where the catalog cannot change under it. A search also waits a while for the index
+(`index.py`).
 """
 
 from __future__ import annotations
@@ -12,89 +10,235 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from foretool.retrieval.ranking import Query, Ranking
+from foretool.server.catalog.index import Index
+from foretool.storage.records import Level, ToolId, Usage
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders.ahead import Ahead
-    from foretool.retrieval.ranking import Query, Ranking
+    from foretool.retrieval.list_growth import Growth
+    from foretool.retrieval.pipeline import Corpus
+    from foretool.retrieval.rankers.dense import Meaning
+    from foretool.retrieval.rankers.learned import Experience
     from foretool.server.catalog.catalog import Catalog
 
 SLICE_S: Final = 0.002
-"""So long is indexed at a time."""
+"""How long the index is worked on before other work gets its turn."""
 FEW: Final = 500
-"""Tools that are indexed at once where they are wanted; it takes some 70 ms."""
+"""A search indexes up to so many missing tools at once; that takes some 70 ms."""
+MANY: Final = 5000
+"""A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there."""
 INDEX_S: Final = 5.0
-"""A search waits so long for the index; then it is of the tools that are in it."""
+"""A search waits so long for the index, then ranks the tools that are in it."""
+USAGE_S: Final = 60.0
+"""How long usage is kept in memory: it moves slowly, and reading it for each search would cost more than the search."""
+LISTED: Final = 50
+"""How many tools the words of a list may bring."""
 
-log = logging.getLogger("foretool.searching")
+Admits = Callable[[str], bool]
+"""Whether the client's profile has an upstream."""
+Guard = Callable[[Callable[[], None]], None]
+"""Runs one step of a request at the request's error boundary."""
+
+log = logging.getLogger("foretool.search")
 
 
-class Searching:
-    """What of a search is slow; nothing, until `Embedding` has opened something that is."""
+def _run(step: Callable[[], None]) -> None:
+    step()
 
-    def __init__(self, catalog: Catalog) -> None:
+
+class Search:
+    """Ranks the tools of a catalog with whatever is installed: encoders, learned models, a calibration of the gate."""
+
+    def __init__(self, catalog: Catalog, usage: Callable[[], Sequence[Usage]], clock: Callable[[], float]) -> None:
+        """`usage` reads how often each tool was used; `clock` says when it is read again."""
         self._catalog = catalog
-        self.encoders: Sequence[Ahead] = ()
+        self._index = Index(catalog)
+        self._read_usage = usage
+        self._clock = clock
+        self._usage: Mapping[ToolId, Usage] = {}
+        self._usage_until = 0.0
+        self._models: Experience | None = None
+        self._encoders: Meaning | None = None
+        self._slow: Sequence[Ahead] = ()
+        self._calibrate: Callable[[float], float] | None = None
+        self._installed = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._indexer: asyncio.Task[None] | None = None
+        self._is_wanted = False
 
-    def before(self, query: Query, go: Callable[[], None]) -> None:
-        """Have `go` called once the tools are indexed and the slow encoders have answered: now, or in a later turn of
-        the loop."""
-        is_short = self._catalog.unindexed() > FEW
-        if query.lines and (is_short or self.encoders):
-            self._begin(self._prepared(query, go, INDEX_S if is_short else 0.0))
+    # -- state
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Changes with everything a ranking is made of except usage."""
+        return self._catalog.version, self._installed
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody searches in words here: an encoder is worth its memory from then on."""
+        return self._is_wanted
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether every tool is indexed as it is now."""
+        return self._index.is_complete
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether learned models take part; indexes nothing."""
+        return self._models is not None
+
+    @property
+    def has_encoders(self) -> bool:
+        return self._encoders is not None
+
+    @property
+    def growth(self) -> Growth | None:
+        """How lists grow by the scores of these models and encoders; None where that was not learned."""
+        growth = self._models.growth if self._models is not None else None
+        heads = self._encoders.heads if self._encoders is not None and self._encoders.is_ready else ()
+        return growth if growth is not None and growth.encoders == "+".join(head.name for head in heads) else None
+
+    @property
+    def corpus(self) -> Corpus:
+        """The indexed tools as encoders and models see them."""
+        return self._index.update(FEW).corpus
+
+    def count_unindexed(self) -> int:
+        """About how many tools are still to be indexed."""
+        return self._index.count_missing()
+
+    def index_all(self) -> Corpus:
+        """Index every missing tool, however long it takes: for commands."""
+        return self._index.update().corpus
+
+    def want_encoders(self) -> None:
+        """Somebody will search in words: encoders need not wait for the first search."""
+        self._is_wanted = True
+
+    # -- what takes part
+
+    def install_models(self, models: Experience | None) -> None:
+        """Rank with these learned models; None takes them away."""
+        self._index.pipeline.experience = self._models = models
+        self._installed += 1
+
+    def install_encoders(self, encoders: Meaning | None, slow: Sequence[Ahead] = ()) -> None:
+        """Rank with these encoders, of which the `slow` ones are asked ahead; None takes them away."""
+        self._index.pipeline.meaning = self._encoders = encoders
+        self._slow = slow
+        self._installed += 1
+
+    def install_calibration(self, calibrate: Callable[[float], float] | None) -> None:
+        """Read levels from what the gate's probabilities have been worth here; None takes them as they are."""
+        self._calibrate = calibrate
+
+    # -- ranking
+
+    def rank(self, query: Query, admits: Admits, limit: int) -> Ranking:
+        """The best `limit` tools for a query, less those whose upstream is not admitted; never waits."""
+        self._is_wanted |= bool(query.lines)
+        ranking = self._index.update(FEW).rank(query, self._recent_usage(), limit)
+        tools = ((each, self._catalog.get(each.tool)) for each in ranking.ranked)
+        return replace(ranking, ranked=tuple(each for each, tool in tools if tool and admits(tool.upstream)))
+
+    def rank_for_list(self, lines: Sequence[str]) -> list[ToolId]:
+        """The best tools for the words of a list, one need a line; usage takes no part, the list has its own order."""
+        self._is_wanted |= bool(lines)
+        ranking = self._index.update(MANY).rank(Query(lines=tuple(lines)), limit=LISTED)
+        return [each.tool for each in ranking.ranked]
+
+    def find(
+        self, query: Query, admits: Admits, limit: int, go: Callable[[Ranking], None], guard: Guard = _run
+    ) -> None:
+        """Rank as `rank` does and call `go`: now, or in a later turn of the loop, once the index is complete and the
+        slow encoders have answered. `guard` runs both steps, so that an error reaches the request that searched."""
+
+        def rank_now() -> None:
+            guard(lambda: go(self.rank(query, admits, limit)))
+
+        patience_s = INDEX_S if self.count_unindexed() > FEW else 0.0
+        if query.lines and (patience_s or self._slow):
+            self._begin(self._prepare(query, patience_s, rank_now))
         else:
-            go()
+            rank_now()
 
-    def now(self, query: Query, rank: Callable[[], Ranking]) -> Ranking:
-        """Ask the slow encoders and then rank, however long it takes: for commands, which nobody else waits for."""
-        self._ask(query)
-        return rank()
+    def find_now(self, query: Query, admits: Admits, limit: int) -> Ranking:
+        """Do what `find` does, however long it takes: for commands, which keep nobody else waiting."""
+        self.index_all()
+        self._ask_slow(query)
+        return self.rank(query, admits, limit)
+
+    def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[dict[ToolId, float], float]:
+        """Which tools are called next with which probability, likeliest first, and the probability that the task is
+        done; ({}, 0) where nothing was learned. Cheap enough for the path of a call."""
+        return self._index.update(FEW).after(history, lines) if self.has_learned else ({}, 0.0)
+
+    def assess(self, ranking: Ranking, query: Query) -> tuple[Level, float | None]:
+        """How likely a needed tool is among the first five, as a level and as the gate's probability."""
+        from foretool.retrieval.selection import assess
+
+        return assess(ranking, query, self._calibrate)
+
+    # -- tasks
 
     async def index(self, patience_s: float) -> bool:
-        """Index what is not; whether that was all. It goes on after `patience_s`."""
-        if not self._catalog.is_indexed:
+        """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""
+        if not self.is_indexed:
             if self._indexer is None or self._indexer.done():
-                self._indexer = asyncio.get_running_loop().create_task(self._index())
+                self._indexer = asyncio.get_running_loop().create_task(self._index_slices())
             await asyncio.wait({self._indexer}, timeout=patience_s)
-        return self._catalog.is_indexed
+        return self.is_indexed
 
-    async def _index(self) -> None:
-        while not self._catalog.index(SLICE_S):
+    async def _index_slices(self) -> None:
+        while not self._index.advance(SLICE_S):
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """End what was begun without a search."""
+        """End indexing that no search waits for."""
         if self._indexer is not None:
             self._indexer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._indexer
 
-    async def finished(self) -> None:
-        """Wait for what was begun."""
-        await asyncio.gather(*self._tasks)
+    async def wait_for_searches(self) -> None:
+        """Wait until every search that has begun has called back."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
 
     def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(steps)
         self._tasks.add(task)  # the loop itself forgets tasks
         task.add_done_callback(self._tasks.discard)
 
-    async def _prepared(self, query: Query, go: Callable[[], None], patience_s: float) -> None:
+    # -- slow parts
+
+    async def _prepare(self, query: Query, patience_s: float, go: Callable[[], None]) -> None:
         if patience_s:
             await self.index(patience_s)
-        if self.encoders:
-            await asyncio.to_thread(self._ask, query)
+        if self._slow:
+            await asyncio.to_thread(self._ask_slow, query)
         go()
 
-    def _ask(self, query: Query) -> None:
+    def _ask_slow(self, query: Query) -> None:
         from foretool.retrieval.pipeline import needs
 
         texts = needs(query.lines)
-        told = texts if len(texts) < 2 else [*texts, "\n".join(texts)]
-        for encoder in self.encoders if told else ():
+        asked = texts if len(texts) < 2 else [*texts, "\n".join(texts)]
+        for encoder in self._slow if asked else ():
             try:
-                encoder.fetch(told)
+                encoder.fetch(asked)
             except Exception as error:  # noqa: BLE001 -- somebody else's model or network: the others rank without it
                 log.warning("encoder %s: %s; ranked without it", encoder.name, error)
+
+    def _recent_usage(self) -> Mapping[ToolId, Usage]:
+        if self._clock() >= self._usage_until:
+            self._usage = {each.tool: each for each in self._read_usage()}
+            self._usage_until = self._clock() + USAGE_S
+        return self._usage

@@ -369,7 +369,7 @@ class Client:
     def _answer_list(self, exchange: Exchange) -> None:
         session = exchange.session
         assert session is not None
-        self.proxy.tell_names()
+        self.proxy.catalog.fix_names()
         exchange.result(list_result(self.array(session), exchange.era, TTL_MS))
         self.record_list(session, "list")
         if self._announced_at:

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.list_growth import BASE_SHARE
-from foretool.retrieval.ranking import Query
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
@@ -33,9 +32,6 @@ HALF_LIFE_S: Final = 14 * 86_400.0
 RELISTERS: Final = frozenset({"claude-code", "mcp-use", "goose", "opencode", "cline", "windsurf"})
 """Clients known to list again after `list_changed` in the legacy era, until the ledger knows better
 (docs/clients.md has the sources)."""
-
-AT_ONCE: Final = 5000
-"""Tools that are indexed while a list waits, 0.7 s; where more are missing, tasks and profiles have no say in it."""
 
 RELIST_SHARE: Final = 0.5
 """A client that answered fewer of its announcements than this is not grown for."""
@@ -98,11 +94,19 @@ class Exposures:
     """Makes views and keeps them for their epoch."""
 
     def __init__(
-        self, catalog: Catalog, memory: Memory, pins: Sequence[str], epoch_s: float, clock: Callable[[], float]
+        self,
+        catalog: Catalog,
+        rank: Callable[[Sequence[str]], Sequence[ToolId]],
+        memory: Memory,
+        pins: Sequence[str],
+        epoch_s: float,
+        clock: Callable[[], float],
     ) -> None:
+        """`rank`: the best tools for some words, best first."""
         self.pins = tuple(pins)
         self.epoch_s = epoch_s
         self._catalog = catalog
+        self._rank = rank
         self._memory = memory
         self._clock = clock
         self.prior: Callable[[], tuple[int, bytes]] = _unlearned
@@ -224,9 +228,9 @@ class Exposures:
         ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
         lines = tuple(line for line in (profile.about, *self._memory.tasks(0.0, 5)) if line.strip())
         if lines:
-            for each in self._catalog.ranking(AT_ONCE).rank(Query(lines=lines), limit=50).ranked:
-                if self._is_candidate(profile, each.tool, pinned):
-                    ranked.setdefault(each.tool)
+            for tool in self._rank(lines):
+                if self._is_candidate(profile, tool, pinned):
+                    ranked.setdefault(tool)
         return tuple(ranked)
 
     def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import click
 
-from foretool.retrieval import selection
 from foretool.server import offline
 from foretool.server.catalog import embedding, models
 from foretool.server.commands import output
@@ -74,8 +73,8 @@ def command(
     with offline.read(config) as known:
         if not len(known.app.catalog):
             return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)
-        embedding.attach(config.settings, known.app.catalog, known.store, known.app.proxy.searching)
-        for problem in models.attach(known.app.catalog, known.store):
+        embedding.attach(config.settings, known.store, known.app.search)
+        for problem in models.attach(known.app.search, known.store):
             output.warn(problem)
         found = find(known, " ".join(task), profile, limit)
     if as_json:
@@ -96,8 +95,8 @@ def find(known: Offline, task: str, profile: str = "", limit: int | None = None)
     started = time.perf_counter()
     query = discover_tools.query(arguments, (), ())
     proxy, depth = known.app.proxy, max(RANKED, arguments.wanted)
-    ranking = proxy.searching.now(query, lambda: proxy.rank(query, profile_of, depth))
-    level = selection.level(ranking, query)
+    ranking = known.app.search.find_now(query, profile_of.admits, depth)
+    level, _ = known.app.search.assess(ranking, query)
     answer = discover_tools.answer(
         arguments,
         ranking,

@@ -13,6 +13,7 @@ from foretool.storage.vectors import Vectors
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Weights
     from foretool.retrieval.model_format import Floats
+    from foretool.retrieval.pipeline import Corpus
     from foretool.retrieval.rankers.dense import Meaning
     from foretool.server.catalog.catalog import Catalog
 
@@ -77,8 +78,8 @@ class EncodedTexts:
             known |= new
         return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
 
-    def meaning(self, catalog: Catalog) -> Meaning:
-        """The dense ranker over the catalog, with every tool embedded."""
+    def meaning(self, catalog: Catalog, corpus: Corpus) -> Meaning:
+        """The dense ranker over the corpus of a catalog, with every tool embedded."""
         from foretool.retrieval.document import document, embedded_text
         from foretool.retrieval.pipeline import digest
         from foretool.retrieval.rankers.dense import Meaning
@@ -88,6 +89,5 @@ class EncodedTexts:
         for head, weights, encoder in zip(meaning.heads, self._weights, self._encoders, strict=True):
             rows = self._vectors(weights.key, texts, encoder.documents)
             head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})
-        corpus = catalog.pipeline.corpus
         meaning.align(corpus.digests, corpus.version)
         return meaning

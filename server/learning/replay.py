@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.training.replay import Comparison, StepRanks, rank_steps
+from foretool.server.catalog.index import Index
 from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.server.learning.timeline import Timeline
 from foretool.storage.artifacts import Artifact
@@ -32,8 +33,8 @@ class Replay:
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        meaning = self._texts.meaning(self._catalog) if self._texts else None
-        return Pipeline(self._catalog.pipeline.corpus, meaning)
+        corpus = Index(self._catalog).update().corpus
+        return Pipeline(corpus, self._texts.meaning(self._catalog, corpus) if self._texts else None)
 
     def pipeline(self, served: Mapping[str, Learned]) -> Pipeline:
         """The ranking with these models; there is one pipeline, so that an earlier result changes with it."""

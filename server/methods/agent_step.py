@@ -22,7 +22,6 @@ from foretool.retrieval.domains import Domains
 from foretool.retrieval.fragments import Fragment
 from foretool.retrieval.itr import Candidate, Fallback, Kind, Parameters, Selected, Signatures
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.retrieval.selection import assess
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.names import DISCOVER
 from foretool.server.clients.exposure import View, Why
@@ -113,7 +112,7 @@ class Steps:
     # -- putting together
 
     def plan(self, query: Query, profile: Profile, budget: int, go: Callable[[Plan], None]) -> None:
-        """Lines 1 to 5 of Algorithm 1; `go` is called now, or once slow encoders have answered."""
+        """Lines 1 to 5 of Algorithm 1; `go` is called now, or once the slow encoders have answered."""
         started = time.perf_counter()
         domain = self._domain(query)
         key = (*map(itr.signature, query.lines), query.history, query.servers_in_use, profile.name, budget, domain)
@@ -128,8 +127,7 @@ class Steps:
             self._cache.put(key, self._version(), plan)
             go(replace(plan, took_ms=(time.perf_counter() - started) * 1000))
 
-        proxy, searching = self._proxy, self._proxy.searching
-        searching.before(query, lambda: ranked(proxy.rank(query, profile, RANKED)))
+        self._proxy.search.find(query, profile.admits, RANKED, ranked)
 
     def widened(self, plan: Plan, sufficiency: float, profile: Profile) -> Plan:
         """Line 8: more tools under twice the budget, or the catalog in brief where there are no more."""
@@ -141,14 +139,12 @@ class Steps:
 
     def _version(self) -> tuple[object, ...]:
         """Of everything a plan is made of."""
-        proxy, pipeline = self._proxy, self._proxy.catalog.pipeline
-        age = int(proxy.clock() / KEPT_S)
-        ranked_by = (id(pipeline.meaning), id(pipeline.experience))
-        return (proxy.catalog.version, *ranked_by, proxy.instructions.version, proxy.settings, age)
+        proxy = self._proxy
+        return (*proxy.search.version, proxy.instructions.version, proxy.settings, int(proxy.clock() / KEPT_S))
 
     def _made(self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str) -> Plan:
         proxy = self._proxy
-        found, said = assess(ranking, query, proxy.calibrate)
+        found, said = proxy.search.assess(ranking, query)
         probability = said or 0.0
         pinned = self._pinned(profile, domain)
         ranked = self._candidates(ranking, probability)

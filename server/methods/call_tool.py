@@ -93,7 +93,7 @@ class Calls:
 
     def _search(self, exchange: Exchange, arguments: discover_tools.Arguments) -> None:
         proxy, session = self._proxy, _session(exchange)
-        proxy.tell_names()
+        proxy.catalog.fix_names()
         chat = exchange.chat or session.conversation()
         started = time.perf_counter()
         chat.asks(arguments.lines, proxy.clock())
@@ -102,15 +102,13 @@ class Calls:
         # Those of other profiles are left out afterwards.
         limit = arguments.wanted if profile.servers == ("*",) else max(RANKED, arguments.wanted)
 
-        def answered(ranking: Ranking) -> None:
-            exchange.client.attempt(
-                exchange, lambda _, exchange: self._found(exchange, arguments, query, ranking, chat, started)
-            )
-
-        def asked() -> None:
-            exchange.client.attempt(exchange, lambda *_: answered(proxy.rank(query, profile, limit)))
-
-        proxy.searching.before(query, asked)
+        proxy.search.find(
+            query,
+            profile.admits,
+            limit,
+            lambda ranking: self._found(exchange, arguments, query, ranking, chat, started),
+            lambda step: exchange.client.attempt(exchange, lambda *_: step()),
+        )
 
     def _found(
         self,
@@ -121,12 +119,9 @@ class Calls:
         chat: Conversation,
         started: float,
     ) -> None:
-        # Not at the top: no list waits for what only searches need.
-        from foretool.retrieval.selection import assess
-
         proxy, session = self._proxy, _session(exchange)
         profile, catalog = exchange.client.profile, proxy.catalog
-        level, probability = assess(ranking, query, proxy.calibrate)
+        level, probability = proxy.search.assess(ranking, query)
         found = discover_tools.answer(
             arguments,
             ranking,
@@ -137,6 +132,7 @@ class Calls:
             proxy.settings.answer_tokens,
             proxy.settings.tool_tokens,
             proxy.instructions.beside(query, ranking, level, profile) if query.lines else (),
+            proxy.search.count_unindexed(),
         )
         kept = Discovery(
             session=session.record.key, at=proxy.clock(), task=arguments.task if proxy.keeps_text else "",
@@ -207,7 +203,7 @@ class Calls:
 
     def _call_known(self, exchange: Exchange, name: str, via: Via, tool: Tool | None = None) -> None:
         proxy, session = self._proxy, _session(exchange)
-        proxy.tell_names()
+        proxy.catalog.fix_names()
         tool = tool or proxy.catalog.find(name) or self._meant(name) or self._unlisted(name, exchange, via)
         if tool is None:
             self._unknown(exchange, session, name, via)

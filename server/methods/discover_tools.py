@@ -203,17 +203,19 @@ def answer(
     budget: int,
     cap: int,
     fragments: Sequence[Fragment] = (),
+    unsearched: int = 0,
 ) -> Answer:
     """Matches best first, with ready-to-call schemas while `budget` tokens last, `cap` a schema; then advice.
 
     `visible`: whether the client has a tool in its list already; `admits`: whether its profile has an upstream.
     Tools asked for by `names` carry their whole schema. `fragments`: instructions that apply, paid from the budget.
+    `unsearched`: how many tools are not indexed yet.
     """
     asked, unknown = _asked(arguments.names, catalog, admits)
     chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
     chosen = chosen[: max(arguments.wanted, len(asked))]
     if not chosen:
-        return _nothing(catalog, unknown, admits, budget, fragments)
+        return _nothing(catalog, unknown, admits, budget, fragments, unsearched)
     known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
     known, like = _grouped(known, len(asked))
     cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
@@ -232,7 +234,7 @@ def answer(
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if shared := schemas.shared():
         structured["$defs"] = shared
-    structured |= {**more, "advice": _advice(level, unknown, catalog)}
+    structured |= {**more, "advice": _advice(level, unknown, unsearched, len(catalog))}
     text = _text(structured)
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
     return Answer(level, text, structured, matches, budget - schemas.left + ADVICE_TOKENS)
@@ -334,10 +336,10 @@ def _summary_tokens(definition: bytes) -> int:
     return estimate(_summary(definition))
 
 
-def _advice(level: Level, unknown: Sequence[str], catalog: Catalog) -> str:
+def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int) -> str:
     missing = f"No tool is called {', '.join(map(repr, unknown))}. " if unknown else ""
-    if not catalog.is_indexed:  # thousands of tools came at once, and there was no time yet
-        left = f"{catalog.unindexed()} of {len(catalog)} tools"
+    if unsearched:  # thousands of tools came at once, and there was no time yet
+        left = f"{unsearched} of {tools} tools"
         return f"{missing}{left} are not searched yet: if none of these fits, ask again in a few seconds."
     if level in ("low", "none"):
         return missing + "None fits clearly: describe the task in other words, or go on without a tool."
@@ -345,11 +347,16 @@ def _advice(level: Level, unknown: Sequence[str], catalog: Catalog) -> str:
 
 
 def _nothing(
-    catalog: Catalog, unknown: Sequence[str], admits: Admits, budget: int, fragments: Sequence[Fragment]
+    catalog: Catalog,
+    unknown: Sequence[str],
+    admits: Admits,
+    budget: int,
+    fragments: Sequence[Fragment],
+    unsearched: int,
 ) -> Answer:
     """No match: which servers there are, so that the next question can be a better one."""
     servers = _servers(catalog, admits, budget - _cost(fragments))
-    advice = _advice("none", unknown, catalog).replace("None fits clearly", "Nothing fits")
+    advice = _advice("none", unknown, unsearched, len(catalog)).replace("None fits clearly", "Nothing fits")
     structured = {"confidence": "none", "matches": [], **_cited(fragments), "servers": servers, "advice": advice}
     text = _text(structured)
     return Answer("none", text, structured, (), estimate(text))

@@ -51,25 +51,18 @@ class Foresight:
     @property
     def is_ready(self) -> bool:
         """Whether anything was learned; looking costs nothing."""
-        return self._proxy.catalog.has_learned
+        return self._proxy.search.has_learned
 
     def next(self, chat: Conversation) -> Prediction:
         """Which tools may be called next; none where nothing was learned."""
-        if not self.is_ready:
-            return Prediction({}, False)
-        return predicted(*self._proxy.catalog.pipeline.after(chat.steps, chat.lines))
+        return predicted(*self._proxy.search.predict(chat.steps, chat.lines))
 
     @property
     def rule(self) -> Rule:
         """What lists gain. What was learned of it is for the scores of certain encoders."""
         if not self.is_ready:
             return Fixed(most_found=None)
-        pipeline = self._proxy.catalog.pipeline
-        growth = pipeline.experience.growth if pipeline.experience is not None else None
-        heads = pipeline.meaning.heads if pipeline.meaning is not None and pipeline.meaning.is_ready else ()
-        if growth is None or growth.encoders != "+".join(head.name for head in heads):
-            return Fixed()
-        return growth
+        return self._proxy.search.growth or Fixed()
 
     def hidden(self, client: Client, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
         """Those of them that the client does not see and may call."""

@@ -80,7 +80,4 @@ class Prompts:
                 is_sure = level(ranking, query) in ("high", "medium")
                 proxy.foresight.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
 
-        def asked() -> None:
-            answered(proxy.rank(query, client.profile, DEPTH))
-
-        proxy.searching.before(query, asked)
+        proxy.search.find(query, client.profile.admits, DEPTH, answered)

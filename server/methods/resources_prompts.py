@@ -268,7 +268,7 @@ class Aggregate:
         if not budget.isdecimal() or not 0 < int(budget) <= 1_000_000:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{STEP}: budget: expected a number of tokens, found {budget!r}")
         steps, session = self._proxy.steps, exchange.session
-        self._proxy.tell_names()
+        self._proxy.catalog.fix_names()
 
         def planned(plan: Plan) -> None:
             steps.record(session, plan)

@@ -33,13 +33,13 @@ async def test_a_search_that_waits_for_an_encoder_lets_other_requests_pass() -> 
     encoder = SlowEncoder()
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        stage.app.proxy.searching.encoders = [encoder]
+        stage.app.search.install_encoders(None, [encoder])
         asked = stage.client.post("tools/call", {"name": "discover_tools", "arguments": {"task": "send"}})
         assert (await stage.client.call_tool("mail__fax", {}))["content"][0]["text"] == "fax"
         assert encoder.asked == []
         encoder.may.set()
         # The loop's clock does not wait for threads; this does.
-        await stage.app.proxy.searching.finished()
+        await stage.app.search.wait_for_searches()
         answer = await stage.client.result(asked)
     assert encoder.thread != threading.get_ident() and encoder.asked == ["send"]
     names = [match["name"] for match in answer["structuredContent"]["matches"]]
@@ -48,7 +48,6 @@ async def test_a_search_that_waits_for_an_encoder_lets_other_requests_pass() -> 
 
 @requirement("discovery:index")
 async def test_an_answer_says_how_many_tools_were_not_searched_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretool.server.app.FEW", 1)
     monkeypatch.setattr("foretool.server.catalog.search.FEW", 1)
     monkeypatch.setattr("foretool.server.catalog.search.INDEX_S", 0.0)
     monkeypatch.setattr("foretool.server.catalog.search.SLICE_S", 0.0)
@@ -59,7 +58,7 @@ async def test_an_answer_says_how_many_tools_were_not_searched_yet(monkeypatch: 
         advice = "3 of 3 tools are not searched yet: if none of these fits, ask again in a few seconds."
         assert (short["matches"], short["advice"]) == ([], advice)
         assert await stage.client.call_tool("mail__fax", {})  # a name needs no index
-        assert await stage.app.proxy.searching.index(1.0)
+        assert await stage.app.search.index(1.0)
         whole = await stage.client.discover("send")
     assert {match["name"] for match in whole["matches"]} == {"mail__fax", "mail__post", "mail__send"}
     assert "searched yet" not in whole["advice"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretool.server.app import App
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.search import Search
 from foretool.server.config import loader
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
@@ -645,6 +648,11 @@ async def proxy_over(
     finally:
         if store is None:
             kept.close()
+
+
+def search_over(catalog: Catalog) -> Search:
+    """A search over a catalog whose tools nobody has used."""
+    return Search(catalog, list, time.time)
 
 
 def changed(record: Any, **fields: Any) -> Any:

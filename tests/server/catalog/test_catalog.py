@@ -12,15 +12,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.retrieval.ranking import Query
 from foretool.server.catalog.catalog import Catalog, Changes
 from foretool.server.catalog.names import Key, assign
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId
 
 
-def catalog(*upstreams: FakeUpstream) -> Catalog:
-    return Catalog(list(config_of(*upstreams).servers.values()))
+def catalog(*upstreams: FakeUpstream, fixed: dict[ToolId, Key] | None = None) -> Catalog:
+    """`fixed` collects the names that are given for good."""
+    return Catalog(list(config_of(*upstreams).servers.values()), None, ({} if fixed is None else fixed).update)
+
+
+def names_of(one: Catalog, fixed: dict[ToolId, Key]) -> dict[Key, ToolId]:
+    """Every name that is given for good, and those of the tools there are."""
+    return {key: name for name, key in fixed.items()} | {(each.upstream, each.name): each.id for each in one.tools()}
 
 
 def listed(*tools: Any) -> list[Any]:
@@ -85,15 +90,16 @@ def test_names_are_the_same_whatever_the_order_in_which_upstreams_answer() -> No
 
 
 def test_a_tool_that_comes_back_gets_the_name_it_had() -> None:
-    one = catalog(FakeUpstream("a", entry={"prefix": ""}), FakeUpstream("b", entry={"prefix": ""}))
+    fixed: dict[ToolId, Key] = {}
+    one = catalog(FakeUpstream("a", entry={"prefix": ""}), FakeUpstream("b", entry={"prefix": ""}), fixed=fixed)
     one.replace("b", listed("add"))
-    one.tell()
+    one.fix_names()
     one.replace("a", listed("add"))
-    one.tell()
-    before = dict(one.names)
+    one.fix_names()
+    before = names_of(one, fixed)
     one.replace("b", [])
     one.replace("b", listed("add"))
-    assert dict(one.names) == before
+    assert names_of(one, fixed) == before
     assert sorted(before.values()) == ["a__add", "add"]
 
 
@@ -101,10 +107,12 @@ def test_a_tool_that_comes_back_gets_the_name_it_had() -> None:
 def test_of_several_that_want_one_name_the_first_of_the_config_gets_it_whoever_lists_first() -> None:
     found = []
     for order in itertools.permutations(("a", "b", "c")):
-        one = catalog(*(FakeUpstream(name, entry={"prefix": "p"}) for name in ("c", "a", "b")))
+        fixed: dict[ToolId, Key] = {}
+        one = catalog(*(FakeUpstream(name, entry={"prefix": "p"}) for name in ("c", "a", "b")), fixed=fixed)
         for name in order:
             one.replace(name, listed("add", name))
-        found.append(one.tell())
+        one.fix_names()
+        found.append(fixed)
     assert all(each == found[0] for each in found)
     assert found[0] == {
         "p__add": ("c", "add"), "a__add": ("a", "add"), "b__add": ("b", "add"),
@@ -128,13 +136,14 @@ def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
     lists: list[tuple[str, list[str]]], prefixes: list[str], told_after: int
 ) -> None:
     upstreams = [FakeUpstream(name, entry={"prefix": prefix}) for name, prefix in zip(OWNERS, prefixes, strict=True)]
-    one = catalog(*upstreams)
+    fixed: dict[ToolId, Key] = {}
+    one = catalog(*upstreams, fixed=fixed)
     kept: dict[Key, ToolId] = {}
     for place, (name, tools) in enumerate(lists):
         one.replace(name, listed(*tools))
         if place == told_after:
-            one.tell()
-            kept = dict(one.names)
+            one.fix_names()
+            kept = names_of(one, fixed)
     entries = [
         ((name, each.name), prefix) for name, prefix in zip(OWNERS, prefixes, strict=True) for each in one.of(name)
     ]
@@ -145,15 +154,20 @@ def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
 
 @requirement("names:collisions")
 def test_a_name_that_somebody_knows_is_not_given_to_an_upstream_that_lists_later() -> None:
-    one = catalog(FakeUpstream("a", entry={"prefix": "p"}), FakeUpstream("b", entry={"prefix": "p"}))
+    fixed: dict[ToolId, Key] = {}
+    one = catalog(FakeUpstream("a", entry={"prefix": "p"}), FakeUpstream("b", entry={"prefix": "p"}), fixed=fixed)
     one.replace("b", listed("add"))
-    assert one.tell() == {"p__add": ("b", "add")}
-    assert one.tell() == {}
+    one.fix_names()
+    assert fixed == {"p__add": ("b", "add")}
+    fixed.clear()
+    one.fix_names()
+    assert fixed == {}
     one.replace("a", listed("add"))
-    assert one.tell() == {"a__add": ("a", "add")}
+    one.fix_names()
+    assert fixed == {"a__add": ("a", "add")}
 
 
-def test_what_the_store_remembers_is_named_filtered_and_ranked() -> None:
+def test_what_the_store_remembers_is_named_and_filtered() -> None:
     one = catalog(FakeUpstream("calc", entry={"exclude": ["sub"]}))
     remembered = [
         Tool(ToolId("calc__add"), "calc", "add", json.dumps(tool("add", "Adds")).encode(), "h1", 12),
@@ -164,34 +178,6 @@ def test_what_the_store_remembers_is_named_filtered_and_ranked() -> None:
     assert [each.id for each in one.tools()] == ["calc__add"]
     assert one.tokens(ToolId("calc__add")) == 12
     assert one.server_text("calc") == "A calculator."
-    assert "calc__add" in one.pipeline.corpus
-
-
-@requirement("discovery:index")
-def test_the_index_is_made_in_slices_and_is_the_same_in_the_end() -> None:
-    one, other = (catalog(FakeUpstream("calc"), FakeUpstream("mail")) for _ in range(2))
-    for each in (one, other):
-        each.replace("calc", listed("add", "sub", "mul"))
-        each.replace("mail", listed("send", "add"))
-    query = Query(("add",))
-    assert (one.is_indexed, one.unindexed()) == (False, 5)
-    assert not one.index(0.0)
-    one.at_once = 4
-    assert [each.tool for each in one.pipeline.rank(query).ranked] == ["calc__add"]  # the one tool that is there
-    assert (one.pipeline.is_filling, one.is_indexed) == (True, False)
-    assert one.ranking(5).rank(query) == other.pipeline.rank(query)
-    assert (one.pipeline.is_filling, one.is_indexed, one.unindexed()) == (False, True, 0)
-
-
-@requirement("discovery:index")
-def test_what_changes_while_it_is_indexed_is_indexed_once_more() -> None:
-    one = catalog(FakeUpstream("calc"))
-    one.replace("calc", listed("add", "sub", "mul"))
-    assert not one.index(0.0)
-    one.replace("calc", listed("sub", "div"))
-    while not one.index(0.0):
-        pass
-    assert one.pipeline.corpus.slot_of.keys() == {"calc__sub", "calc__div"}
 
 
 def test_an_upstream_that_left_the_config_is_forgotten() -> None:
@@ -202,7 +188,7 @@ def test_an_upstream_that_left_the_config_is_forgotten() -> None:
     one.configure(list(config_of(stays).servers.values()))
     assert [each.id for each in one.tools()] == ["stays__y"]
     assert one.find("gone__x") is None
-    assert "gone__x" not in one.pipeline.corpus
+    assert one.changed_since(0) == ["stays", "gone"]
 
 
 def test_pins_are_patterns_of_own_names_per_upstream_and_of_exposed_names_in_general() -> None:

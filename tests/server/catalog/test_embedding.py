@@ -12,15 +12,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fakes import search_over
 
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
 from foretool.retrieval.encoders import find, weights
-from foretool.retrieval.ranking import Query
+from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedding, attach
-from foretool.server.catalog.search import Searching
+from foretool.server.catalog.search import Search
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.store import Store
@@ -56,16 +57,22 @@ def catalog() -> Catalog:
 
 
 @asynccontextmanager
-async def embedding(setting: str, tools: Catalog, store: Store) -> AsyncIterator[Embedding]:
-    one = Embedding(Settings(encoder=setting), tools, store, Searching(tools))
+async def embedding(
+    setting: str, tools: Catalog, store: Store, search: Search | None = None
+) -> AsyncIterator[Embedding]:
+    one = Embedding(Settings(encoder=setting), tools, store, search or search_over(tools))
     try:
         yield one
     finally:
         await one.stop()
 
 
-def attached(setting: str, tools: Catalog, store: Store) -> str:
-    return attach(Settings(encoder=setting), tools, store, Searching(tools))
+def find_in(search: Search, text: str) -> Ranking:
+    return search.rank(Query((text,)), lambda upstream: True, 50)
+
+
+def attached(setting: str, search: Search, store: Store) -> str:
+    return attach(Settings(encoder=setting), store, search)
 
 
 async def settled(one: Embedding) -> None:
@@ -83,27 +90,29 @@ def store(tmp_path: Path) -> Any:
 
 async def test_tools_are_embedded_at_once_and_the_encoder_comes_after_a_search(tmp_path: Path, store: Store) -> None:
     tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
-    async with embedding(folder, tools, store) as one:
+    search = search_over(tools)
+    async with embedding(folder, tools, store, search) as one:
         await settled(one)
         assert one.progress == {"tiny": (5, 5)}
         assert len(Vectors(store).known(find(folder)[0].key)) == 5
-        assert tools.pipeline.meaning is None
-        assert "tiny" not in tools.pipeline.rank(Query(("open an issue",))).ranked[0].parts
+        assert not search.has_encoders
+        assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
         await settled(one)
-        assert "tiny" in tools.pipeline.rank(Query(("open an issue",))).ranked[0].parts
+        assert "tiny" in find_in(search, "open an issue").ranked[0].parts
 
 
 async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None:
     tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
-    tools.pipeline.rank(Query(("search",)))
-    async with embedding(folder, tools, store) as one:
+    search = search_over(tools)
+    find_in(search, "search")
+    async with embedding(folder, tools, store, search) as one:
         await settled(one)
         before = Vectors(store).known(find(folder)[0].key)
         tools.replace("web", definitions("open_page", "find_page", "report_page"))
         await settled(one)
         assert one.progress == {"tiny": (6, 6)}
         assert len(Vectors(store).known(find(folder)[0].key) - before) == 1
-        assert tools.pipeline.rank(Query(("report",))).evidence[0].signs is not None
+        assert find_in(search, "report").evidence[0].signs is not None
         task = one._task
         one.tick()
         assert one._task is task
@@ -134,29 +143,31 @@ async def test_a_model_that_does_not_run_is_said_once(
     folder = write_model(tmp_path / "broken")
     (folder / "model.onnx").write_bytes(b"not a model")
     tools = catalog()
+    search = search_over(tools)
     said = logging.getLogger("foretool.embedding")
     said.addHandler(caplog.handler)  # a test before may have cut our loggers off from the root
     try:
-        async with embedding(str(folder), tools, store) as one:
+        async with embedding(str(folder), tools, store, search) as one:
             await settled(one)
             await settled(one)
     finally:
         said.removeHandler(caplog.handler)
     assert list(dict.fromkeys(record.getMessage() for record in caplog.records)) == [f"{one.problem}; words alone rank"]
     assert "broken" in one.problem
-    assert tools.pipeline.rank(Query(("issue",))).ranked
+    assert find_in(search, "issue").ranked
 
 
 async def test_a_changed_setting_takes_the_encoder_away(tmp_path: Path, store: Store) -> None:
     tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
-    tools.pipeline.rank(Query(("search",)))
-    async with embedding(folder, tools, store) as one:
+    search = search_over(tools)
+    find_in(search, "search")
+    async with embedding(folder, tools, store, search) as one:
         await settled(one)
-        assert tools.pipeline.meaning is not None
+        assert search.has_encoders
         one.configure(Settings(encoder=folder))
-        assert tools.pipeline.meaning is not None
+        assert search.has_encoders
         one.configure(Settings(encoder="none"))
-        assert tools.pipeline.meaning is None
+        assert not search.has_encoders
 
 
 async def test_stopping_ends_the_process(tmp_path: Path, store: Store) -> None:
@@ -168,33 +179,33 @@ async def test_stopping_ends_the_process(tmp_path: Path, store: Store) -> None:
 
 async def test_a_command_ranks_with_the_vectors_on_record(tmp_path: Path, store: Store) -> None:
     folder = str(write_model(tmp_path / "tiny"))
-    assert "not embedded yet" in attached(folder, catalog(), store)
+    assert "not embedded yet" in attached(folder, search_over(catalog()), store)
     async with embedding(folder, catalog(), store) as one:
         await settled(one)
-    tools = catalog()
-    assert attached(folder, tools, store) == ""
-    assert tools.pipeline.rank(Query(("open an issue",))).evidence[0].signs is not None
-    assert attached("none", tools, store) == ""
-    assert "word2vec" in attached("word2vec", tools, store)
-    assert json.dumps(tools.pipeline.rank(Query(("issue",))).ranked[0].parts)
+    search = search_over(catalog())
+    assert attached(folder, search, store) == ""
+    assert find_in(search, "open an issue").evidence[0].signs is not None
+    assert attached("none", search, store) == ""
+    assert "word2vec" in attached("word2vec", search, store)
+    assert json.dumps(find_in(search, "issue").ranked[0].parts)
 
 
 async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: Store) -> None:
     with provider() as server:
         settings = Settings(encoder="tiny", encoder_url=server.url, encoder_key="s3cret")
         tools = catalog()
-        searching = Searching(tools)
-        one = Embedding(settings, tools, store, searching)
-        tools.pipeline.rank(Query(("open an issue",)))
+        search = search_over(tools)
+        one = Embedding(settings, tools, store, search)
+        find_in(search, "open an issue")
         await settled(one)
         assert (one.problem, one.progress) == ("", {"tiny": (5, 5)})
         assert {each["key"] for each in server.asked} == {"Bearer s3cret"}
-        (encoder,) = searching.encoders
-        query = Query(("open an issue",))
-        assert "tiny" not in tools.pipeline.rank(query).ranked[0].parts
-        searching.before(query, lambda: None)
-        await searching.finished()
+        (encoder,) = search._slow
+        assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
+        said: list[Ranking] = []
+        search.find(Query(("open an issue",)), lambda upstream: True, 50, said.append)
+        await search.wait_for_searches()
         assert encoder.queries(["open an issue"]).any()
-        assert "tiny" in tools.pipeline.rank(Query(("open an issue",))).ranked[0].parts
+        assert "tiny" in find_in(search, "open an issue").ranked[0].parts
         await one.stop()
         assert "s3cret" not in repr(one._wanted)

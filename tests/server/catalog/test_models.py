@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from fakes import FakeUpstream, Stage, proxy_over, tool
+from fakes import FakeUpstream, Stage, proxy_over, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval import list_growth as growths
 from foretool.retrieval.list_prior import Prior, dumps
 from foretool.server.catalog import models
+from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.models import Opened, open_models, prior, read
 from foretool.storage.artifacts import Artifacts
 from foretool.storage.records import ToolId
@@ -42,23 +43,23 @@ def calc() -> FakeUpstream:
 @requirement("learn:pick-up")
 async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
     async with proxy_over(calc(), policy="frozen") as stage:
-        pipeline = stage.app.catalog.pipeline
+        search = stage.app.search
         Artifacts(stage.store).add("dtdr", MODEL, {}, promote=True)
         Artifacts(stage.store).bump()
         models_of = stage.app.models
         models_of.tick(has_listed=False)
-        assert (pipeline.experience, models_of._task) == (None, None)
+        assert (search.has_learned, models_of._task) == (False, None)
         client = stage.client
         await client.initialize()
         assert await client.list_tools() == ["call_tool", "discover_tools"]
         await taken(stage)
-        assert pipeline.after(()) == ({"calc__add": 1.0}, 0.0)
+        assert search.predict((), ()) == ({"calc__add": 1.0}, 0.0)
         answer = await client.discover("numbers")
         assert answer["matches"][0]["name"] == "calc__add"
         assert "often comes first" in answer["matches"][0]["why"]
         Artifacts(stage.store).roll_back("dtdr")
         await taken(stage)
-        assert (pipeline.experience, models_of.served) == (None, {})
+        assert (search.has_learned, models_of.served) == (False, {})
 
 
 @requirement("learn:list")
@@ -107,7 +108,7 @@ def test_weights_are_read_with_the_models() -> None:
         assert opened.experience is not None
         assert opened.experience.factors_for("") == {"history": 2.0}
         store.write_all("UPDATE artifacts SET data = ? WHERE kind = 'weights'", [(b"{}]",)])
-        assert models.attach(_Catalog(), store) == (  # type: ignore[arg-type]
+        assert models.attach(search_over(Catalog([])), store) == (
             "weights: every copy that is kept is damaged; `foretool learn` makes a new one",
         )
 
@@ -137,11 +138,6 @@ def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None
         assert models.base(store) == 250
         store.write_all("UPDATE artifacts SET data = ? WHERE kind = 'growth'", [(b"{}",)])
         assert models.base(store) is None
-
-
-class _Catalog:
-    def __init__(self) -> None:
-        self.pipeline = self
 
 
 def test_the_prior_of_an_empty_store_is_none() -> None:

@@ -101,15 +101,15 @@ async def test_a_mistake_of_ours_in_one_request_is_answered_and_logged_and_the_n
 ) -> None:
     async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
         await stage.client.initialize()
-        search = stage.app.proxy.rank
+        search = stage.app.search.rank
 
         def broken(*_: Any) -> Any:
             raise RuntimeError("a mistake")
 
-        stage.app.proxy.rank = broken  # type: ignore[method-assign]
+        stage.app.search.rank = broken  # type: ignore[method-assign]
         with pytest.raises(Failed) as failed:
             await stage.client.discover("anything")
-        stage.app.proxy.rank = search  # type: ignore[method-assign]
+        stage.app.search.rank = search  # type: ignore[method-assign]
         await stage.client.discover("anything")
     assert failed.value.code == jsonrpc.INTERNAL_ERROR
     assert "RuntimeError: a mistake" in caplog.text

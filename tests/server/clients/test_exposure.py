@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from fakes import FakeUpstream, changed, config_of, failing_store, tool
+from fakes import FakeUpstream, changed, config_of, failing_store, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval.list_prior import Prior, dumps
@@ -30,7 +30,12 @@ class Setting:
         tools = [tool("add", "Adds"), tool("sub", "Subtracts"), tool("big", "word " * 800)]
         self.catalog.replace("calc", [raw(each) for each in tools])
         self.exposures = Exposures(
-            self.catalog, self.store, self.config.settings.pin, self.config.settings.epoch_s, lambda: self.now
+            self.catalog,
+            search_over(self.catalog).rank_for_list,
+            self.store,
+            self.config.settings.pin,
+            self.config.settings.epoch_s,
+            lambda: self.now,
         )
 
     def view(self, policy: Any = "frozen", profile: str = "") -> View:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from fakes import FakeUpstream, config_of, tool
+from fakes import FakeUpstream, config_of, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval.ranking import Query, Ranked, Ranking
@@ -27,7 +27,7 @@ def catalog(*tools: Any) -> Catalog:
 def asked(made: Catalog, budget: int = 1500, cap: int = 300, **arguments: Any) -> discover_tools.Answer:
     read = discover_tools.read_arguments(raw(arguments))
     query = discover_tools.query(read, (), ())
-    ranking = made.pipeline.rank(query)
+    ranking = search_over(made).rank(query, lambda upstream: True, 50)
     return discover_tools.answer(
         read, ranking, level(ranking, query), made, lambda tool: tool == "calc__add", lambda upstream: True, budget, cap
     )

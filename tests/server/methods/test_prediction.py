@@ -39,7 +39,7 @@ def files() -> FakeUpstream:
 
 
 async def learned(stage: Stage) -> None:
-    stage.app.catalog.pipeline.experience = Experience({"dtdr": Counted(COUNTS)})
+    stage.app.search.install_models(Experience({"dtdr": Counted(COUNTS)}))
     await stage.client.initialize()
     await stage.client.list_tools()
 
@@ -78,13 +78,13 @@ async def test_what_was_learned_of_growing_decides_what_a_list_gains() -> None:
     dear = Growth((0.0,) * 7 + (-9.0,), price=1.0)
     async with proxy_over(files(), policy="growing", pin=[OPEN], hold_ms=60_000) as stage:
         await learned(stage)
-        stage.app.catalog.pipeline.experience = Experience({"dtdr": Counted(COUNTS)}, None, dear)
+        stage.app.search.install_models(Experience({"dtdr": Counted(COUNTS)}, None, dear))
         await stage.client.call_tool(OPEN, {})
         await stage.client.discover("read a file")
         assert stage.client.count(LIST_CHANGED) == 0
         # Fitted with other encoders it says nothing of these scores.
         other = replace(dear, encoders="some-encoder")
-        stage.app.catalog.pipeline.experience = Experience({"dtdr": Counted(COUNTS)}, None, other)
+        stage.app.search.install_models(Experience({"dtdr": Counted(COUNTS)}, None, other))
         assert stage.app.proxy.foresight.rule == Fixed()
         call = stage.client.post("tools/call", {"name": OPEN, "arguments": {}})
         await stage.client.heard(LIST_CHANGED)
@@ -97,7 +97,7 @@ async def test_what_is_asked_for_by_name_is_listed_whatever_it_is_worth() -> Non
     dear = Growth((0.0,) * 7 + (-9.0,), price=1.0)
     async with proxy_over(files(), policy="growing", hold_ms=60_000) as stage:
         await learned(stage)
-        stage.app.catalog.pipeline.experience = Experience({"dtdr": Counted(COUNTS)}, None, dear)
+        stage.app.search.install_models(Experience({"dtdr": Counted(COUNTS)}, None, dear))
         asked = {"name": "discover_tools", "arguments": {"names": [SHUT]}}
         call = stage.client.post("tools/call", asked)
         await stage.client.heard(LIST_CHANGED)
@@ -126,7 +126,7 @@ async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone
         await learned(stage)
         answer = await stage.client.call_tool(OPEN, {})
         assert answer.pop("_meta") == {"foretool/next": {"name": READ, "probability": 0.8}}
-        stage.app.catalog.pipeline.experience = None
+        stage.app.search.install_models(None)
         assert await stage.client.call_tool(OPEN, {}) == answer
 
 
