@@ -19,7 +19,7 @@ from foretool.server.clients.exchange import Exchange
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
 from foretool.server.upstreams.connection import Lost, Reply, Request
-from foretool.server.upstreams.upstream import ERAS
+from foretool.server.upstreams.eras import ERAS
 from foretool.storage.records import Era
 
 if TYPE_CHECKING:

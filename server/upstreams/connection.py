@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
@@ -79,15 +80,16 @@ class Request(Struct, eq=False):
 class Events(Protocol):
     """What a connection tells its upstream."""
 
-    def on_notification(self, message: Message) -> None: ...
+    def on_notification(self, connection: Connection, message: Message) -> None:
+        """A notification came that belongs to no request."""
 
     def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
         """The upstream asks the client. `request`: in whose course, None when that cannot be told."""
 
     def on_invalid_line(self, line: bytes) -> None: ...
 
-    def on_unhandled(self, request: Request) -> None:
-        """A request that the upstream refused unread; it is sent again on the next connection."""
+    def on_unhandled(self, connection: Connection, request: Request) -> None:
+        """The upstream refused a request unread; it is to be sent again on the next connection."""
 
     def on_lost(self, connection: Connection, reason: str) -> None: ...
 
@@ -232,7 +234,7 @@ class Connection:
         request = Request(method, {key: jsonrpc.raw(value) for key, value in params.items()}, reply or _ignored)
         own_meta = self._own_meta
         request.build_meta = lambda era: own_meta
-        request.notice = self._events.on_notification
+        request.notice = partial(self._events.on_notification, self)
         self.send(request)
         return request
 
@@ -321,7 +323,7 @@ class Connection:
                 waiting.reply(Lost("its session expired twice", sent=False))
             else:
                 waiting.resent = True
-                self._events.on_unhandled(waiting)
+                self._events.on_unhandled(self, waiting)
         self.on_closed("its session had expired")
 
     def on_poll(self, request: int, retry_ms: int) -> None:
@@ -357,7 +359,7 @@ class Connection:
                 waiting.deadline = time.monotonic() + waiting.timeout
             waiting.notice(message)
         elif message.method != "notifications/progress":
-            self._events.on_notification(message)
+            self._events.on_notification(self, message)
 
     def _on_cancelled(self, message: Message) -> None:
         """The upstream ends a subscription of ours (modern era), or takes back a question (legacy era)."""
@@ -366,7 +368,7 @@ class Connection:
         except (KeyError, ValueError):
             return
         if self.era == "legacy":
-            self._events.on_notification(message)
+            self._events.on_notification(self, message)
             return
         waiting = self._pending.get(target) if isinstance(target, int) else None
         if waiting is not None and waiting.method == "subscriptions/listen":

@@ -1,7 +1,9 @@
-"""One upstream: starts when wanted, greets, lists, calls, notices its death, comes back.
+"""One upstream: it starts when wanted, does its handshake, lists its tools, serves requests, and comes back when lost.
 
-An upstream has at most one connection per era in use. A client's request goes to the connection of the client's own
-era if the upstream speaks it, else to the other one and is translated by the proxy.
+An upstream has at most one connection per era in use. A request of a client goes to the connection of the client's own
+era if the upstream speaks it, else to the other one; then the proxy translates.
+
+`Upstream` is over 300 lines: its state, its two lines and its restarts change together.
 """
 
 from __future__ import annotations
@@ -10,47 +12,28 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any, Final, Protocol
-
-from msgspec import Struct, field
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.upstreams.connection import Connection, HandshakeError, Lost, Reply, Request, ServerInfo
+from foretool.server.upstreams.eras import ERAS, note_refusal, other_era
+from foretool.server.upstreams.line import Line
+from foretool.server.upstreams.subscriptions import Subscriptions
+from foretool.server.upstreams.tool_list import ToolList
 from foretool.storage.records import Era
 
 BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
-"""Pauses between attempts to bring back an upstream nobody is calling; a call is tried at once."""
+"""Pauses before an upstream that nobody calls is restarted; the last one repeats. A call restarts it at once."""
 
 STABLE_S: Final = 10.0
-"""An upstream that dies within this time of its start counts as one that failed to start."""
-
-LIST_S: Final = 60.0
-LONG_LIST_S: Final = 300.0
-"""For an upstream that did not list its tools in `LIST_S`: some look them up elsewhere first, or wait for a log-in."""
-
-LIST_AGAIN_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0)
-"""Pauses before an upstream whose list failed is asked again, the last one for ever; announcements do not wait."""
-
-DEBOUNCE_S: Final = 0.1
-"""An upstream that announces many list changes in a row is asked once."""
-
-LISTEN_AGAIN_S: Final = 2.0
-
-PAGES: Final = 1000
-"""More pages than this is an upstream that never ends its list."""
+"""An upstream that is lost within this time after its start counts as one that failed to start."""
 
 log = logging.getLogger("foretool.upstream")
-
-ERAS: Final[tuple[Era, Era]] = ("legacy", "modern")
-
-_ANOTHER_NOW: Final = frozenset({jsonrpc.METHOD_NOT_FOUND, jsonrpc.UNSUPPORTED_VERSION})
-"""Refusals of a handshake by an upstream that took it before: it was replaced by a version of the other era."""
 
 
 class State(Enum):
@@ -59,45 +42,38 @@ class State(Enum):
     STARTING = "starting"
     READY = "ready"
     UNLISTED = "unlisted"
-    """Up, but its tools could not be listed; those it listed before stay, and it is asked again after a pause."""
+    """Up, but listing its tools failed. The tools it listed before stay, and it is asked again after a pause."""
     RETRYING = "retrying"
-    """Lost or failed to start; tried again after a pause, and at once when it is called."""
+    """Lost, or failed to start. It is restarted after a pause, and at once when somebody calls it."""
     STOPPED = "stopped"
 
 
 class Host(Protocol):
-    """Who an upstream reports to."""
+    """Takes what upstreams report."""
 
     def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None: ...
 
-    def on_state(self, upstream: Upstream) -> None: ...
+    def on_state(self, upstream: Upstream) -> None:
+        """The state or the error of the upstream has changed."""
 
     def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
-        """`era`: of the connection it came on."""
+        """A notification that belongs to no request came on the connection of this era."""
 
     def on_request(
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
-    ) -> None: ...
+    ) -> None:
+        """The upstream asks the client of `request`; None if that request cannot be told."""
 
 
 OpenLink = Callable[[Receiver, Era], Awaitable[Link]]
 
 
-class _Line(Struct, eq=False):
-    """The connection of one era, from first demand to stop, across restarts."""
-
-    era: Era
-    connection: Connection | None = None
-    waiting: deque[Request] = field(default_factory=deque)
-    wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    lost: asyncio.Event = field(default_factory=asyncio.Event)
-    running: bool = False
-    failures: int = 0
-    """Starts in a row that came to nothing, on this line or on the one it took over from."""
-
-
 class Upstream:
-    """See the module. `run` owns every task of it; `request` may be called at any time."""
+    """One server behind the proxy. `run` owns all of its tasks; `request` may be called at any time.
+
+    `open_link` starts or reaches the server, `redact` takes secrets out of error texts, `capabilities` returns what we
+    declare in a handshake of the given era. `timeout_s` limits each request; 0 means no limit.
+    """
 
     def __init__(
         self,
@@ -112,38 +88,33 @@ class Upstream:
         self.name = name
         self.state = State.KNOWN
         self.since = time.time()
+        """When the state was entered, in seconds of the system clock."""
         self.error = ""
         self.starts = 0
         self.used_at = 0.0
-        """When it was last sent a request; monotonic seconds."""
+        """When the last request was sent, in monotonic seconds."""
         self.invalid_lines = 0
-        """Lines on its output that were no protocol."""
+        """Stdout lines that were not valid JSON-RPC."""
         self.announced = False
-        """It has said that its tools changed, and has not been listed since."""
+        """The upstream has announced a change of its tools since it last listed them."""
         self.server_info = ServerInfo()
         self.speaks: dict[Era, bool] = {}
-        """What is known of the eras it speaks."""
+        """The eras that the upstream is known to speak, or not to speak."""
         self.timeout_s = timeout_s
         self._host = host
         self._open_link = open_link
         self._redact = redact
         self._capabilities = capabilities
-        self._lines: dict[Era, _Line] = {era: _Line(era) for era in ERAS}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._closing: set[asyncio.Task[None]] = set()
-        """What is being ended; waited for, never cut short: a child that is not seen off stays a zombie."""
+        self._lines = {era: Line(era) for era in ERAS}
+        self._tasks = Tasks(f"upstream {name!r}")
+        self._closing = Tasks(f"upstream {name!r}")
+        """They end connections and are never cancelled: a child that nobody waits for becomes a zombie."""
+        self._list = ToolList(name, self, self._ready_connections, self._tasks)
+        self._subscriptions = Subscriptions(lambda era: self._lines[era].ready, self._list.ask_soon)
         self._stopped: asyncio.Event | None = None
-        self._relist: asyncio.TimerHandle | None = None
-        self._list_again: asyncio.TimerHandle | None = None
-        self._failed_lists = 0
-        """In a row."""
         self._stderr: tuple[str, ...] = ()
-        self._wanted: dict[Era, set[str]] = {era: set() for era in ERAS}
-        """Resources whose changes it is to tell of, by the era of the connection that carries them."""
-        self._log_level = ""
-        self._listen: Request | None = None
 
-    # -- for the proxy
+    # -- what it is
 
     @property
     def is_up(self) -> bool:
@@ -151,30 +122,36 @@ class Upstream:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        found = (line.connection.pid for line in self._lines.values() if line.connection)
-        return tuple(pid for pid in found if pid is not None)
+        return tuple(connection.pid for connection in self._connections() if connection.pid is not None)
 
     @property
     def stderr(self) -> tuple[str, ...]:
-        """Its last stderr lines, of the running process or of the one that ended."""
-        for line in self._lines.values():
-            if line.connection is not None and (lines := line.connection.stderr()):
-                return lines
-        return self._stderr
+        """The last stderr lines of the running process, or of the one that ended."""
+        return next((lines for connection in self._connections() if (lines := connection.stderr())), self._stderr)
 
     @property
     def in_flight(self) -> int:
-        return sum(line.connection.in_flight for line in self._lines.values() if line.connection)
+        return sum(connection.in_flight for connection in self._connections())
+
+    def askers(self) -> list[Request]:
+        """Returns the requests in flight in whose course the upstream may speak."""
+        return [request for connection in self._connections() for request in connection.askers()]
 
     def era_for(self, era: Era) -> Era:
         """The era in which a client of `era` is served."""
-        if self.speaks.get(era, True):
-            return era
-        return "modern" if era == "legacy" else "legacy"
+        return era if self.speaks.get(era, True) else other_era(era)
 
     def is_legacy(self, era: Era) -> bool:
         """Whether a client of `era` is served in the legacy era."""
         return self.era_for(era) == "legacy"
+
+    def _connections(self) -> list[Connection]:
+        return [line.connection for line in self._lines.values() if line.connection is not None]
+
+    def _ready_connections(self) -> list[Connection]:
+        return [connection for line in self._lines.values() if (connection := line.ready) is not None]
+
+    # -- what it is asked
 
     def request(self, era: Era, request: Request) -> None:
         """Send now, or as soon as the upstream is up; start it if it is not. The reply comes exactly once."""
@@ -183,78 +160,58 @@ class Upstream:
             return
         line = self._lines[self.era_for(era)]
         self.used_at = time.monotonic()
-        if line.connection is not None and line.connection.ready:
-            line.connection.send(request)
-            return
-        request.deadline = time.monotonic() + request.timeout if request.timeout else 0.0
-        line.waiting.append(request)
-        self._want(line)
+        connection = line.connection
+        if connection is not None and connection.ready:
+            connection.send(request)
+        else:
+            line.put(request)
+            self._want(line)
 
     def ask(self, method: str, params: dict[str, Any], reply: Callable[[Reply], None]) -> bool:
-        """A request of our own, if it is up; whether it was sent."""
-        for line in self._lines.values():
-            if line.connection is not None and line.connection.ready:
-                line.connection.tell(method, params, reply)
-                return True
+        """Send a request of our own if the upstream is up. Returns whether it was sent."""
+        for connection in self._ready_connections():
+            connection.tell(method, params, reply)
+            return True
         return False
 
     def cancel(self, request: Request, reason: str) -> None:
         for line in self._lines.values():
-            if request in line.waiting:
-                line.waiting.remove(request)
-            elif line.connection is not None:
-                line.connection.cancel(request, reason)
+            line.cancel(request, reason)
+
+    def expire(self) -> None:
+        """Give up requests whose deadline has passed; called about once a second."""
+        now = time.monotonic()
+        for line in self._lines.values():
+            line.expire(now)
 
     def notify(self, era: Era, method: str, params: dict[str, Any] | None = None) -> None:
-        """To the connection of this era, if there is one."""
-        connection = self._lines[self.era_for(era)].connection
-        if connection is not None and connection.ready:
+        """Send a notification if there is a connection for clients of this era."""
+        if (connection := self._lines[self.era_for(era)].ready) is not None:
             connection.notify(method, params)
 
     def subscribe(self, era: Era, uris: Collection[str], asked: bool = False) -> None:
-        """Have it tell clients of `era` when these resources change, now and after each restart. `asked`: a request of
-        a client has said so to it already."""
-        carrier = self.era_for(era)
-        new = [uri for uri in uris if uri not in self._wanted[carrier]]
-        self._wanted[carrier].update(new)
-        if (connection := self._ready(carrier)) is None or not new or asked:
-            return
-        if carrier == "modern":
-            self._listen_to(connection)
-        for uri in new if carrier == "legacy" else ():
-            self._own(connection, "resources/subscribe", {"uri": uri})
+        """Tell clients of `era` when these resources change, now and after each restart. `asked`: a client's request
+        has already told the upstream."""
+        self._subscriptions.add(self.era_for(era), uris, asked)
 
     def unsubscribe(self, era: Era, uris: Collection[str], asked: bool = False) -> None:
-        """Nobody who is served in the era of these clients wants to hear of these resources any more; see
-        `subscribe`."""
-        carrier = self.era_for(era)
-        old = [uri for uri in uris if uri in self._wanted[carrier]]
-        self._wanted[carrier].difference_update(old)
-        if (connection := self._ready(carrier)) is None or not old or asked:
-            return
-        if carrier == "modern":
-            self._listen_to(connection)
-        for uri in old if carrier == "legacy" else ():
-            self._own(connection, "resources/unsubscribe", {"uri": uri})
+        """No client that is served in this era wants to hear of these resources any more. `asked`: as above."""
+        self._subscriptions.remove(self.era_for(era), uris, asked)
 
     def tells_of(self, uri: str) -> bool:
-        return any(uri in wanted for wanted in self._wanted.values())
-
-    def askers(self) -> list[Request]:
-        """Requests in flight of which it may speak."""
-        return [request for line in self._lines.values() if line.connection for request in line.connection.askers()]
-
-    def _ready(self, era: Era) -> Connection | None:
-        connection = self._lines[era].connection
-        return connection if connection is not None and connection.ready else None
+        """Whether somebody has subscribed to this resource."""
+        return uri in self._subscriptions
 
     def set_level(self, level: str) -> None:
-        """Least severe log level a legacy upstream should send."""
-        if level == self._log_level:
-            return
-        self._log_level = level
-        if (connection := self._lines["legacy"].connection) is not None and connection.ready:
-            self._own(connection, "logging/setLevel", {"level": level})
+        """Set the least severe log level that a legacy upstream should send."""
+        self._subscriptions.set_level(level)
+
+    def relist_all(self) -> None:
+        """Ask for its tools again; the filters of its config may have changed."""
+        for connection in self._ready_connections():
+            self._list.ask_soon(connection)
+
+    # -- start and end
 
     def start(self, era: Era) -> None:
         """Bring it up without waiting for a request."""
@@ -262,25 +219,14 @@ class Upstream:
             self._want(self._lines[self.era_for(era)])
 
     def rest(self) -> None:
-        """End the running process until it is wanted again; nothing is done while a request is in flight."""
-        if self.state is State.READY and not self.in_flight and not any(self._wanted.values()):
+        """End the running process until it is wanted again, unless a request is in flight or a client subscribed."""
+        if self.state is State.READY and not self.in_flight and not self._subscriptions:
             self._set(State.KNOWN)
             for line in self._lines.values():
                 line.lost.set()
 
-    def expire(self) -> None:
-        """Give up requests whose time is over; called about once a second."""
-        now = time.monotonic()
-        for line in self._lines.values():
-            late = line.connection.expire(now) if line.connection is not None else []
-            unsent = [request for request in line.waiting if request.deadline and request.deadline < now]
-            for request in unsent:
-                line.waiting.remove(request)
-            for request in late + unsent:
-                request.reply(Lost(f"no answer within {request.timeout:g} s", request.sent))
-
     async def run(self) -> None:
-        """Until `stop`, or cancelled."""
+        """Serve until `stop` is called or the task is cancelled."""
         self._stopped = asyncio.Event()
         for line in self._lines.values():
             if line.wanted.is_set():
@@ -288,51 +234,40 @@ class Upstream:
         try:
             await self._stopped.wait()
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, *self._closing, return_exceptions=True)
+            await self._tasks.close()
+            await self._closing.close(cancel=False)
 
     async def stop(self) -> None:
         """End every connection and child process; requests in flight are lost."""
         self._set(State.STOPPED)
-        for timer in (self._relist, self._list_again):
-            if timer is not None:
-                timer.cancel()
+        self._list.close()
         for line in self._lines.values():
-            self._fail_waiting(line, "the upstream was stopped")
-        await asyncio.gather(*(line.connection.close() for line in self._lines.values() if line.connection))
+            line.fail_waiting("the upstream was stopped")
+        await asyncio.gather(*(connection.close() for connection in self._connections()))
         for line in self._lines.values():
             line.lost.set()
         if self._stopped is not None:
             self._stopped.set()
 
-    # -- keeping a connection
-
     def _is_stopped(self) -> bool:
         return self.state is State.STOPPED
 
-    def _want(self, line: _Line) -> None:
+    def _set(self, state: State) -> None:
+        # Stopped is final: what fails because of the stop must not restart the upstream.
+        if state is not self.state and self.state is not State.STOPPED:
+            self.state, self.since = state, time.time()
+            self._host.on_state(self)
+
+    # -- keeping a line connected
+
+    def _want(self, line: Line) -> None:
         line.wanted.set()
-        if self._stopped is not None and not line.running:
-            line.running = True
-            self._spawn(self._keep(line))
+        if self._stopped is not None and not line.is_kept:
+            line.is_kept = True
+            self._tasks.spawn(self._keep(line))
 
-    def _spawn(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]] | None = None) -> None:
-        """A task of this upstream; `run` ends it, unless it is `among` those that close, and waits for it."""
-        task = asyncio.get_running_loop().create_task(work)
-        tasks = self._tasks if among is None else among
-        tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._closing.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # The boundary: a mistake of ours in one upstream's task must not end the others.
-            log.error("upstream %r: %s", self.name, error, exc_info=error)
-
-    async def _keep(self, line: _Line) -> None:
-        """Connect when wanted, serve until lost, pause, again."""
+    async def _keep(self, line: Line) -> None:
+        """Connect, serve until the connection is lost, pause, and repeat."""
         now = asyncio.get_running_loop().time
         while not self._is_stopped():
             began = now()
@@ -340,270 +275,137 @@ class Upstream:
             try:
                 await self._connect(line)
             except (LinkError, HandshakeError) as error:
-                if self._passed_on(line, error):
-                    line.running = False
-                    return
-                line.failures += 1
+                if self._pass_on(line, error):
+                    break
                 self._failed(line, str(error))
-            except Exception as error:  # the boundary: whoever waits must hear of our mistake, and the next try may do
-                log.exception("Failed")
-                line.failures += 1
+            except Exception as error:  # the boundary: whoever waits must hear of our mistake, and a retry may succeed
+                log.exception("upstream %r: its start failed", self.name)
                 self._failed(line, f"foretool itself made a mistake ({type(error).__name__}); its log has more")
             else:
                 await line.lost.wait()
-                if not line.waiting:
-                    line.wanted.clear()  # it was wanted before this connection stood
+                if not line.is_waited_for:
+                    line.wanted.clear()  # set before this connection was ready
                 line.failures = 0 if now() - began > STABLE_S else line.failures + 1
             if self._is_stopped():
                 return
-            self._end(line)
-            if self.speaks.get(line.era) is False and not line.waiting:
-                line.running = False  # what is left of a connection that turned out to be of the other era
-                return
-            # One that was put to rest comes back when it is wanted, one that was lost by itself as well.
+            self._drop_connection(line)
+            if self.speaks.get(line.era) is False and not line.is_waited_for:
+                break  # this connection turned out to be of the other era
+            # One that was put to rest comes back when it is wanted, one that was lost comes back by itself as well.
             pause = None if self.state is State.KNOWN else BACKOFF_S[min(line.failures, len(BACKOFF_S) - 1)]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await line.wanted.wait()
+        line.is_kept = False
 
-    async def _connect(self, line: _Line) -> None:
+    async def _connect(self, line: Line) -> None:
         self.error = ""  # whoever waits for this attempt must not be told of the last one
         self._set(State.STARTING)
         self.starts += 1
         line.lost = asyncio.Event()
-        connection = Connection(line.era, _Events(self, line))
-        line.connection = connection
+        connection = line.connection = Connection(line.era, self)
         connection.attach(await self._open_link(connection, line.era))
         try:
             await connection.handshake(self._capabilities(line.era))
         except HandshakeError as error:
             if line.era == "legacy" or error.code == jsonrpc.UNSUPPORTED_VERSION or connection.pid is None:
                 raise
-            # The probe of a legacy process failed as it should; greet the same process the old way.
+            # A legacy process refuses the modern probe, as it should; it gets the legacy handshake instead.
             connection.era = "legacy"
             await connection.handshake(self._capabilities("legacy"))
             self.speaks["modern"] = False
-            line = self._move(line)
-            self._carry_over("modern", "legacy", asked=True)  # below, with all the rest
+            self._swap(line)
         self.speaks[line.era] = True
         self.server_info = connection.server_info
         self.error = ""
         self._set(State.READY)
-        self._send_waiting(line, connection)
-        self._renew(connection)
-        await self._list(connection)
+        line.send_waiting(connection)
+        self._subscriptions.renew(connection)
+        await self._list.ask(connection)
 
-    def _renew(self, connection: Connection) -> None:
-        """What a fresh connection has to be told again."""
-        if connection.era == "modern":
-            self._listen_to(connection)
-            return
-        if self._log_level:
-            self._own(connection, "logging/setLevel", {"level": self._log_level})
-        for uri in sorted(self._wanted["legacy"]):
-            self._own(connection, "resources/subscribe", {"uri": uri})
-
-    def _listen_to(self, connection: Connection) -> None:
-        """One listen for list changes and all resources wanted (modern). It is opened before the one it replaces ends,
-        so that nothing is missed between them."""
-        before = self._listen
-        wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
-        if self._wanted["modern"]:
-            wanted["resourceSubscriptions"] = sorted(self._wanted["modern"])
-        ended = partial(self._listen_ended, connection)
-        self._listen = connection.tell("subscriptions/listen", {"notifications": wanted}, ended)
-        if before is not None:
-            connection.cancel(before, "replaced")
-
-    def _listen_ended(self, connection: Connection, reply: Reply) -> None:
-        """A subscription ends with its server, or a proxy between us cuts it off: listen again after a pause."""
-        is_refused = isinstance(reply, Message) and reply.error is not jsonrpc.UNSET
-        if connection.ready and not is_refused:
-            asyncio.get_running_loop().call_later(LISTEN_AGAIN_S, self._listen_again, connection)
-
-    def _listen_again(self, connection: Connection) -> None:
-        if connection.ready:
-            self._listen_to(connection)
-            self.relist(connection)  # what changed meanwhile was not announced to us
-
-    def _own(self, connection: Connection, method: str, params: dict[str, Any]) -> Request:
-        """A request of ours whose answer tells nothing that matters."""
-        return connection.tell(method, params)
-
-    def _move(self, line: _Line) -> _Line:
-        """The connection turned out to be of the other era: swap the two lines' places."""
+    def _swap(self, line: Line) -> None:
+        """Swap the eras of the two lines: the connection of the modern one turned out to be legacy."""
         other = self._lines["legacy"]
         other.era, line.era = line.era, other.era
-        if other.connection is not None and not other.connection.in_flight:
-            other.lost.set()  # one connection serves both eras' clients from now on
         self._lines = {line.era: line, other.era: other}
-        line.waiting.extend(other.waiting)
-        other.waiting.clear()
-        return line
+        if other.connection is not None and not other.connection.in_flight:
+            other.lost.set()  # one connection serves the clients of both eras from now on
+        line.take_over(other)
+        self._subscriptions.move("modern", "legacy", asked=True)  # `renew` tells the connection
 
-    def _passed_on(self, line: _Line, error: Exception) -> bool:
-        """The upstream does not speak this era: let the other line serve who waits. False: it is simply down."""
-        if not isinstance(error, HandshakeError) or error.code is None:
+    def _pass_on(self, line: Line, error: Exception) -> bool:
+        """Let the other line serve whoever waits, if the error says that the upstream does not speak this line's era.
+        Returns False when the upstream is simply down."""
+        code = error.code if isinstance(error, HandshakeError) else None
+        if code is None or not note_refusal(self.speaks, line.era, code):
             return False
-        other = self._lines["modern" if line.era == "legacy" else "legacy"]
-        if self.speaks.get(line.era) and error.code not in _ANOTHER_NOW:
-            return False
-        if self.speaks.get(other.era) is False:
-            # As far as is known it speaks neither: that was of another version of it, or it is broken.
-            del self.speaks[other.era]
-            if not self.speaks.get(line.era):
-                return False
-        self.speaks[line.era] = False
+        other = self._lines[other_era(line.era)]
         other.failures = line.failures
-        self._carry_over(line.era, other.era)
-        connection, line.connection = line.connection, None
-        if connection is not None:
-            self._spawn(connection.close(), self._closing)
-        self._hand_over(line, other)
-        if other.connection is not None and other.connection.ready:
-            self._send_waiting(other, other.connection)
+        self._subscriptions.move(line.era, other.era)
+        self._drop_connection(line)
+        other.take_over(line)
+        if (connection := other.ready) is not None:
+            other.send_waiting(connection)
         else:
             self._want(other)
         return True
 
-    def _carry_over(self, era: Era, other: Era, asked: bool = False) -> None:
-        """It does not speak this era: the connection of the other one carries what was wanted of it."""
-        wanted, self._wanted[era] = self._wanted[era], set()
-        self.subscribe(other, wanted, asked)
-
-    def _hand_over(self, line: _Line, other: _Line) -> None:
-        """Who waits for one line waits for the other, with what a request says of its sender in that line's era."""
-        other.waiting.extend(line.waiting)
-        line.waiting.clear()
-
-    def _send_waiting(self, line: _Line, connection: Connection) -> None:
-        while line.waiting:
-            connection.send(line.waiting.popleft())
-
-    def _failed(self, line: _Line, reason: str) -> None:
+    def _failed(self, line: Line, reason: str) -> None:
+        line.failures += 1
         self.error = reason = self._redact(reason)
         self._set(State.RETRYING)
-        self._fail_waiting(line, reason)
+        line.fail_waiting(reason)
 
-    def _fail_waiting(self, line: _Line, reason: str) -> None:
-        waiting, line.waiting = line.waiting, deque()
-        for request in waiting:
-            request.reply(Lost(reason, sent=False))
-
-    def _end(self, line: _Line) -> None:
-        """Let go of the connection; what is left of it ends beside us, so that the next one need not wait."""
+    def _drop_connection(self, line: Line) -> None:
+        """Let go of a connection that was lost; it ends in a task of its own, so that the next one need not wait."""
         connection, line.connection = line.connection, None
         if connection is not None:
             self._stderr = connection.stderr() or self._stderr
-            self._spawn(connection.close(), self._closing)
+            self._closing.spawn(connection.close())
 
-    def _set(self, state: State) -> None:
-        # Stopped is for ever: what fails because it was stopped must not start it again.
-        if state is not self.state and self.state is not State.STOPPED:
-            self.state, self.since = state, time.time()
-            self._host.on_state(self)
+    # -- Events: what its connections tell
 
-    # -- its tools
+    def on_notification(self, connection: Connection, message: Message) -> None:
+        if message.method == "notifications/tools/list_changed":
+            self.announced = True
+            self._list.ask_soon(connection)
+        else:
+            self._host.on_notification(self, message, connection.era)
 
-    async def _list(self, connection: Connection) -> None:
-        """Ask for its tools and report them; a broken list is an error of this upstream alone."""
-        if connection.server_info.capabilities and "tools" not in connection.server_info.capabilities:
-            self._host.on_tools(self, [])
-            return
-        tools: list[Raw] = []
-        params: dict[str, Any] = {}
-        try:
-            for _ in range(PAGES):
-                patience = LONG_LIST_S if self._failed_lists else LIST_S
-                result = await connection.ask_raw("tools/list", params, patience)
-                page = jsonrpc.fields(result)
-                tools += _items(page.get("tools"))
-                cursor = jsonrpc.text(page.get("nextCursor"))
-                if not cursor:
-                    break
-                params = {"cursor": cursor}
-        except (HandshakeError, LinkError, ValueError) as error:
-            if connection.ready:
-                self._unlisted(f"its tools could not be listed: {error}")
-            return
-        if self._failed_lists:
-            log.info("upstream %r has listed its tools, after %d failures", self.name, self._failed_lists)
-            self._failed_lists, self.error = 0, ""
+    def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
+        self._host.on_request(self, message, request, answer)
+
+    def on_invalid_line(self, line: bytes) -> None:
+        self.invalid_lines += 1
+
+    def on_unhandled(self, connection: Connection, request: Request) -> None:
+        if request.method in ("initialize", "server/discover"):
+            request.reply(Lost("its session had expired", sent=False))
+        else:
+            line = self._line_of(connection)
+            line.put(request)
+            self._want(line)
+
+    def on_lost(self, connection: Connection, reason: str) -> None:
+        self.error = self._redact(reason)
+        self._set(State.RETRYING)
+        self._line_of(connection).lost.set()
+
+    def _line_of(self, connection: Connection) -> Line:
+        # By identity: during a probe the era of a connection is not yet that of its line.
+        return next(line for line in self._lines.values() if line.connection is connection)
+
+    # -- ListEvents: what its list of tools tells
+
+    def on_listed(self, tools: Sequence[Raw]) -> None:
+        if self.state is State.UNLISTED:
+            self.error = ""
             self._set(State.READY)
         self._host.on_tools(self, tools)
 
-    def _unlisted(self, reason: str) -> None:
-        """Say so, and ask again after a pause."""
+    def on_unlisted(self, reason: str) -> None:
         self.error = self._redact(reason)
         if self.state is State.UNLISTED:
             self._host.on_state(self)  # somebody may wait for this attempt
         else:
             self._set(State.UNLISTED)
-        pause = LIST_AGAIN_S[min(self._failed_lists, len(LIST_AGAIN_S) - 1)]
-        self._failed_lists += 1
-        if self._list_again is not None:
-            self._list_again.cancel()
-        self._list_again = asyncio.get_running_loop().call_later(pause, self._ask_again)
-
-    def _ask_again(self) -> None:
-        """Over one connection; a new one asks by itself."""
-        self._list_again = None
-        if self.state is State.UNLISTED and (connection := self._ready("legacy") or self._ready("modern")):
-            self._spawn(self._list(connection))
-
-    def relist_all(self) -> None:
-        """Ask for its tools again; the filters of its config may have changed."""
-        for line in self._lines.values():
-            if line.connection is not None and line.connection.ready:
-                self.relist(line.connection)
-
-    def relist(self, connection: Connection) -> None:
-        """Ask for its tools again soon; announcements in the meantime are folded into one."""
-        if self._relist is None:
-            loop = asyncio.get_running_loop()
-            self._relist = loop.call_later(DEBOUNCE_S, self._relist_now, connection)
-
-    def _relist_now(self, connection: Connection) -> None:
-        self._relist = None
-        if connection.ready:
-            self._spawn(self._list(connection))
-
-
-def _items(value: Raw | None) -> list[Raw]:
-    """The members of a raw array. Raises ValueError when it is none."""
-    if value is None:
-        raise ValueError("the answer holds no list of tools")
-    return jsonrpc.items(value)
-
-
-class _Events(Struct, eq=False):
-    """What one connection tells, on its way to the host."""
-
-    upstream: Upstream
-    line: _Line
-
-    def on_notification(self, message: Message) -> None:
-        connection = self.line.connection
-        if message.method == "notifications/tools/list_changed" and connection is not None:
-            self.upstream.announced = True
-            self.upstream.relist(connection)
-        else:
-            self.upstream._host.on_notification(self.upstream, message, self.line.era)
-
-    def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
-        self.upstream._host.on_request(self.upstream, message, request, answer)
-
-    def on_invalid_line(self, line: bytes) -> None:
-        self.upstream.invalid_lines += 1
-
-    def on_unhandled(self, request: Request) -> None:
-        if request.method in ("initialize", "server/discover"):
-            request.reply(Lost("its session had expired", sent=False))
-        else:
-            self.line.waiting.append(request)
-            self.upstream._want(self.line)
-
-    def on_lost(self, connection: Connection, reason: str) -> None:
-        self.upstream.error = self.upstream._redact(reason)
-        self.upstream._set(State.RETRYING)
-        self.line.lost.set()

@@ -41,6 +41,8 @@ async def serving(app: Any, port: int = 0, *, lifespan: bool = False) -> AsyncIt
     server = _Server(config)
     running = asyncio.create_task(server.serve([listener]))
     try:
+        while not server.started and not running.done():
+            await asyncio.sleep(0)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True

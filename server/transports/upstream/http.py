@@ -23,6 +23,7 @@ from msgspec import UNSET
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.transports.upstream.http_client import Failed
@@ -84,7 +85,7 @@ class HttpLink:
         self._receiver = receiver
         self._limit = limit
         self._fall_back = fall_back and era == "legacy"
-        self._tasks = http_client.Tasks()
+        self._tasks = Tasks(f"link to {http_client.address(url)}")
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._answering = 0
         """Requests whose answer has begun: a sign that the server lives."""
@@ -97,9 +98,6 @@ class HttpLink:
         """The server has answered our GET, whatever it said."""
         self._older: SseLink | None = None
         self._gone = ""
-
-    async def connect(self) -> None:
-        await self._tasks.open(self._goodbye)
 
     # -- Link
 
@@ -132,15 +130,19 @@ class HttpLink:
 
     async def close(self) -> None:
         await self._tasks.close()
+        await self._goodbye()
         if self._older is not None:
             await self._older.close()
 
     async def _goodbye(self) -> None:
+        """End the session with DELETE, as the specification asks."""
         import httpx2
 
+        session, self._session = self._session, None
         try:
-            if self._session is not None and not self._gone:
-                await self._client.delete(self._url, headers=self._headers(), timeout=GOODBYE_S)
+            if session is not None and not self._gone:
+                headers = self._headers() | {http_headers.SESSION: session}
+                await self._client.delete(self._url, headers=headers, timeout=GOODBYE_S)
         except httpx2.HTTPError as error:
             log.debug("goodbye to %s failed: %s", http_client.address(self._url), type(error).__name__)
         finally:
@@ -449,6 +451,4 @@ async def open_http(
     `headers` go with every request. `limit`: bytes of one message. `fall_back`: where `initialize` finds no streamable
     HTTP, try the transport of 2024-11-05 at the same URL.
     """
-    link = HttpLink(url, headers, era, receiver, limit, fall_back)
-    await link.connect()
-    return link
+    return HttpLink(url, headers, era, receiver, limit, fall_back)

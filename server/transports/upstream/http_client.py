@@ -5,11 +5,10 @@ No reason made here holds a header's value, or more of a URL than scheme, host a
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from foretool._version import __version__
@@ -24,8 +23,6 @@ NOTICE_S: Final = 30.0
 IDLE_S: Final = 4.0
 """How long an unused connection is kept. Node and uvicorn close theirs after 5 s, and a request sent into a connection
 that is being closed is lost."""
-
-log = logging.getLogger(__name__)
 
 # At lower levels these write URLs and header lines, which hold secrets.
 for _library in ("httpx2", "httpcore2"):
@@ -90,57 +87,3 @@ def is_unsent(error: Exception) -> bool:
 
     kinds = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
     return isinstance(error, kinds)
-
-
-class Tasks:
-    """The tasks of one link, in a group of their own, so a link may be opened by one task and closed by another."""
-
-    def __init__(self) -> None:
-        self._closing = asyncio.Event()
-        self._group: asyncio.TaskGroup | None = None
-        self._owner: asyncio.Task[None] | None = None
-        self._running: set[asyncio.Task[None]] = set()
-
-    async def open(self, farewell: Callable[[], Awaitable[None]]) -> None:
-        """`farewell` runs last, when the tasks have ended."""
-        opened = asyncio.Event()
-        self._owner = asyncio.create_task(self._own(opened, farewell))
-        await opened.wait()
-
-    async def _own(self, opened: asyncio.Event, farewell: Callable[[], Awaitable[None]]) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                opened.set()
-                await self._closing.wait()
-                self._group = None
-                # The group is left when its tasks have ended, and streams do not end by themselves.
-                for task in self._running:
-                    task.cancel()
-        finally:
-            self._group = None
-            await farewell()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Start a task; None when the link is closed."""
-        if self._group is None:
-            work.close()
-            return None
-        task = self._group.create_task(_logged(work))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
-
-    async def close(self) -> None:
-        """Cancel the tasks; returns when they have ended and the farewell is said."""
-        self._closing.set()
-        if self._owner is not None:
-            await asyncio.wait([self._owner])
-
-
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    """The boundary of a task: one that breaks must not end the others."""
-    try:
-        await work
-    except Exception:
-        log.exception("a task of a link broke")

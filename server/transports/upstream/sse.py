@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.transports.upstream.sse_parser import Event, Events, TooLarge
@@ -32,13 +33,12 @@ class SseLink:
         self._url = url
         self._receiver = receiver
         self._events = Events(limit)
-        self._tasks = http_client.Tasks()
+        self._tasks = Tasks(f"link to {http_client.address(url)}")
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._gone = False
 
     async def connect(self) -> None:
         """Open the stream and wait for the endpoint. Raises `LinkError`."""
-        await self._tasks.open(self._client.aclose)
         self._tasks.spawn(self._stream())
         try:
             async with asyncio.timeout(ENDPOINT_S):
@@ -63,6 +63,7 @@ class SseLink:
     async def close(self) -> None:
         self._gone = True
         await self._tasks.close()
+        await self._client.aclose()
         if self._endpoint.done() and not self._endpoint.cancelled():
             self._endpoint.exception()  # seen, even where nobody waits any more
 

@@ -46,7 +46,7 @@ class Told:
         self.lost: list[str] = []
         self.invalid_lines: list[bytes] = []
 
-    def on_notification(self, message: Message) -> None:
+    def on_notification(self, connection: Connection, message: Message) -> None:
         self.notifications.append(message)
 
     def on_request(self, message: Message, request: Request | None, answer: Any) -> None:
@@ -55,7 +55,7 @@ class Told:
     def on_invalid_line(self, line: bytes) -> None:
         self.invalid_lines.append(line)
 
-    def on_unhandled(self, request: Request) -> None:
+    def on_unhandled(self, connection: Connection, request: Request) -> None:
         self.unhandled.append(request)
 
     def on_lost(self, connection: Connection, reason: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import httpx2
 import pytest
 
@@ -31,32 +29,3 @@ async def test_a_client_follows_no_redirect_and_waits_for_streams() -> None:
         assert not client.follow_redirects
         assert client.timeout == httpx2.Timeout(connect=10.0, read=None, write=60.0, pool=None)
         assert client.headers["x"] == "y"
-
-
-async def test_a_task_that_breaks_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    said: list[str] = []
-    blocked = asyncio.Event()
-
-    async def broken() -> None:
-        raise RuntimeError("oops")
-
-    async def waiting() -> None:
-        try:
-            await blocked.wait()
-        finally:
-            said.append("ended")
-
-    async def farewell() -> None:
-        said.append("farewell")
-
-    tasks = http_client.Tasks()
-    await tasks.open(farewell)
-    assert tasks.spawn(waiting()) is not None
-    first = tasks.spawn(broken())
-    assert first is not None
-    await asyncio.wait([first])
-    assert "oops" in caplog.text
-    await asyncio.create_task(tasks.close())
-    assert said == ["ended", "farewell"]
-    assert tasks.spawn(broken()) is None
-    await tasks.close()

@@ -1,0 +1,122 @@
+"""Asks an upstream for its tools: page by page, again after a pause when it fails, and soon after an announcement."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.transports.tasks import Tasks
+from foretool.server.transports.upstream.base import LinkError
+from foretool.server.upstreams.connection import Connection, HandshakeError
+
+LIST_S: Final = 60.0
+LONG_LIST_S: Final = 300.0
+"""Longest wait for a page after a failed list: some upstreams look their tools up elsewhere, or wait for a log-in."""
+
+LIST_AGAIN_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0)
+"""Pauses after a failed list; the last one repeats. Announcements do not wait for them."""
+
+DEBOUNCE_S: Final = 0.1
+"""An upstream that announces many changes within this time is asked once."""
+
+PAGES: Final = 1000
+"""A list that is longer than this number of pages is cut: the upstream never ends it."""
+
+log = logging.getLogger("foretool.upstream")
+
+
+class ListEvents(Protocol):
+    """Takes what comes of asking for the tools."""
+
+    def on_listed(self, tools: Sequence[Raw]) -> None: ...
+
+    def on_unlisted(self, reason: str) -> None: ...
+
+
+class ToolList:
+    """Asks for the tools of the upstream `name` and reports them to `events`.
+
+    `ready` returns the connections that can be asked.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        events: ListEvents,
+        ready: Callable[[], Sequence[Connection]],
+        tasks: Tasks,
+    ) -> None:
+        self._name = name
+        self._events = events
+        self._ready = ready
+        self._tasks = tasks
+        self._failures = 0
+        """Lists in a row that failed."""
+        self._soon: asyncio.TimerHandle | None = None
+        self._later: asyncio.TimerHandle | None = None
+
+    async def ask(self, connection: Connection) -> None:
+        """Ask for the tools and report them. A broken list is an error of this upstream alone."""
+        if self._later is not None:
+            self._later.cancel()
+        try:
+            tools = await self._pages(connection)
+        except (HandshakeError, LinkError, ValueError) as error:
+            if connection.ready:
+                self._failed(f"its tools could not be listed: {error}")
+            return
+        if self._failures:
+            log.info("upstream %r has listed its tools, after %d failures", self._name, self._failures)
+            self._failures = 0
+        self._events.on_listed(tools)
+
+    async def _pages(self, connection: Connection) -> list[Raw]:
+        capabilities = connection.server_info.capabilities
+        if capabilities and "tools" not in capabilities:
+            return []
+        tools: list[Raw] = []
+        params: dict[str, Any] = {}
+        for _ in range(PAGES):
+            result = await connection.ask_raw("tools/list", params, LONG_LIST_S if self._failures else LIST_S)
+            page = jsonrpc.fields(result)
+            if "tools" not in page:
+                raise ValueError("the answer holds no list of tools")
+            tools += jsonrpc.items(page["tools"])
+            cursor = jsonrpc.text(page.get("nextCursor"))
+            if not cursor:
+                break
+            params = {"cursor": cursor}
+        return tools
+
+    def _failed(self, reason: str) -> None:
+        """Report the failure and ask again after a pause. A new connection asks by itself."""
+        pause = LIST_AGAIN_S[min(self._failures, len(LIST_AGAIN_S) - 1)]
+        self._failures += 1
+        if self._later is not None:
+            self._later.cancel()
+        self._later = asyncio.get_running_loop().call_later(pause, self._ask_now)
+        self._events.on_unlisted(reason)
+
+    def _ask_now(self) -> None:
+        for connection in self._ready()[:1]:
+            self._tasks.spawn(self.ask(connection))
+
+    def ask_soon(self, connection: Connection) -> None:
+        """Ask once for all changes that are announced in the next moments."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(DEBOUNCE_S, self._ask_after_changes, connection)
+
+    def _ask_after_changes(self, connection: Connection) -> None:
+        self._soon = None
+        if connection.ready:
+            self._tasks.spawn(self.ask(connection))
+
+    def close(self) -> None:
+        """Ask no more."""
+        for timer in (self._soon, self._later):
+            if timer is not None:
+                timer.cancel()

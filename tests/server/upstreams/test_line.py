@@ -1,0 +1,45 @@
+"""The requests that wait for a connection of one era."""
+
+from __future__ import annotations
+
+from foretool.server.upstreams.connection import Lost, Reply, Request
+from foretool.server.upstreams.line import Line
+
+
+def asking(replies: list[Reply], timeout: float = 0.0) -> Request:
+    return Request("tools/call", {}, replies.append, timeout=timeout)
+
+
+def test_a_request_that_waits_can_be_cancelled_and_is_not_answered() -> None:
+    line, replies = Line("legacy"), list[Reply]()
+    request = asking(replies)
+    line.put(request)
+    assert line.is_waited_for
+    line.cancel(request, "not wanted")
+    line.fail_waiting("stopped")
+    assert (line.is_waited_for, replies) == (False, [])
+
+
+def test_only_a_request_whose_deadline_has_passed_is_given_up() -> None:
+    line, replies = Line("legacy"), list[Reply]()
+    for timeout in (0.0, 1.0, 1000.0):
+        line.put(asking(replies, timeout))
+    deadline = max(request.deadline for request in line._waiting)
+    line.expire(deadline - 900)
+    assert replies == [Lost("no answer within 1 s", sent=False)]
+
+
+def test_a_request_that_comes_back_keeps_its_deadline() -> None:
+    request = asking([], 1000.0)
+    request.deadline = 5.0
+    Line("legacy").put(request)
+    assert request.deadline == 5.0
+
+
+def test_a_line_takes_over_who_waits_for_the_other() -> None:
+    line, other, replies = Line("legacy"), Line("modern"), list[Reply]()
+    other.put(asking(replies))
+    line.take_over(other)
+    assert (line.is_waited_for, other.is_waited_for) == (True, False)
+    line.fail_waiting("it is gone")
+    assert replies == [Lost("it is gone", sent=False)]
