@@ -61,12 +61,12 @@ bench: .venv/tools
 # Editable, so that demo and tests run what stands here; only a changed pyproject.toml installs again.
 .venv/runtime: pyproject.toml | .venv/bin/python
 	@echo "installing foretool into .venv ..."
-	@$(PIP) install --editable .
+	@$(PIP) install --editable ".[demo]"
 	@touch $@
 
 .venv/tools: pyproject.toml | .venv/bin/python
 	@echo "installing foretool and its development tools into .venv ..."
-	@$(PIP) install --editable ".[dev]"
+	@$(PIP) install --editable ".[demo,dev]"
 	@touch .venv/runtime $@
 
 # The package as links, for tools that read imports without running them.

