@@ -1,54 +1,121 @@
-"""How likely a needed tool is among the first five, once encoders take part: logistic, read from `gate.json`.
+"""How likely a needed tool is among the first five of a ranking, and the level that an answer says.
 
-ITR section 4 asks a model to rate itself; a list can be rated without one. The file says what it was fitted on;
-`python -m bench.retrieval.gate` fits it and prints how well it is calibrated. Each set of encoders has its own
-weights, because cosines of different encoders have different ranges; sets that nobody fitted have weights without
-cosines (`""`).
+ITR section 4 asks a model to rate itself; a list can be rated without one. Where words alone rank, a logistic
+regression over two features gives the probability. Where encoders take part, the weights stand in `gate.json`, which
+says what they were fitted on; `python -m bench.retrieval.gate` fits them again and prints how well they are calibrated.
+Each set of encoders has its own weights, because cosines of different encoders have different ranges. Encoders that
+nobody fitted use weights without cosines (`""`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from math import exp
+from math import exp, log
 from pathlib import Path
-from statistics import fmean
 
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval.ranking import Evidence
+from foretool.retrieval.ranking import Evidence, Ranking
+from foretool.storage.records import Level
 
-NONE = 0.35
-"""Where nobody looked at the encoders' cosines, below this probability nothing fits."""
+# Words alone: "a needed tool is among the first five", fitted on the train sets of stabletoolbench and toole.
+_BIAS, _STRENGTH, _ENTROPY = 1.49, 1.29, -0.52
+HIGH, MEDIUM = 0.80, 0.55
+"""Least probability of each level."""
+FAINTEST = 0.35
+"""Words whose match is weaker than this match by chance."""
+UNNEEDED = 0.05
+"""Below this probability that a task needs a tool at all, whatever matches is chance."""
+LEAST_FIT = 0.35
+"""With encoders of unknown cosines, no tool fits below this probability."""
 
 FILE = Path(__file__).with_name("gate.json")
 
 
 class Logistic(Struct, frozen=True):
-    """Weights by feature, for features as they are."""
+    """A logistic model with one weight for each named feature."""
 
     bias: float
     weights: dict[str, float]
 
     def probability(self, features: dict[str, float]) -> float:
-        """0 to 1."""
-        logit = self.bias + sum(weight * features.get(name, 0.0) for name, weight in self.weights.items())
-        return 1.0 / (1.0 + exp(-max(min(logit, 30.0), -30.0)))
+        """The probability, 0 to 1; a feature that is missing counts as 0."""
+        return _sigma(self.bias + sum(weight * features.get(name, 0.0) for name, weight in self.weights.items()))
 
 
 class Gate(Struct, frozen=True):
-    """The file."""
+    """What `gate.json` holds."""
 
     fitted_on: str
     models: dict[str, Logistic]
+    """By the names of the encoders, joined by `+`."""
     least: dict[str, float] = {}
-    """By encoders, the mean cosine of the best tool below which no tool fits: a little less than what all but one in a
-    hundred of the queries that need a tool have, on the train split of metatool_awareness (MIT), by the untrained
-    encoders."""
+    """By encoders, the mean cosine of the best tool below which no tool fits."""
+
+
+def assess(ranking: Ranking, calibrate: Callable[[float], float] | None = None) -> tuple[Level, float | None]:
+    """Say how likely a needed tool is among the first five: the level, and the probability before calibration.
+
+    Several needs count by the mean of their probabilities. The probability is None where there were no words that could
+    be met or missed. `calibrate` turns a probability into what such probabilities have been worth so far; the level
+    follows from its result.
+    """
+    if not ranking.ranked:
+        return "none", None
+    if not ranking.evidence:
+        return "low", None  # ranked by usage alone
+    said = sum(map(sufficiency, ranking.evidence)) / len(ranking.evidence)
+    if all(map(_is_chance, ranking.evidence)):
+        return "none", said
+    named = all(evidence.named for evidence in ranking.evidence)
+    probability = said if calibrate is None or named else calibrate(said)
+    return ("high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"), said
+
+
+def level(ranking: Ranking) -> Level:
+    """The level of `assess` without the probability."""
+    return assess(ranking)[0]
+
+
+def sufficiency(evidence: Evidence) -> float:
+    """The probability that a tool this line needs is among the first five."""
+    if evidence.named:
+        return 1.0
+    # A task that more likely than not needs no tool has none among the first five either.
+    doubt = 1.0 if evidence.needed is None else min(2.0 * evidence.needed, 1.0)
+    return doubt * probability(evidence)
+
+
+def probability(evidence: Evidence) -> float:
+    """The probability that a needed tool is among the first five, given that the line needs one."""
+    if evidence.signs is not None:
+        gate = shipped()
+        model = gate.models.get(evidence.signs.encoders) or gate.models[""]
+        return model.probability(features(evidence))
+    if evidence.strength <= 0.0:
+        return 0.0
+    return _sigma(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)
+
+
+def fits(evidence: Evidence) -> bool:
+    """Whether any tool fits this line at all.
+
+    That is another question than whether the first five suffice. The cosines alone answer it better than the
+    probability does (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted.
+    """
+    if evidence.signs is None:
+        return evidence.strength >= FAINTEST
+    least = shipped().least.get(evidence.signs.encoders)
+    if least is None:
+        return probability(evidence) >= LEAST_FIT
+    cosines = evidence.signs.cosines
+    return sum(cosines) / len(cosines) >= least
 
 
 def features(evidence: Evidence) -> dict[str, float]:
-    """What the gate reads of one line; {} while words alone rank."""
+    """What the fitted models read of one line; {} while words alone rank."""
     signs = evidence.signs
     if signs is None:
         return {}
@@ -63,28 +130,17 @@ def features(evidence: Evidence) -> dict[str, float]:
     }
 
 
-def probability(evidence: Evidence) -> float:
-    """That a tool this line needs is among the first five; only for evidence with signs."""
-    assert evidence.signs is not None
-    gate = shipped()
-    model = gate.models.get(evidence.signs.encoders) or gate.models[""]
-    return model.probability(features(evidence))
-
-
-def fits(evidence: Evidence) -> bool:
-    """Whether any tool fits this line at all; only for evidence with signs.
-
-    That is another question than whether the first five suffice, and the cosines alone answer it better (AUC .89
-    against .86 on metatool_awareness). With encoders that nobody looked at, the probability has to do.
-    """
-    assert evidence.signs is not None
-    least = shipped().least.get(evidence.signs.encoders)
-    if least is None:
-        return probability(evidence) >= NONE
-    return fmean(evidence.signs.cosines) >= least
-
-
 @cache
 def shipped() -> Gate:
-    """The file of this installation."""
+    """The fitted models of this installation."""
     return msgspec.json.decode(FILE.read_bytes(), type=Gate)
+
+
+def _is_chance(evidence: Evidence) -> bool:
+    if evidence.named:
+        return False
+    return (evidence.needed is not None and evidence.needed < UNNEEDED) or not fits(evidence)
+
+
+def _sigma(logit: float) -> float:
+    return 1.0 / (1.0 + exp(-max(min(logit, 30.0), -30.0)))

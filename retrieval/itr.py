@@ -1,6 +1,6 @@
 """ITR as published (Franko, "Dynamic System Instructions and Tool Exposure for Efficient Agentic LLMs"), part by part.
 
-    3.3  scores, eq. 3, the best M_A and M_B, re-ranked      `hybrid`, `retrieve`
+    3.3  scores, eq. 3, the best M_A and M_B, re-ranked      `retrieval/papers/itr.py`
     3.4  selection under one budget, eq. 4, greedy            `select`
     3.6  assembly: overlay, instructions, tools, routing note `assemble`
     3.7  sufficiency below tau: expand or discover            `widen`; pins by domain: `retrieval/domains.py`
@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
-from typing import Final, Generic, Literal, Protocol, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.fragments import Fragment, is_overlay, rank
 from foretool.retrieval.words import terms
 
@@ -88,56 +89,6 @@ class Selected(Struct, frozen=True):
     fallback: Fallback = "none"
 
 
-# Scores, section 3.3
-
-
-def hybrid(
-    cosines: Sequence[float],
-    words: Sequence[float],
-    cross: Sequence[float] | None = None,
-    parameters: Parameters = PUBLISHED,
-) -> list[float]:
-    """Eq. 3: w1 cos + w2 BM25 + w3 CE, item by item; the last part is left out without a cross-encoder."""
-    scores = [parameters.dense * cosine + parameters.sparse * word for cosine, word in zip(cosines, words, strict=True)]
-    if cross is None:
-        return scores
-    return [score + parameters.cross * judged for score, judged in zip(scores, cross, strict=True)]
-
-
-def unit(scores: Sequence[float]) -> list[float]:
-    """Over the best one: BM25 has no upper bound, and unscaled it would drown the cosine."""
-    top = max(scores, default=0.0)
-    return [score / top for score in scores] if top > 0.0 else [0.0] * len(scores)
-
-
-def best(scores: Sequence[float], most: int) -> list[int]:
-    """Places of the highest scores, best first; of equals the first comes first."""
-    return sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:most]
-
-
-class Scorer(Protocol):
-    """The three signals of eq. 3 over one corpus, aligned with its items."""
-
-    def cosines(self, query: str) -> Sequence[float]: ...
-
-    def words(self, query: str) -> Sequence[float]:
-        """BM25."""
-        ...
-
-    def cross(self, query: str, places: Sequence[int]) -> Sequence[float] | None:
-        """The cross-encoder's judgement of these items, 0 to 1; None without one."""
-        ...
-
-
-def retrieve(query: str, scorer: Scorer, most: int, parameters: Parameters = PUBLISHED) -> list[tuple[int, float]]:
-    """Algorithm 1, lines 1 to 3: the best M by cosine and BM25, re-ranked by all of eq. 3; places with their scores."""
-    cosines, words = scorer.cosines(query), unit(scorer.words(query))
-    head = best(hybrid(cosines, words, None, parameters), most)
-    judged = scorer.cross(query, head)
-    scores = hybrid([cosines[place] for place in head], [words[place] for place in head], judged, parameters)
-    return [(head[place], scores[place]) for place in best(scores, most)]
-
-
 # Selection, section 3.4
 
 
@@ -158,23 +109,19 @@ def select(
     def worth(each: Candidate) -> float:
         return each.gain / max(each.tokens, 1) if per_token else each.gain
 
-    taken: dict[Kind, list[str]] = {"instruction": [], "tool": []}
-    used = 0
-    for each in pinned:
-        if each.id not in taken[each.kind]:
-            taken[each.kind].append(each.id)
-            used += each.tokens
-    room = {kind: most.get(kind, len(candidates)) for kind in taken}
-    left: list[str] = []
-    known = {(kind, id) for kind, ids in taken.items() for id in ids}
-    for each in sorted((one for one in candidates if (one.kind, one.id) not in known), key=lambda one: -worth(one)):
-        if each.gain <= 0.0 or room[each.kind] <= 0 or used + each.tokens > budget:
-            left.append(each.id)
-            continue
-        taken[each.kind].append(each.id)
-        room[each.kind] -= 1
-        used += each.tokens
-    return Selected(tuple(taken["instruction"]), tuple(taken["tool"]), used, tuple(left))
+    fixed = {(each.kind, each.id): each for each in pinned}
+    others = sorted((each for each in candidates if (each.kind, each.id) not in fixed), key=worth, reverse=True)
+    used = sum(each.tokens for each in fixed.values())
+    gaining = [each for each in others if each.gain > 0.0]
+    taken = fill_budget(gaining, lambda each: each.tokens, budget - used, kind=lambda each: each.kind, most=most)
+    shown = [*fixed.values(), *taken]
+    ids = {(each.kind, each.id) for each in taken}
+    return Selected(
+        instructions=tuple(each.id for each in shown if each.kind == "instruction"),
+        tools=tuple(each.id for each in shown if each.kind == "tool"),
+        tokens=sum(each.tokens for each in shown),
+        left=tuple(each.id for each in others if (each.kind, each.id) not in ids),
+    )
 
 
 # Assembly, section 3.6

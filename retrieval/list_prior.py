@@ -55,16 +55,6 @@ def order(
     return sorted(value, key=lambda tool: (-value[tool], tool))
 
 
-def fill(ranked: Iterable[ToolId], tokens: Callable[[ToolId], int], budget: int) -> list[ToolId]:
-    """Greedy: a tool that does not fit is passed over, a smaller one after it may."""
-    chosen: list[ToolId] = []
-    for tool in ranked:
-        if (cost := tokens(tool)) <= budget:
-            chosen.append(tool)
-            budget -= cost
-    return chosen
-
-
 def needs(episodes: Iterable[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
     """Share of the calls that each tool is, of episodes oldest first; one counts half after `half_life` later ones."""
     weight: dict[ToolId, float] = {}

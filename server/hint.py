@@ -126,10 +126,10 @@ def _keep(store: Store, config: Config, event: dict[str, Any], text: str) -> Non
 
 def _said(config: Config, store: Store, text: str) -> str:
     """The likely tools, in `TOKENS` tokens; "" where none is likely."""
+    from foretool.retrieval.confidence import level
     from foretool.retrieval.document import document, summary_line
     from foretool.retrieval.pipeline import Corpus, Pipeline
     from foretool.retrieval.ranking import Query
-    from foretool.retrieval.selection import level
     from foretool.retrieval.tokens import estimate
     from foretool.server.config.servers import fingerprint
 
@@ -141,7 +141,7 @@ def _said(config: Config, store: Store, text: str) -> str:
     words = {name: server.description for name, server in config.servers.items()}
     query = Query(lines=(text,))
     ranking = Pipeline(Corpus(near, words)).rank(query, limit=TOOLS)
-    if level(ranking, query) == "none":
+    if level(ranking) == "none":
         return ""
     by_id = {tool.id: tool for tool in near}
     listed = _listed(store)

@@ -32,11 +32,12 @@ from typing import Any, NamedTuple
 from bench.retrieval import ranking_methods
 from bench.retrieval.ranking_methods import Pool
 from foretool.retrieval import evaluation, itr
+from foretool.retrieval.confidence import sufficiency
 from foretool.retrieval.encoders.weights import EncoderError
 from foretool.retrieval.itr import PUBLISHED, Candidate
 from foretool.retrieval.papers.cross_encoder import CrossEncoder
+from foretool.retrieval.papers.itr import retrieve
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.selection import sufficiency
 from foretool.storage.records import ToolId
 
 Row = dict[str, Any]
@@ -240,7 +241,7 @@ def published(pool: Pool, *, cross: bool = True) -> Scores:
     scorer = signals(pool, cross=cross)
 
     def search(query: str) -> list[tuple[ToolId, float]]:
-        found = itr.retrieve(query, scorer, PUBLISHED.top_tools)
+        found = retrieve(query, scorer, PUBLISHED.top_tools)
         return [(pool.tools[place].id, score) for place, score in found]
 
     return search

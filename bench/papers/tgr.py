@@ -23,9 +23,10 @@ from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fields import Fields, fields
 from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.papers.tgr import Direction, adjacency, convolve
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import Experience
-from foretool.retrieval.rankers.tgr import Direction, Tgr, adjacency, convolved
+from foretool.retrieval.rankers.tgr import Tgr
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import tgr as training
 from foretool.retrieval.training.tgr import AFTER, BEFORE, NONE, Discriminator, Pair, Quality
@@ -135,7 +136,7 @@ def published(bank: Bank, graph: Graph, told: str) -> Iterator[tuple[str, Ranked
         yield f"published: {name} alone", ordered(bank, queries @ base.T)
     prerequisites = adjacency(graph, bank.ids)
     for direction in DIRECTIONS if told == "schemas" else DIRECTIONS[:1]:
-        mixed = convolved(base, prerequisites, direction)
+        mixed = convolve(base, prerequisites, direction)
         yield f"published: {name} + eq. 3, {direction}, graph of {told}", ordered(bank, queries @ mixed.T)
 
 

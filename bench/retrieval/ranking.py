@@ -37,9 +37,10 @@ from msgspec.structs import replace
 from bench.retrieval import ranking_methods
 from bench.retrieval.ranking_methods import DEPTH, Embedder, Pool
 from foretool.retrieval import encoders, evaluation, tokens
+from foretool.retrieval.budget import fill_budget
+from foretool.retrieval.confidence import level
 from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.selection import level
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.store import Store
 from foretool.storage.vectors import Vectors
@@ -192,12 +193,7 @@ def told(name: str, values: Sequence[float]) -> dict[str, Any]:
 
 def fitting(ranked: Sequence[ToolId], sizes: Mapping[ToolId, int], budget: int) -> list[ToolId]:
     """Greedily down the list while the budget lasts, no tool charged more than `CHARGED`."""
-    shown = []
-    for tool in ranked:
-        if (size := min(sizes[tool], CHARGED)) <= budget:
-            shown.append(tool)
-            budget -= size
-    return shown
+    return fill_budget(ranked, lambda tool: min(sizes[tool], CHARGED), budget)
 
 
 def paired(answers: Run, other: Run, tasks: Sequence[Task]) -> dict[str, list[float]]:
@@ -220,7 +216,7 @@ def levels(pool: Pool, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
     for task in tasks:
         query = Query(tuple(task.query.splitlines()))
         ranking = pipeline.rank(query, limit=5)
-        right[level(ranking, query)].append(evaluation.hit([each.tool for each in ranking.ranked], task.gold, 5))
+        right[level(ranking)].append(evaluation.hit([each.tool for each in ranking.ranked], task.gold, 5))
     return {
         name: {"share": round(len(hits) / len(tasks), 3), "right": round(fmean(hits), 3) if hits else 0.0}
         for name, hits in right.items()

@@ -1,4 +1,6 @@
-"""Algorithm 1 of ITR as published, over two corpora: select, assemble, ask; widen once where the tools do not suffice.
+"""ITR as published: the scores of eq. 3, and Algorithm 1 over two corpora.
+
+The algorithm selects, assembles and asks, and widens once where the tools do not suffice.
 
 `server/methods/agent_step.py` serves the same loop over the proxy's own ranking and catalog.
 """
@@ -6,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,11 +20,9 @@ from foretool.retrieval.itr import (
     Fallback,
     Kind,
     Parameters,
-    Scorer,
     Selected,
     Signatures,
     assemble,
-    retrieve,
     select,
     signature,
     summary,
@@ -31,6 +31,59 @@ from foretool.retrieval.itr import (
 from foretool.retrieval.tokens import estimate
 
 T = TypeVar("T")
+
+
+# Scores, section 3.3
+
+
+def hybrid(
+    cosines: Sequence[float],
+    words: Sequence[float],
+    cross: Sequence[float] | None = None,
+    parameters: Parameters = PUBLISHED,
+) -> list[float]:
+    """Eq. 3: w1 cos + w2 BM25 + w3 CE, item by item; the last part is left out without a cross-encoder."""
+    scores = [parameters.dense * cosine + parameters.sparse * word for cosine, word in zip(cosines, words, strict=True)]
+    if cross is None:
+        return scores
+    return [score + parameters.cross * judged for score, judged in zip(scores, cross, strict=True)]
+
+
+def unit(scores: Sequence[float]) -> list[float]:
+    """Over the best one: BM25 has no upper bound, and unscaled it would drown the cosine."""
+    top = max(scores, default=0.0)
+    return [score / top for score in scores] if top > 0.0 else [0.0] * len(scores)
+
+
+def best(scores: Sequence[float], most: int) -> list[int]:
+    """Places of the highest scores, best first; of equals the first comes first."""
+    return sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:most]
+
+
+class Scorer(Protocol):
+    """The three signals of eq. 3 over one corpus, aligned with its items."""
+
+    def cosines(self, query: str) -> Sequence[float]: ...
+
+    def words(self, query: str) -> Sequence[float]:
+        """BM25."""
+        ...
+
+    def cross(self, query: str, places: Sequence[int]) -> Sequence[float] | None:
+        """The cross-encoder's judgement of these items, 0 to 1; None without one."""
+        ...
+
+
+def retrieve(query: str, scorer: Scorer, most: int, parameters: Parameters = PUBLISHED) -> list[tuple[int, float]]:
+    """Algorithm 1, lines 1 to 3: the best M by cosine and BM25, re-ranked by all of eq. 3; places with their scores."""
+    cosines, words = scorer.cosines(query), unit(scorer.words(query))
+    head = best(hybrid(cosines, words, None, parameters), most)
+    judged = scorer.cross(query, head)
+    scores = hybrid([cosines[place] for place in head], [words[place] for place in head], judged, parameters)
+    return [(head[place], scores[place]) for place in best(scores, most)]
+
+
+# Algorithm 1
 
 
 class Item(Struct, frozen=True):

@@ -16,13 +16,13 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.retrieval.budget import fill_budget
+from foretool.retrieval.confidence import level
 from foretool.retrieval.evaluation import paired_interval
 from foretool.retrieval.list_growth import DEPTH, Fixed, Growth, Prediction, Rule, Tokens, predicted, signs
-from foretool.retrieval.list_prior import fill
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.retrieval.selection import level
 from foretool.retrieval.training.replay import SERVERS
 from foretool.storage.records import Episode, ToolId, Usage
 
@@ -169,7 +169,7 @@ def play(segments: Sequence[Segment], rule: Rule, tokens: Tokens, budget: int, b
     """Every task under one rule. `budget`: tokens of a list without our own tools; `base`: what it may begin with."""
     found: list[ListCost] = []
     for segment in segments:
-        listed = fill(segment.order, tokens, base)
+        listed = fill_budget(segment.order, tokens, base)
         found += [_played(segment, each, rule, tokens, budget, listed) for each in segment.episodes]
     return found
 
@@ -186,10 +186,9 @@ def _played(
 
     def grow(wanted: Sequence[ToolId]) -> None:
         nonlocal left
-        for tool in wanted:
-            if tool not in shown and tokens(tool) <= left:
-                shown.add(tool)
-                left -= tokens(tool)
+        added = fill_budget((tool for tool in dict.fromkeys(wanted) if tool not in shown), tokens, left)
+        shown.update(added)
+        left -= sum(map(tokens, added))
 
     if segment.is_prompted(episode):
         query, ranking = segment.query(episode, ()), segment.found(episode)
@@ -217,7 +216,7 @@ MATCHES: Final = 12
 
 
 def _is_sure(ranking: Ranking, query: Query) -> bool:
-    return level(ranking, query) in ("high", "medium")
+    return level(ranking) in ("high", "medium")
 
 
 def halves(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], list[Segment]]]:

@@ -180,11 +180,11 @@ class Search:
         done; ({}, 0) where nothing was learned. Cheap enough for the path of a call."""
         return self._index.update(FEW).after(history, lines) if self.has_learned else ({}, 0.0)
 
-    def assess(self, ranking: Ranking, query: Query) -> tuple[Level, float | None]:
+    def assess(self, ranking: Ranking) -> tuple[Level, float | None]:
         """How likely a needed tool is among the first five, as a level and as the gate's probability."""
-        from foretool.retrieval.selection import assess
+        from foretool.retrieval.confidence import assess
 
-        return assess(ranking, query, self._calibrate)
+        return assess(ranking, self._calibrate)
 
     # -- tasks
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.list_growth import BASE_SHARE
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
@@ -258,7 +259,7 @@ class Exposures:
             left -= sum(self._catalog.tokens(tool) for tool in pinned)
             if policy == "growing":
                 left = self._begins_with(profile, left)
-            chosen = [*pinned, *self._fitting(ranked, left)]
+            chosen = [*pinned, *fill_budget(ranked, self._catalog.tokens, left)]
         marked = {versions.ALWAYS_LOAD: True}
         definitions = dict(own)
         for one in chosen:
@@ -271,15 +272,6 @@ class Exposures:
         """Of the tokens that are left in a growing list, those that it may begin with."""
         learned = self.base()
         return left - int((1.0 - BASE_SHARE) * profile.list_tokens) if learned is None else min(learned, left)
-
-    def _fitting(self, ranked: Sequence[ToolId], left: int) -> list[ToolId]:
-        """Greedy: a tool that does not fit is passed over, a smaller one after it may."""
-        chosen: list[ToolId] = []
-        for tool in ranked:
-            if (cost := self._catalog.tokens(tool)) <= left:
-                chosen.append(tool)
-                left -= cost
-        return chosen
 
 
 def _unlearned() -> tuple[int, bytes]:

@@ -96,7 +96,7 @@ def find(known: Offline, task: str, profile: str = "", limit: int | None = None)
     query = discover_tools.query(arguments, (), ())
     proxy, depth = known.app.proxy, max(RANKED, arguments.wanted)
     ranking = known.app.search.find_now(query, profile_of.admits, depth)
-    level, _ = known.app.search.assess(ranking, query)
+    level, _ = known.app.search.assess(ranking)
     answer = discover_tools.answer(
         arguments,
         ranking,

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval import list_prior as priors
+from foretool.retrieval.budget import fill_budget
 from foretool.server.catalog import models
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import Timeline, usage_of
@@ -92,7 +93,7 @@ class ListPrior:
         return priors.order(prior, usage_of(earlier).values(), self._size.tokens, 0.0, 1.0)
 
     def _listed(self, prior: priors.Prior, earlier: Calls) -> list[ToolId]:
-        return priors.fill(self._order(prior, earlier), self._size.tokens, self._size.budget)
+        return fill_budget(self._order(prior, earlier), self._size.tokens, self._size.budget)
 
 
 class ListCoverage:

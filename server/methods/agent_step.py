@@ -144,7 +144,7 @@ class Steps:
 
     def _made(self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str) -> Plan:
         proxy = self._proxy
-        found, said = proxy.search.assess(ranking, query)
+        found, said = proxy.search.assess(ranking)
         probability = said or 0.0
         pinned = self._pinned(profile, domain)
         ranked = self._candidates(ranking, probability)

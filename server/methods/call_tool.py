@@ -121,7 +121,7 @@ class Calls:
     ) -> None:
         proxy, session = self._proxy, _session(exchange)
         profile, catalog = exchange.client.profile, proxy.catalog
-        level, probability = proxy.search.assess(ranking, query)
+        level, probability = proxy.search.assess(ranking)
         found = discover_tools.answer(
             arguments,
             ranking,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
+from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
@@ -50,14 +51,8 @@ INSTRUCTIONS: Final = (
 
 def instructions(upstreams: Mapping[str, str], budget: int) -> str:
     """Our `instructions`, then those of the upstreams, each under its name, within `budget` tokens together."""
-    parts = [INSTRUCTIONS]
-    left = budget - estimate(INSTRUCTIONS)
-    for name, text in upstreams.items():
-        share = f"## {name}\n{text.strip()}"
-        if text.strip() and (cost := estimate(share)) <= left:
-            parts.append(share)
-            left -= cost
-    return "\n\n".join(parts)
+    shares = (f"## {name}\n{text.strip()}" for name, text in upstreams.items() if text.strip())
+    return "\n\n".join([INSTRUCTIONS, *fill_budget(shares, estimate, budget - estimate(INSTRUCTIONS))])
 
 
 def definitions(counts: Mapping[str, int]) -> list[tuple[ToolId, Raw]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.list_growth import Fixed, Prediction, Rule, predicted
 from foretool.retrieval.ranking import Ranked
 from foretool.retrieval.tokens import estimate
@@ -87,12 +88,8 @@ class Foresight:
             return False
         view = client.view(session)
         left = view.budget - view.tokens - sum(self._proxy.catalog.tokens(tool) for tool in session.grown)
-        added = []
-        for tool in tools:
-            cost = self._proxy.catalog.tokens(tool)
-            if not session.sees(tool) and cost <= left:
-                added.append(tool)
-                left -= cost
+        unseen = (tool for tool in tools if not session.sees(tool))
+        added = fill_budget(unseen, self._proxy.catalog.tokens, left)
         if not added:
             return False
         session.grow(added, found=found)

@@ -74,10 +74,10 @@ class Prompts:
         query = Query(lines, (), (), chat.servers_in_use())
 
         def answered(ranking: Ranking) -> None:
-            from foretool.retrieval.selection import level
+            from foretool.retrieval.confidence import level
 
             if client in proxy.clients:
-                is_sure = level(ranking, query) in ("high", "medium")
+                is_sure = level(ranking) in ("high", "medium")
                 proxy.foresight.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
 
         proxy.search.find(query, client.profile.admits, DEPTH, answered)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.retrieval.list_prior import LEARNED, Prior, coverage, dumps, fill, learned_from, loads, needs, order
+from foretool.retrieval.list_prior import LEARNED, Prior, coverage, dumps, learned_from, loads, needs, order
 from foretool.storage.records import ToolId, Usage
 
 A, B, C, D = (ToolId(name) for name in "abcd")
@@ -34,10 +34,6 @@ def test_usage_since_brings_in_tools_that_learning_has_not_seen() -> None:
         B,
         A,
     ]  # 3 / 10^.5 > 9 / 100^.5
-
-
-def test_what_does_not_fit_is_passed_over() -> None:
-    assert fill([A, C, B, D], SIZES.__getitem__, 60) == [C, B]
 
 
 def test_coverage_is_a_share_of_each_task() -> None:

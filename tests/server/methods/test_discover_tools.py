@@ -9,8 +9,8 @@ import pytest
 from fakes import FakeUpstream, config_of, search_over, tool
 from requirements import requirement
 
+from foretool.retrieval.confidence import level
 from foretool.retrieval.ranking import Query, Ranked, Ranking
-from foretool.retrieval.selection import level
 from foretool.retrieval.tokens import count
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.methods import discover_tools
@@ -29,7 +29,7 @@ def asked(made: Catalog, budget: int = 1500, cap: int = 300, **arguments: Any) -
     query = discover_tools.query(read, (), ())
     ranking = search_over(made).rank(query, lambda upstream: True, 50)
     return discover_tools.answer(
-        read, ranking, level(ranking, query), made, lambda tool: tool == "calc__add", lambda upstream: True, budget, cap
+        read, ranking, level(ranking), made, lambda tool: tool == "calc__add", lambda upstream: True, budget, cap
     )
 
 
