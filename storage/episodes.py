@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.storage.records import Episode, ToolId
-from foretool.storage.store import Store
+from foretool.storage.records import Episode, Event, Prompt, ToolId
+from foretool.storage.stores import Store
 
 GAP_S: Final = 1800.0
 """Without a call or a question for this long, what follows is another task."""
@@ -34,52 +34,32 @@ LONGEST: Final = 64
 _WORD = re.compile(r"\w+")
 
 
-class Event(NamedTuple):
-    """Something that happened in one conversation."""
-
-    at: float
-    kind: str
-    """`prompt`, `task` or `call`."""
-    text: str
-    """What was said, or the tool."""
-    ok: bool = True
-    handle: str = ""
-    """Of the chat it came from, where that is known."""
-
-
 def episodes(store: Store, since: float = 0.0, *, now: float) -> list[Episode]:
-    """What the log holds, oldest first; `now` tells which conversations may still go on."""
-    spoken = _conversations(store, since)
-    found = _unanswered(store, since, spoken)
-    ends = {key for (key,) in store.read("SELECT key FROM sessions WHERE ended_at IS NOT NULL")}
-    for key, events in spoken.items():
-        is_over = key.partition("/")[0] in ends or now - events[-1].at > GAP_S
+    """Return the episodes in the log, the oldest first; `now` tells which conversations may still go on."""
+    prompts = [each for each in reversed(store.tasks.prompts(since)) if each.text]
+    conversations = _conversations(store, since, prompts)
+    found = _unanswered(prompts, conversations)
+    ended = store.sessions.ended()
+    for key, events in conversations.items():
+        is_over = key.partition("/")[0] in ended or now - events[-1].at > GAP_S
         found += cut(key, events, is_over)
     return sorted(found, key=lambda each: each.at)
 
 
-def _conversations(store: Store, since: float) -> dict[str, list[Event]]:
-    """Events by conversation, each in order."""
-    rows = store.read(
-        "SELECT session, at, tool, outcome, handle, rowid FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?",
-        (since, MOST_CALLS),
-    )
-    events = [
-        (key, Event(at, "call", tool, outcome == "ok", handle), row) for key, at, tool, outcome, handle, row in rows
-    ]
-    rows = store.read("SELECT session, at, task, handle, rowid FROM discoveries WHERE at >= ? AND task != ''", (since,))
-    events += [(key, Event(at, "task", task, handle=handle), row) for key, at, task, handle, row in rows]
+def _conversations(store: Store, since: float, prompts: Sequence[Prompt]) -> dict[str, list[Event]]:
+    """Return the events of each conversation, in order."""
+    events = [*store.calls.events(since, MOST_CALLS), *store.discoveries.events(since)]
     # What was asked comes before what was called in the same instant.
-    events.sort(key=lambda each: (each[1].at, each[1].kind == "call", each[2]))
+    events.sort(key=lambda each: (each.at, each.kind == "call"))
     sessions: dict[str, list[Event]] = {}
-    for key, event, _ in events:
-        sessions.setdefault(key, []).append(event)
-    spoken = {name: chat for key, session in sessions.items() for name, chat in _chats(key, session).items()}
-    moments = sorted((event.at, name) for name, chat in spoken.items() for event in chat)
-    for name, event in _addressed(store, since, moments):
-        spoken[name].append(event)
-        spoken[name].sort(key=lambda each: each.at)
-    return spoken
+    for event in events:
+        sessions.setdefault(event.session, []).append(event)
+    found = {name: chat for key, session in sessions.items() for name, chat in _chats(key, session).items()}
+    moments = sorted((event.at, name) for name, chat in found.items() for event in chat)
+    for name, event in _addressed(prompts, moments):
+        found[name].append(event)
+        found[name].sort(key=lambda each: each.at)
+    return found
 
 
 def _chats(key: str, events: list[Event]) -> dict[str, list[Event]]:
@@ -97,31 +77,27 @@ def _chats(key: str, events: list[Event]) -> dict[str, list[Event]]:
     return found
 
 
-def _addressed(store: Store, since: float, events: Sequence[tuple[float, str]]) -> Iterator[tuple[str, Event]]:
-    """Prompts, each with the conversation that does something next."""
+def _addressed(prompts: Iterable[Prompt], events: Sequence[tuple[float, str]]) -> Iterator[tuple[str, Event]]:
+    """Yield each prompt with the conversation that does something next, if that is soon."""
     place = 0
-    for at, text, _ in _prompts(store, since):
-        while place < len(events) and events[place][0] < at:
+    for prompt in prompts:
+        while place < len(events) and events[place][0] < prompt.at:
             place += 1
-        if place < len(events) and events[place][0] - at <= PROMPT_S:
-            yield events[place][1], Event(at, "prompt", text)
+        if place < len(events) and events[place][0] - prompt.at <= PROMPT_S:
+            yield events[place][1], Event(prompt.at, "prompt", prompt.text)
 
 
-def _prompts(store: Store, since: float) -> list[tuple[float, str, str]]:
-    rows = store.read("SELECT at, text, session FROM prompts WHERE at >= ? AND text != '' ORDER BY at, id", (since,))
-    return [(at, text, session) for at, text, session in rows]
-
-
-def _unanswered(store: Store, since: float, spoken: Mapping[str, Sequence[Event]]) -> list[Episode]:
-    """Prompts that were followed by the next one of their conversation, and by nothing here: they needed no tool."""
-    acted = sorted(event.at for events in spoken.values() for event in events if event.kind != "prompt")
+def _unanswered(prompts: Iterable[Prompt], conversations: Mapping[str, Sequence[Event]]) -> list[Episode]:
+    """Return the prompts that needed no tool: nothing happened here before the next prompt of their conversation."""
+    acted = sorted(event.at for events in conversations.values() for event in events if event.kind != "prompt")
     found: list[Episode] = []
-    last: dict[str, tuple[float, str]] = {}
-    for at, text, session in _prompts(store, since):
-        before = last.get(session)
-        if before is not None and not any(before[0] <= moment <= at for moment in acted):
-            found.append(Episode((), (before[1],), at=before[0], key=f"prompt:{session}:{before[0]:.3f}"))
-        last[session] = (at, text)
+    last: dict[str, Prompt] = {}
+    for prompt in prompts:
+        before = last.get(prompt.session)
+        if before is not None and not any(before.at <= moment <= prompt.at for moment in acted):
+            key = f"prompt:{prompt.session}:{before.at:.3f}"
+            found.append(Episode((), (before.text,), at=before.at, key=key))
+        last[prompt.session] = prompt
     return found
 
 

@@ -7,7 +7,7 @@ given one.
 
 from __future__ import annotations
 
-from typing import Literal, NewType
+from typing import Any, Final, Literal, NamedTuple, NewType
 
 from msgspec import Struct
 
@@ -120,14 +120,37 @@ class Discovery(Struct, frozen=True):
     """That a needed tool was among the first five, as the gate said it then; None where it had nothing to say."""
 
 
-class Verdict(Struct, frozen=True):
-    """What came of a discovery: whether the tool that was needed stood in its answer."""
+class DiscoveryOutcome(Struct, frozen=True):
+    """Whether the tool that was needed stood in the answer of a discovery."""
 
     at: float
+    """When the discovery was made."""
     probability: float | None
-    """As `Discovery`."""
+    """As in its `Discovery`."""
     rank: int | None
-    """Of the first of its tools that was called; None where another was, or where it was asked again."""
+    """Rank of the tool that was called first; None if another tool was needed, or the client searched again."""
+
+
+class Need(NamedTuple):
+    """A moment at which a conversation needed a tool that was not in its list."""
+
+    session: str
+    handle: str
+    at: float
+
+
+class Event(NamedTuple):
+    """Something that happened in one conversation."""
+
+    at: float
+    kind: Literal["prompt", "task", "call"]
+    text: str
+    """The words of the prompt or the task, or the tool that was called."""
+    ok: bool = True
+    """False for a call that failed."""
+    handle: str = ""
+    """The conversation within the session, where that is known."""
+    session: str = ""
 
 
 class Prompt(Struct, frozen=True):
@@ -274,16 +297,8 @@ class Flow(Struct, frozen=True):
     last_at: float
 
 
-class Changes(Struct, frozen=True):
-    """What a new list of an upstream's tools changed, by exposed name, in the order listed."""
-
-    added: tuple[ToolId, ...] = ()
-    changed: tuple[ToolId, ...] = ()
-    """The same upstream name with another definition."""
-    removed: tuple[ToolId, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.changed or self.removed)
+FlowKey = tuple[ToolId, ToolId, str, str]
+"""The tool whose result had the value, the tool that received it, the field ("" if not known), and the parameter."""
 
 
 class ToolVersion(Struct, frozen=True):
@@ -344,3 +359,47 @@ class Statistics(Struct, frozen=True):
     clients: int
     file_bytes: int
     """Without the write-ahead log."""
+
+
+KEPT_MODELS: Final = 3
+"""Models of a kind whose bytes are kept: the one that is served, and those it can be rolled back to."""
+
+
+class Artifact(Struct, frozen=True):
+    """One trained model, without its bytes."""
+
+    id: int
+    kind: str
+    """The method, as `Method.name` spells it."""
+    number: int
+    """Counts up from 1 within its kind."""
+    created_at: float
+    sha256: str
+    """Hex SHA-256 of its bytes."""
+    size: int
+    """Number of bytes that are kept; 0 if it was never served, or is too old."""
+    active: bool
+    """Whether it is served."""
+    previous: int
+    """Id of the model that it replaced, or 0."""
+    promoted_at: float
+    """When it was first served; 0 if it never was."""
+    report: dict[str, Any]
+    """What it was trained on, and how it compared with the model served then."""
+
+
+class Health(Struct, frozen=True):
+    """What an examination of a store found."""
+
+    version: int
+    """Schema of the store."""
+    newest: int
+    """Schema that this program knows."""
+    is_foreign: bool
+    """Another program made the file."""
+    is_writable: bool
+    """The file can be written, and so can its directory, for the log beside it."""
+    problems: tuple[str, ...]
+    """What the engine's own check complains about."""
+    is_complete: bool
+    """The check ended in time."""

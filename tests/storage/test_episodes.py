@@ -10,13 +10,14 @@ import pytest
 from requirements import requirement
 
 from foretool.storage.episodes import GAP_S, LONGEST, Event, are_alike, cut, episodes, read_demonstrations, without
-from foretool.storage.records import Call, Discovery, Episode, Outcome, SessionRecord, ToolId
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
+from foretool.storage.records import Call, Discovery, Episode, Outcome, Prompt, SessionRecord, ToolId
+from foretool.storage.stores import Store
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         yield store
 
 
@@ -29,7 +30,7 @@ def asked(session: str, at: float, task: str, handle: str = "") -> Discovery:
 
 
 def prompt(store: Store, at: float, text: str, session: str = "chat") -> None:
-    store.write_all("INSERT INTO prompts (at, session, cwd, text) VALUES (?, ?, '', ?)", [(at, session, text)])
+    store.tasks.add_prompt(Prompt(at, text, session))
 
 
 def told(found: list[Episode]) -> list[tuple[tuple[str, ...], tuple[str, ...], bool]]:
@@ -38,7 +39,7 @@ def told(found: list[Episode]) -> list[tuple[tuple[str, ...], tuple[str, ...], b
 
 @requirement("learn:episodes")
 def test_a_session_is_one_task_until_a_long_gap(store: Store) -> None:
-    store.record([call("s", 1.0, "a"), call("s", 2.0, "b"), call("s", 2.0 + GAP_S + 1, "c"), call("t", 1.5, "d")])
+    store.calls.record([call("s", 1.0, "a"), call("s", 2.0, "b"), call("s", 2.0 + GAP_S + 1, "c"), call("t", 1.5, "d")])
     found = episodes(store, now=2.0 + GAP_S + 2)
     assert told(found) == [(("a", "b"), (), True), (("d",), (), True), (("c",), (), False)]
     assert [each.key for each in found] == ["s:1", "t:1", "s:2"]
@@ -48,10 +49,10 @@ def test_a_session_is_one_task_until_a_long_gap(store: Store) -> None:
 @requirement("learn:episodes")
 def test_another_task_begins_another_episode_once_something_was_called(store: Store) -> None:
     for at, task in ((1.0, "weather in Oslo"), (2.0, "the weather of Oslo today"), (5.0, "send a mail to Ada")):
-        store.add_discovery(asked("s", at, task))
-    store.record([call("s", 3.0, "weather"), call("s", 4.0, "alerts"), call("s", 6.0, "mail")])
-    store.begin_session(SessionRecord("s", "c", "1", "legacy", "stdio", "", 0.0))
-    store.end_session("s", 7.0)
+        store.discoveries.add(asked("s", at, task))
+    store.calls.record([call("s", 3.0, "weather"), call("s", 4.0, "alerts"), call("s", 6.0, "mail")])
+    store.sessions.begin(SessionRecord("s", "c", "1", "legacy", "stdio", "", 0.0))
+    store.sessions.end("s", 7.0)
     assert told(episodes(store, now=8.0)) == [
         (("weather", "alerts"), ("weather in Oslo", "the weather of Oslo today"), True),
         (("mail",), ("send a mail to Ada",), True),
@@ -64,21 +65,21 @@ def test_failed_calls_are_no_steps_and_repeats_are_one(store: Store) -> None:
         ("a", "tool_error"), ("a", "ok"), ("a", "ok"), ("b", "lost"), ("c", "error"), ("a", "ok"), ("d", "cancelled"),
         ("e", "ok"), ("a", "ok"),
     ]  # fmt: skip
-    store.record([call("s", float(at), tool, outcome) for at, (tool, outcome) in enumerate(outcomes)])
-    store.record([call("t", 3.0, "x", "lost")])
+    store.calls.record([call("s", float(at), tool, outcome) for at, (tool, outcome) in enumerate(outcomes)])
+    store.calls.record([call("t", 3.0, "x", "lost")])
     assert [each.calls for each in episodes(store, now=10.0)] == [("a", "e", "a")]
 
 
 @requirement("learn:episodes")
 def test_a_prompt_is_the_task_of_the_conversation_that_acts_next(store: Store) -> None:
     prompt(store, 1.0, "book a flight")
-    store.add_discovery(asked("s", 2.0, "flights from Oslo"))
-    store.record([call("s", 3.0, "search")])
-    store.add_discovery(asked("s", 4.0, "pay with a card"))
-    store.record([call("s", 5.0, "pay")])
+    store.discoveries.add(asked("s", 2.0, "flights from Oslo"))
+    store.calls.record([call("s", 3.0, "search")])
+    store.discoveries.add(asked("s", 4.0, "pay with a card"))
+    store.calls.record([call("s", 5.0, "pay")])
     prompt(store, 10.0, "thanks, what a nice day")
     prompt(store, 20.0, "cancel it")
-    store.record([call("s", 21.0, "cancel")])
+    store.calls.record([call("s", 21.0, "cancel")])
     assert told(episodes(store, now=10_000.0)) == [
         (("search", "pay"), ("book a flight", "flights from Oslo", "pay with a card"), True),
         ((), ("thanks, what a nice day",), True),
@@ -88,10 +89,12 @@ def test_a_prompt_is_the_task_of_the_conversation_that_acts_next(store: Store) -
 
 @requirement("learn:episodes")
 def test_chats_that_take_turns_in_one_session_are_kept_apart(store: Store) -> None:
-    store.add_discovery(asked("s", 1.0, "weather", "one"))
-    store.add_discovery(asked("s", 2.0, "mail", "two"))
-    store.record([call("s", 3.0, "rain", handle="one"), call("s", 4.0, "send", handle="two"), call("s", 5.0, "listed")])
-    store.record([call("s", 6.0, "snow", handle="one")])
+    store.discoveries.add(asked("s", 1.0, "weather", "one"))
+    store.discoveries.add(asked("s", 2.0, "mail", "two"))
+    store.calls.record(
+        [call("s", 3.0, "rain", handle="one"), call("s", 4.0, "send", handle="two"), call("s", 5.0, "listed")]
+    )
+    store.calls.record([call("s", 6.0, "snow", handle="one")])
     assert sorted(told(episodes(store, now=10_000.0))) == [
         (("listed",), (), True), (("rain", "snow"), ("weather",), True), (("send",), ("mail",), True),
     ]  # fmt: skip
@@ -99,8 +102,10 @@ def test_chats_that_take_turns_in_one_session_are_kept_apart(store: Store) -> No
 
 @requirement("learn:episodes")
 def test_one_chat_after_the_other_shares_its_session_with_calls_that_carry_no_handle(store: Store) -> None:
-    store.add_discovery(asked("s", 1.0, "weather", "one"))
-    store.record([call("s", 2.0, "rain", handle="one"), call("s", 3.0, "listed"), call("s", 5.0, "more", handle="two")])
+    store.discoveries.add(asked("s", 1.0, "weather", "one"))
+    store.calls.record(
+        [call("s", 2.0, "rain", handle="one"), call("s", 3.0, "listed"), call("s", 5.0, "more", handle="two")]
+    )
     assert [each.calls for each in episodes(store, now=10_000.0)] == [("rain", "listed"), ("more",)]
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec import Struct
 
 from foretool.storage import records
-from foretool.storage.records import Changes, Miss, SessionRecord, ToolId
+from foretool.storage.records import Miss, SessionRecord
 
 RECORDS = [
     kind
@@ -33,8 +33,3 @@ def test_what_storage_adds_to_a_record_has_a_default() -> None:
     session = SessionRecord("k", "cursor", "1.0", "legacy", "stdio", "default", 1.0)
     miss = Miss("k", 1.0, "a", "call", "budget", 3, 9, "", (), 0, 0, "", "called", 1, 10)
     assert (session.ended_at, miss.id, miss.call, miss.parts) == (None, 0, 0, {})
-
-
-def test_changes_are_true_when_anything_changed() -> None:
-    assert not Changes()
-    assert Changes(removed=(ToolId("a__b"),))

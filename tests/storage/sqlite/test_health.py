@@ -1,27 +1,29 @@
-"""Looking at a storage file: what it finds, and that it changes nothing."""
+"""Examining a storage file finds what is wrong with it, and changes nothing."""
 
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from foretool.storage.health import Health, examine
-from foretool.storage.migrations import MIGRATIONS
-from foretool.storage.store import StorageError, Store
+from foretool.storage.opening import open_store
+from foretool.storage.records import Health
+from foretool.storage.sqlite.health import examine
+from foretool.storage.sqlite.migrations import MIGRATIONS
+from foretool.storage.stores import StorageError
 
 
-def made(path: Path) -> Path:
-    Store.open(path).close()
+def create_store(path: Path) -> Path:
+    open_store(path).close()
     return path
 
 
 def test_a_sound_file(tmp_path: Path) -> None:
-    path = made(tmp_path / "a b?.sqlite3")
+    path = create_store(tmp_path / "a b?.sqlite3")
     assert examine(path, 5.0) == Health(len(MIGRATIONS), len(MIGRATIONS), False, True, (), True)
 
 
 def test_an_old_file_is_not_migrated(tmp_path: Path) -> None:
-    path = made(tmp_path / "old.sqlite3")
+    path = create_store(tmp_path / "old.sqlite3")
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 1")
     database.close()
@@ -37,7 +39,7 @@ def test_a_file_of_another_program(tmp_path: Path) -> None:
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
-    path = made(tmp_path / "bad.sqlite3")
+    path = create_store(tmp_path / "bad.sqlite3")
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA journal_mode = DELETE")
     database.close()
@@ -48,7 +50,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
 
 
 def test_a_check_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    path = made(tmp_path / "large.sqlite3")
+    path = create_store(tmp_path / "large.sqlite3")
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE filler (a)")
         database.executemany("INSERT INTO filler VALUES (?)", ((number,) for number in range(20_000)))

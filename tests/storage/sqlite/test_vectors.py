@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from foretool.storage.store import Store
-from foretool.storage.vectors import FRESH_S, Vectors
+from foretool.storage.opening import open_store
+from foretool.storage.sqlite.vectors import MARK_USED_S
 
 
 @pytest.fixture
@@ -16,11 +16,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_vector_is_found_by_encoder_and_text(path: Path) -> None:
-    with Store.open(path) as store:
-        Vectors(store).save("minilm@1", {b"a": b"1111", b"b": b"2222"})
-        Vectors(store).save("bge@2", {b"a": b"3333"})
-    with Store.open(path) as store:
-        vectors = Vectors(store)
+    with open_store(path) as store:
+        store.vectors.save("minilm@1", {b"a": b"1111", b"b": b"2222"})
+        store.vectors.save("bge@2", {b"a": b"3333"})
+    with open_store(path) as store:
+        vectors = store.vectors
         assert vectors.load("minilm@1", [b"a", b"c"]) == {b"a": b"1111"}
         assert vectors.load("bge@2", [b"a", b"b"]) == {b"a": b"3333"}
         assert vectors.known("minilm@1") == {b"a", b"b"}
@@ -28,18 +28,18 @@ def test_a_vector_is_found_by_encoder_and_text(path: Path) -> None:
 
 
 def test_a_vector_saved_again_replaces_the_old_one(path: Path) -> None:
-    with Store.open(path) as store:
-        vectors = Vectors(store)
+    with open_store(path) as store:
+        vectors = store.vectors
         vectors.save("m", {b"a": b"old."})
         vectors.save("m", {b"a": b"new."})
         assert vectors.load("m", [b"a"]) == {b"a": b"new."}
 
 
 def test_what_is_still_loaded_survives_pruning(path: Path) -> None:
-    with Store.open(path) as store:
-        vectors = Vectors(store)
+    with open_store(path) as store:
+        vectors = store.vectors
         vectors.save("m", {b"used": b"1111", b"gone": b"2222"}, at=0.0)
-        vectors.load("m", [b"used"], at=FRESH_S + 1.0)
-        assert vectors.prune(before=FRESH_S) == 1
-        assert vectors.prune(before=FRESH_S) == 0
+        vectors.load("m", [b"used"], at=MARK_USED_S + 1.0)
+        assert vectors.prune(before=MARK_USED_S) == 1
+        assert vectors.prune(before=MARK_USED_S) == 0
         assert vectors.known("m") == {b"used"}

@@ -5,85 +5,94 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from stored_records import connection_of
 
-from foretool.storage.artifacts import KEPT, Artifacts
-from foretool.storage.records import Episode, ToolId
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
+from foretool.storage.records import KEPT_MODELS, Episode, ToolId
+from foretool.storage.stores import ArtifactStore, Store
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         yield store
 
 
 @pytest.fixture
-def artifacts(store: Store) -> Artifacts:
-    return Artifacts(store)
+def artifacts(store: Store) -> ArtifactStore:
+    return store.artifacts
 
 
-def test_a_promoted_model_is_served_with_its_report(artifacts: Artifacts) -> None:
+def test_a_promoted_model_is_served_with_its_report(artifacts: ArtifactStore) -> None:
     added = artifacts.add("dtdr", b"model", {"episodes": 40}, promote=True, at=5.0)
     assert artifacts.active("dtdr") == added
     assert (added.number, added.size, added.promoted_at, added.report) == (1, 5, 5.0, {"episodes": 40})
-    assert [data for _, data in artifacts.whole("dtdr")] == [b"model"]
-    assert artifacts.kinds() == ["dtdr"]
+    assert [data for _, data in artifacts.load_intact("dtdr")] == [b"model"]
+    assert list(artifacts.served()) == ["dtdr"]
 
 
-def test_of_a_model_that_was_not_better_only_the_report_is_kept(artifacts: Artifacts) -> None:
+def test_of_a_model_that_was_not_better_only_the_report_is_kept(artifacts: ArtifactStore) -> None:
     artifacts.add("dtdr", b"old", {}, promote=True)
     worse = artifacts.add("dtdr", b"new", {"better": False}, promote=False)
     assert (worse.active, worse.size, worse.promoted_at, worse.report) == (False, 0, 0.0, {"better": False})
-    assert [data for _, data in artifacts.whole("dtdr")] == [b"old"]
+    assert [data for _, data in artifacts.load_intact("dtdr")] == [b"old"]
     assert [each.number for each in artifacts.history("dtdr")] == [2, 1]
 
 
-def test_damaged_bytes_are_refused_and_the_model_before_them_is_handed_out(store: Store, artifacts: Artifacts) -> None:
+def test_damaged_bytes_are_refused_and_the_model_before_them_is_handed_out(
+    store: Store, artifacts: ArtifactStore
+) -> None:
     artifacts.add("tgr", b"first", {}, promote=True)
     artifacts.add("tgr", b"second", {}, promote=True)
-    assert [data for _, data in artifacts.whole("tgr")] == [b"second", b"first"]
-    store.write_all("UPDATE artifacts SET data = ? WHERE data = ?", [(b"secon", b"second")])
-    assert [data for _, data in artifacts.whole("tgr")] == [b"first"]
+    assert [data for _, data in artifacts.load_intact("tgr")] == [b"second", b"first"]
+    connection_of(store).execute("UPDATE artifacts SET data = ? WHERE data = ?", (b"secon", b"second"))
+    assert [data for _, data in artifacts.load_intact("tgr")] == [b"first"]
 
 
-def test_rolling_back_serves_the_model_before_and_then_none(artifacts: Artifacts) -> None:
+def test_rolling_back_serves_the_model_before_and_then_none(artifacts: ArtifactStore) -> None:
     first = artifacts.add("dtdr", b"first", {}, promote=True)
     second = artifacts.add("dtdr", b"second", {}, promote=True)
     before = artifacts.version
     back = artifacts.roll_back("dtdr")
     assert back is not None
     assert (back[0].id, back[1] and back[1].id) == (second.id, first.id)
-    assert [data for _, data in artifacts.whole("dtdr")] == [b"first"]
+    assert [data for _, data in artifacts.load_intact("dtdr")] == [b"first"]
     assert artifacts.version == before + 1
     again = artifacts.roll_back("dtdr")
     assert again is not None
     assert (again[0].id, again[1]) == (first.id, None)
-    assert artifacts.whole("dtdr") == []
+    assert artifacts.load_intact("dtdr") == []
     assert artifacts.roll_back("dtdr") is None
 
 
-def test_only_so_many_old_models_keep_their_bytes(artifacts: Artifacts) -> None:
-    for number in range(KEPT + 2):
+def test_only_so_many_old_models_keep_their_bytes(artifacts: ArtifactStore) -> None:
+    for number in range(KEPT_MODELS + 2):
         artifacts.add("dtdr", f"model {number}".encode(), {}, promote=True)
     sizes = [each.size for each in artifacts.history("dtdr")]
-    assert sizes == [7] * KEPT + [0, 0]
-    assert [data for _, data in artifacts.whole("dtdr")] == [b"model 4", b"model 3", b"model 2"]
+    assert sizes == [7] * KEPT_MODELS + [0, 0]
+    assert [data for _, data in artifacts.load_intact("dtdr")] == [b"model 4", b"model 3", b"model 2"]
 
 
-def test_kinds_do_not_touch_each_other(artifacts: Artifacts) -> None:
+def test_kinds_do_not_touch_each_other(artifacts: ArtifactStore) -> None:
     artifacts.add("dtdr", b"a", {}, promote=True)
     artifacts.add("tgr", b"b", {}, promote=True)
     assert {kind: each.number for kind, each in artifacts.served().items()} == {"dtdr": 1, "tgr": 1}
     artifacts.roll_back("dtdr")
-    assert artifacts.kinds() == list(artifacts.served()) == ["tgr"]
+    assert list(artifacts.served()) == ["tgr"]
     assert artifacts.history("tgr")[0].number == 1
 
 
-def test_a_demonstration_is_kept_once(artifacts: Artifacts) -> None:
+def test_a_demonstration_is_kept_once(artifacts: ArtifactStore) -> None:
     one = Episode((ToolId("a"), ToolId("b")), ("do it",), ((0, 1),), source="import", key="1")
     two = Episode((ToolId("b"),), ("and this",), source="import", key="2")
     assert artifacts.add_demonstrations([one, two], at=1.0) == 2
     assert artifacts.add_demonstrations([one], at=2.0) == 0
     assert artifacts.demonstrations() == [one, two]
-    assert artifacts.forget_demonstrations() == 2
-    assert artifacts.demonstrations() == []
+
+
+def test_one_process_at_a_time_may_learn(artifacts: ArtifactStore) -> None:
+    assert artifacts.take_lease(10.0, 20)
+    assert not artifacts.take_lease(15.0, 25)
+    assert artifacts.take_lease(20.0, 30)
+    artifacts.release_lease()
+    assert artifacts.take_lease(21.0, 31)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from foretool.storage.flows import Flows
+from foretool.storage.opening import open_store
 from foretool.storage.records import Flow, ToolId
-from foretool.storage.store import Store
 
 LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")
 
 
 def test_what_is_seen_again_is_counted_and_the_most_frequent_comes_first() -> None:
-    with Store.open(":memory:") as store:
-        flows = Flows(store)
+    with open_store(":memory:") as store:
+        flows = store.flows
         flows.add({(LOGIN, POST, "token", "token"): 1, (LIST, POST, "", "id"): 2}, 10.0)
         flows.add({(LOGIN, POST, "token", "token"): 2}, 20.0)
         assert flows.all() == [
@@ -21,8 +20,8 @@ def test_what_is_seen_again_is_counted_and_the_most_frequent_comes_first() -> No
 
 
 def test_what_was_not_seen_for_long_is_forgotten() -> None:
-    with Store.open(":memory:") as store:
-        flows = Flows(store)
+    with open_store(":memory:") as store:
+        flows = store.flows
         flows.add({(LOGIN, POST, "token", "token"): 1}, 10.0)
         flows.add({(LIST, POST, "id", "id"): 1}, 20.0)
         flows.prune(15.0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from foretool.storage.records import Call, Discovery, Match, ToolId, Verdict
-from foretool.storage.store import Store
-from foretool.storage.verdicts import FOLLOWS_S, verdicts
+from foretool.storage.discovery_outcomes import FOLLOWS_S, discovery_outcomes
+from foretool.storage.opening import open_store
+from foretool.storage.records import Call, Discovery, DiscoveryOutcome, Match, ToolId
+from foretool.storage.stores import Store
 
 A, B, C = ToolId("a"), ToolId("b"), ToolId("c")
 
@@ -12,69 +13,74 @@ A, B, C = ToolId("a"), ToolId("b"), ToolId("c")
 def asked(store: Store, at: float, *tools: ToolId, session: str = "s", handle: str = "", p: float | None = 0.7) -> int:
     matches = tuple(Match(tool, rank, 1.0) for rank, tool in enumerate(tools, 1))
     found = Discovery(session, at, "task", (), None, "high", matches, 100, 1.0, handle=handle, probability=p)
-    return store.add_discovery(found)
+    return store.discoveries.add(found)
 
 
 def called(
     store: Store, at: float, tool: ToolId, discovery: int = 0, *, hidden: bool = True, session: str = "s"
 ) -> None:
-    store.record([Call(session, at, tool, "u", "bridge", hidden, "ok", 1.0, True, "", discovery)])
+    store.calls.record([Call(session, at, tool, "u", "bridge", hidden, "ok", 1.0, True, "", discovery)])
 
 
 def test_the_first_tool_called_in_its_name_was_needed() -> None:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         one = asked(store, 10.0, A, B, C)
         called(store, 11.0, C, one)
         called(store, 12.0, A, one)
-        assert verdicts(store) == [Verdict(10.0, 0.7, 3)]
+        assert discovery_outcomes(store.discoveries) == [DiscoveryOutcome(10.0, 0.7, 3)]
 
 
 def test_who_asks_again_or_calls_something_else_had_not_found_it() -> None:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         asked(store, 10.0, A)
         asked(store, 20.0, B, p=None)
         called(store, 21.0, C)
-        assert verdicts(store) == [Verdict(10.0, 0.7, None), Verdict(20.0, None, None)]
+        assert discovery_outcomes(store.discoveries) == [
+            DiscoveryOutcome(10.0, 0.7, None),
+            DiscoveryOutcome(20.0, None, None),
+        ]
 
 
 def test_what_nothing_followed_or_something_much_later_or_elsewhere_says_nothing() -> None:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         asked(store, 10.0, A, session="one")
         asked(store, 20.0, A, session="two")
         called(store, 20.0 + FOLLOWS_S + 1, C, session="two")
         asked(store, 30.0, A, session="three", handle="x")
         asked(store, 31.0, A, session="three", handle="y")
         called(store, 32.0, C, hidden=False, session="three")
-        assert verdicts(store) == []
+        assert discovery_outcomes(store.discoveries) == []
 
 
 def test_answers_without_a_match_and_by_name_say_nothing_of_confidence() -> None:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         asked(store, 10.0)
-        store.add_discovery(Discovery("s", 11.0, "", ("a",), None, "high", (Match(A, 1, 1.0),), 1, 1.0))
+        store.discoveries.add(Discovery("s", 11.0, "", ("a",), None, "high", (Match(A, 1, 1.0),), 1, 1.0))
         asked(store, 12.0, B)
         asked(store, 13.0, B)
-        assert [verdict.at for verdict in verdicts(store)] == [12.0]
+        assert [verdict.at for verdict in discovery_outcomes(store.discoveries)] == [12.0]
 
 
 def test_the_latest_are_read_and_come_oldest_first() -> None:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         for at in range(5):
             called(store, at + 0.5, A, asked(store, float(at), A))
-        assert [verdict.at for verdict in verdicts(store, limit=2)] == [3.0, 4.0]
-        assert [verdict.at for verdict in verdicts(store, since=4.0)] == [4.0]
+        assert [verdict.at for verdict in discovery_outcomes(store.discoveries, limit=2)] == [3.0, 4.0]
+        assert [verdict.at for verdict in discovery_outcomes(store.discoveries, since=4.0)] == [4.0]
 
 
 def test_one_need_tells_of_every_discovery_soon_before_it_and_of_none_at_its_own_time() -> None:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         for at in (10.0, 20.0, 30.0, 40.0):
-            store.add_discovery(Discovery("s", at, "t", (), None, "high", (Match(A, 1, 1.0),), 1, 1.0, handle=str(at)))
+            store.discoveries.add(
+                Discovery("s", at, "t", (), None, "high", (Match(A, 1, 1.0),), 1, 1.0, handle=str(at))
+            )
         for at, handle in ((10.0, "10.0"), (20.0 + FOLLOWS_S, "20.0"), (30.1 + FOLLOWS_S, "30.0"), (40.5, "40.0")):
-            store.record([Call("s", at, C, "u", "bridge", True, "ok", 1.0, True, "", 0, handle=handle)])
-        assert [verdict.at for verdict in verdicts(store)] == [20.0, 40.0]
-    with Store.open(":memory:") as store:
+            store.calls.record([Call("s", at, C, "u", "bridge", True, "ok", 1.0, True, "", 0, handle=handle)])
+        assert [verdict.at for verdict in discovery_outcomes(store.discoveries)] == [20.0, 40.0]
+    with open_store(":memory:") as store:
         for at in (10.0, 20.0, 30.0):
             asked(store, at, A)
         called(store, 31.0, C)
         called(store, 32.0, C)
-        assert [verdict.at for verdict in verdicts(store)] == [10.0, 20.0, 30.0]
+        assert [verdict.at for verdict in discovery_outcomes(store.discoveries)] == [10.0, 20.0, 30.0]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from foretool.storage import migrations
-from foretool.storage.migrations import MIGRATIONS, is_foreign, migrate, schema_version
+from foretool.storage.sqlite import migrations
+from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def test_a_file_of_another_program_is_told_apart(connection: sqlite3.Connection)
 
 def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from foretool.storage.store import Store\n"
+        "import sys, pathlib; from foretool.storage.opening import open_store\n"
         "import sqlite_utils; print('ready', flush=True); sys.stdin.readline()\n"
-        "Store.open(pathlib.Path(sys.argv[1])).close()"
+        "open_store(pathlib.Path(sys.argv[1])).close()"
     )
     path = tmp_path / "foretool.db"
     command = [sys.executable, "-c", code, str(path)]
@@ -111,7 +111,7 @@ def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> N
 def test_making_a_file_leaves_nothing_heavy_in_memory_and_hides_nothing_afterwards() -> None:
     code = (
         "import sqlite3, sys\n"
-        "from foretool.storage.migrations import migrate\n"
+        "from foretool.storage.sqlite.migrations import migrate\n"
         "migrate(sqlite3.connect(':memory:', isolation_level=None))\n"
         "assert not {'numpy', 'pandas'} & sys.modules.keys()\n"
         "import numpy\n"

@@ -319,7 +319,7 @@ def m004_vectors(db: Database) -> None:
 
 @migration
 def m005_learning(db: Database) -> None:
-    """What was learned (`storage/artifacts.py`), and what was imported to learn from."""
+    """What was learned (`storage/sqlite/artifacts.py`), and what was imported to learn from."""
     _create(
         db,
         "artifacts",
@@ -380,7 +380,7 @@ def m007_handles(db: Database) -> None:
 
 @migration
 def m008_flows(db: Database) -> None:
-    """Which tools' values came back as arguments of which others (`storage/flows.py`)."""
+    """Which tools' values came back as arguments of which others (`storage/sqlite/flows.py`)."""
     _create(
         db,
         "flows",

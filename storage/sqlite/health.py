@@ -1,4 +1,4 @@
-"""Whether a storage file is in order. Looking changes nothing: the file is opened for reading and not migrated."""
+"""Examines a storage file without changing it: the file is opened for reading, and not migrated."""
 
 from __future__ import annotations
 
@@ -6,38 +6,20 @@ import os
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from foretool.storage.migrations import MIGRATIONS, is_foreign, schema_version
-from foretool.storage.store import StorageError
+from foretool.storage.records import Health
+from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, schema_version
+from foretool.storage.stores import StorageError
 
 _MOST_PROBLEMS = 5
 _STEPS = 10_000
-"""Instructions of SQLite between two looks at the clock: under a millisecond."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What was found."""
-
-    version: int
-    """Schema of the file."""
-    newest: int
-    """Schema that this program knows."""
-    is_foreign: bool
-    """Another program made the file."""
-    is_writable: bool
-    """The file, and its directory for the log beside it."""
-    problems: tuple[str, ...]
-    """What SQLite's `quick_check` complains of."""
-    is_complete: bool
-    """The check came to its end in time."""
+"""SQLite instructions between two looks at the clock: under a millisecond."""
 
 
 def examine(path: Path, patience_s: float) -> Health:
-    """Raises `StorageError` if it cannot be read at all."""
+    """Check the file for at most `patience_s`; raises `StorageError` if it cannot be read at all."""
     end = time.monotonic() + patience_s
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)) as database:
@@ -46,7 +28,7 @@ def examine(path: Path, patience_s: float) -> Health:
             problems, is_complete = _quick_check(database)
     except sqlite3.Error as error:
         raise StorageError(
-            f"{path}: cannot be read ({error}); check its permissions, or move it away to start anew"
+            f"{path}: cannot be read ({error}); check its permissions, or move it away to start with an empty one"
         ) from error
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     return Health(version, len(MIGRATIONS), foreign, writable, problems, is_complete)

@@ -1,0 +1,29 @@
+"""Opens and examines a store; the only place that knows which database engine is below."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from foretool.storage.sqlite.database import Database
+from foretool.storage.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from foretool.storage.records import Health
+    from foretool.storage.stores import Store
+
+
+def open_store(path: Path | Literal[":memory:"], *, busy_ms: int = 250) -> Store:
+    """Open the store at `path`. Create it if it is missing (directory 0700, file 0600), and migrate an older one.
+
+    `busy_ms` is how long a later write may block its thread while another process writes. Raises `StorageError` for a
+    damaged file, for one of a newer foretool or of another program, and for missing permissions.
+    """
+    return SqliteStore(Database.open(path, busy_ms))
+
+
+def examine_store(path: Path, patience_s: float) -> Health:
+    """Check a store without changing it, for at most `patience_s`; raises `StorageError` if it cannot be read."""
+    from foretool.storage.sqlite.health import examine
+
+    return examine(path, patience_s)

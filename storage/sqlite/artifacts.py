@@ -1,0 +1,141 @@
+"""The tables `artifacts`, `demonstrations` and `counters`: what was learned, and what to learn from."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from foretool.storage.records import KEPT_MODELS, Artifact, Episode
+from foretool.storage.sqlite.database import Database, insert_into
+
+_COLUMNS = "id, kind, number, created_at, sha256, length(data), active, previous, promoted_at, report"
+_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active"  # noqa: S608  # a constant
+_HISTORY = f"SELECT {_COLUMNS} FROM artifacts WHERE ? IS NULL OR kind = ? ORDER BY id DESC LIMIT ?"  # noqa: S608
+_ADD = insert_into(
+    "artifacts", ("kind", "number", "created_at", "sha256", "data", "active", "previous", "promoted_at", "report")
+)
+
+_episode = msgspec.json.Decoder(Episode)
+
+
+class Artifacts:
+    """Implements `ArtifactStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def version(self) -> int:
+        return self._counter("learned")
+
+    def bump_version(self) -> None:
+        self._database.write_all(
+            "INSERT INTO counters (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1",
+            [("learned",)],
+        )
+
+    def take_lease(self, now: float, until: int) -> bool:
+        with self._database.atomic():
+            if self._counter("learning_until") > now:
+                return False
+            self._set_lease(until)
+        return True
+
+    def release_lease(self) -> None:
+        self._set_lease(0)
+
+    def _set_lease(self, until: int) -> None:
+        self._database.write_all(
+            "INSERT INTO counters (name, value) VALUES ('learning_until', ?)"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            [(until,)],
+        )
+
+    def _counter(self, name: str) -> int:
+        row = self._database.row("SELECT value FROM counters WHERE name = ?", (name,))
+        return int(row[0]) if row else 0
+
+    def add(
+        self, kind: str, data: bytes, report: dict[str, Any], *, promote: bool, at: float | None = None
+    ) -> Artifact:
+        now = time.time() if at is None else at
+        with self._database.atomic():
+            before = self.active(kind)
+            number = 1 + max((each.number for each in self.history(kind)), default=0)
+            row = (
+                kind, number, now, hashlib.sha256(data).hexdigest(), data if promote else b"", int(promote),
+                before.id if before and promote else 0, now if promote else 0.0, msgspec.json.encode(report).decode(),
+            )  # fmt: skip
+            if promote:
+                self._database.run("UPDATE artifacts SET active = 0 WHERE kind = ?", (kind,))
+            self._database.run(_ADD, row)
+            self._drop_old_data(kind)
+        return self.history(kind)[0]
+
+    def _drop_old_data(self, kind: str) -> None:
+        replaced = [each for each in self.history(kind) if each.size and not each.active]
+        old = [(each.id,) for each in replaced[KEPT_MODELS - 1 :]]
+        self._database.run_all("UPDATE artifacts SET data = x'' WHERE id = ?", old)
+
+    def active(self, kind: str) -> Artifact | None:
+        row = self._database.row(f"{_ACTIVE} AND kind = ?", (kind,))
+        return _read_artifact(row) if row else None
+
+    def served(self) -> dict[str, Artifact]:
+        found = map(_read_artifact, self._database.rows(f"{_ACTIVE} ORDER BY kind"))
+        return {each.kind: each for each in found}
+
+    def history(self, kind: str | None = None, limit: int = -1) -> list[Artifact]:
+        return [_read_artifact(row) for row in self._database.rows(_HISTORY, (kind, kind, limit))]
+
+    def load_intact(self, kind: str) -> list[tuple[Artifact, bytes]]:
+        active = self.active(kind)
+        if active is None:
+            return []
+        chain, known = [active], {each.id: each for each in self.history(kind)}
+        while (previous := known.get(chain[-1].previous)) is not None and len(chain) < KEPT_MODELS:
+            chain.append(previous)
+        found = [(each, self._data(each.id)) for each in chain]
+        return [(each, data) for each, data in found if data and hashlib.sha256(data).hexdigest() == each.sha256]
+
+    def _data(self, id: int) -> bytes:
+        return bytes(self._database.rows("SELECT data FROM artifacts WHERE id = ?", (id,))[0][0])
+
+    def roll_back(self, kind: str) -> tuple[Artifact, Artifact | None] | None:
+        with self._database.atomic():
+            active = self.active(kind)
+            if active is None:
+                return None
+            previous = next((each for each in self.history(kind) if each.id == active.previous and each.size), None)
+            self._database.run("UPDATE artifacts SET active = 0 WHERE kind = ?", (kind,))
+            if previous is not None:
+                self._database.run("UPDATE artifacts SET active = 1 WHERE id = ?", (previous.id,))
+            self.bump_version()
+        return active, previous
+
+    def add_demonstrations(self, episodes: Sequence[Episode], at: float | None = None) -> int:
+        now = time.time() if at is None else at
+        before = self._count_demonstrations()
+        encoded = map(msgspec.json.encode, episodes)
+        self._database.write_all(
+            "INSERT INTO demonstrations (digest, episode, at) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING",
+            [(hashlib.sha256(each).digest(), each.decode(), now) for each in encoded],
+        )
+        return self._count_demonstrations() - before
+
+    def demonstrations(self) -> list[Episode]:
+        rows = self._database.rows("SELECT episode FROM demonstrations ORDER BY at, rowid")
+        return [_episode.decode(encoded) for (encoded,) in rows]
+
+    def _count_demonstrations(self) -> int:
+        return int(self._database.rows("SELECT count(*) FROM demonstrations")[0][0])
+
+
+def _read_artifact(row: Sequence[Any]) -> Artifact:
+    id, kind, number, created_at, sha256, size, active, previous, promoted_at, encoded = row
+    report = msgspec.json.decode(encoded)
+    return Artifact(id, kind, number, created_at, sha256, size, bool(active), previous, promoted_at, report)

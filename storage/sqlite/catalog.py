@@ -1,0 +1,139 @@
+"""The tables `upstreams`, `tools`, `definitions`, `tool_versions` and `exposed_names`: which tools exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+
+from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
+from foretool.storage.sqlite.database import Database, insert_into
+
+_UPSTREAM = ("era", "server_info", "instructions", "capabilities", "lacks", "listed_at")
+_upstream_row = attrgetter(*_UPSTREAM)
+
+_ADD_UPSTREAM = insert_into("upstreams", ("name", "fingerprint", *_UPSTREAM))
+_GET_UPSTREAMS = (
+    "SELECT id, name, fingerprint, era, server_info, instructions, capabilities, listed_at, lacks FROM upstreams"
+)
+_TOOLS = """
+    SELECT tools.exposed, tools.name, definitions.definition, definitions.schema_hash, definitions.tokens
+        FROM tools JOIN definitions ON definitions.id = tools.definition
+        WHERE tools.upstream = ? ORDER BY tools.position
+"""
+_HEADS = """
+    SELECT upstreams.name, upstreams.fingerprint, tools.exposed, tools.name, substr(definitions.definition, 1, ?)
+        FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
+        ORDER BY tools.upstream, tools.position
+"""
+_NAMED_TOOLS = """
+    SELECT tools.exposed, upstreams.name, tools.name, definitions.definition, schema_hash, tokens
+        FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
+        WHERE tools.exposed = ? AND upstreams.name = ? AND upstreams.fingerprint = ?
+"""
+_CURRENT = (
+    "SELECT tools.name, definitions.schema_hash, tools.exposed FROM tools"
+    " JOIN definitions ON definitions.id = tools.definition WHERE tools.upstream = ? ORDER BY tools.position"
+)
+_VERSIONS = (
+    "SELECT schema_hash, definitions.definition, tokens, first_seen FROM tool_versions"
+    " JOIN definitions ON definitions.id = tool_versions.definition"
+    " WHERE upstream = ? AND name = ? ORDER BY first_seen, tool_versions.rowid"
+)
+
+
+class Catalog:
+    """Implements `CatalogStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def upstreams(self) -> list[UpstreamRecord]:
+        rows = self._database.rows(f"{_GET_UPSTREAMS} ORDER BY name, listed_at DESC")
+        return [UpstreamRecord(*row[1:]) for row in rows]
+
+    def load(self, upstreams: Sequence[tuple[str, str]]) -> list[tuple[UpstreamRecord, list[Tool]]]:
+        sql = f"{_GET_UPSTREAMS} WHERE name = ? AND fingerprint = ?"
+        with self._database.snapshot():
+            found = (self._database.row(sql, key) for key in upstreams)
+            return [(UpstreamRecord(*row[1:]), self._tools(row[0], row[1])) for row in found if row]
+
+    def _tools(self, id: int, upstream: str) -> list[Tool]:
+        return [Tool(exposed, upstream, *rest) for exposed, *rest in self._database.rows(_TOOLS, (id,))]
+
+    def tool_heads(self, upstreams: Sequence[tuple[str, str]], size: int) -> list[tuple[str, ToolId, str, bytes]]:
+        wanted = set(upstreams)
+        rows = self._database.rows(_HEADS, (size,))
+        return [(name, tool, own, head) for name, fingerprint, tool, own, head in rows if (name, fingerprint) in wanted]
+
+    def tools_named(self, tools: Iterable[tuple[ToolId, str, str]]) -> list[Tool]:
+        return [Tool(*row) for wanted in tools for row in self._database.rows(_NAMED_TOOLS, wanted)]
+
+    def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
+        with self._database.atomic():
+            id = self._save_upstream_row(upstream)
+            before = [tuple(row) for row in self._database.rows(_CURRENT, (id,))]
+            if before != [(tool.name, tool.schema_hash, tool.id) for tool in tools]:
+                self._replace_tools(id, upstream, tools)
+            self._save_token_counts({tool.schema_hash: tool.tokens for tool in tools if tool.tokens is not None})
+
+    def _save_upstream_row(self, upstream: UpstreamRecord) -> int:
+        """Insert or update the row of an upstream, and return its id."""
+        key = (upstream.name, upstream.fingerprint)
+        row = self._database.row("SELECT id FROM upstreams WHERE name = ? AND fingerprint = ?", key)
+        if row is None:
+            self._database.run(_ADD_UPSTREAM, (*key, *_upstream_row(upstream)))
+            return self._database.last_id()
+        self._database.run(
+            "UPDATE upstreams SET era = ?, server_info = ?, instructions = ?, capabilities = ?, lacks = ?,"
+            " listed_at = ? WHERE id = ?",
+            (*_upstream_row(upstream), row[0]),
+        )
+        return int(row[0])
+
+    def _replace_tools(self, id: int, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
+        self._database.run_all(
+            "INSERT INTO definitions (schema_hash, definition) VALUES (?, ?) ON CONFLICT (schema_hash) DO NOTHING",
+            ((tool.schema_hash, tool.definition) for tool in tools),
+        )
+        self._database.run("DELETE FROM tools WHERE upstream = ?", (id,))
+        self._database.run_all(
+            "INSERT INTO tools (upstream, name, position, exposed, definition)"
+            " SELECT ?, ?, ?, ?, id FROM definitions WHERE schema_hash = ?",
+            ((id, tool.name, position, tool.id, tool.schema_hash) for position, tool in enumerate(tools)),
+        )
+        self._database.run(
+            "INSERT INTO tool_versions (upstream, name, definition, first_seen)"
+            " SELECT ?, name, definition, ? FROM tools WHERE upstream = ?"
+            " ON CONFLICT (upstream, name, definition) DO NOTHING",
+            (upstream.name, upstream.listed_at, id),
+        )
+
+    def changed_tools(self) -> set[tuple[str, str]]:
+        sql = "SELECT upstream, name FROM tool_versions GROUP BY upstream, name HAVING count(*) > 1"
+        return {(upstream, name) for upstream, name in self._database.rows(sql)}
+
+    def versions(self, upstream: str, name: str) -> list[ToolVersion]:
+        return [ToolVersion(*row) for row in self._database.rows(_VERSIONS, (upstream, name))]
+
+    def save_token_counts(self, tokens: Mapping[str, int]) -> None:
+        with self._database.atomic():
+            self._save_token_counts(tokens)
+
+    def _save_token_counts(self, tokens: Mapping[str, int]) -> None:
+        self._database.run_all(
+            "UPDATE definitions SET tokens = ? WHERE schema_hash = ? AND tokens IS NOT ?",
+            ((count, schema_hash, count) for schema_hash, count in tokens.items()),
+        )
+
+    def exposed_names(self) -> dict[ToolId, tuple[str, str]]:
+        rows = self._database.rows("SELECT exposed, upstream, name FROM exposed_names")
+        return {exposed: (upstream, name) for exposed, upstream, name in rows}
+
+    def save_exposed_names(self, names: Mapping[ToolId, tuple[str, str]]) -> dict[ToolId, tuple[str, str]]:
+        with self._database.atomic():
+            known = self.exposed_names()
+            self._database.run_all(
+                "INSERT INTO exposed_names (exposed, upstream, name) VALUES (?, ?, ?)",
+                ((exposed, *tool) for exposed, tool in names.items() if exposed not in known),
+            )
+        return {exposed: known[exposed] for exposed, tool in names.items() if known.get(exposed, tool) != tool}

@@ -1,0 +1,320 @@
+"""Opens the SQLite file, runs statements, and turns SQLite's errors into `StorageError`.
+
+The connection is in autocommit mode, so every transaction is one that this file begins. Several processes share the
+file through a write-ahead log. A write that cannot get the lock within `busy_ms`, or has no room on the disk, raises
+`StorageError` and leaves nothing in the file.
+
+A commit survives the death of the process. It does not fsync (`synchronous=NORMAL`): a power cut may lose the last
+moments, but does not damage the file. Commits fill the write-ahead log, and moving the log into the file does need
+fsyncs: with SQLite's defaults that stalls the event loop for 4 ms every few hundred calls. `checkpoint` therefore moves
+the log from a worker thread. SQLite's own checkpoint still runs at `_BACKSTOP_PAGES`, so the log stays bounded even if
+nobody calls `checkpoint`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
+from foretool.storage.stores import StorageError
+
+Location = Path | Literal[":memory:"]
+
+_OPENING_S = 5.0
+"""How long opening waits for another process that migrates the same file."""
+
+_BACKSTOP_PAGES = 4096
+"""Pages of 4 KiB in the log at which SQLite checkpoints by itself, inside a commit: 16 MiB."""
+
+_CHECKPOINT_COMMITS = 250
+"""Commits after which a `checkpoint` is worth a thread: 2 to 4 MiB of log."""
+
+_TRANSACTION = ("COMMIT", ("ROLLBACK",))
+_SAVEPOINT = ("RELEASE inner_block", ("ROLLBACK TO inner_block", "RELEASE inner_block"))
+
+Values = Sequence[Any] | Mapping[str, Any]
+
+
+class Database:
+    """One open connection. One thread uses it, except for `checkpoint`; other processes open their own.
+
+    Every method may raise `StorageError`. A write that raised has left nothing in the file and may be repeated.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Location, busy_ms: int = 250) -> None:
+        """Wrap an open, migrated connection in autocommit mode; use `Database.open` for a path."""
+        self.path = path
+        self._connection = connection
+        self._busy_ms = busy_ms
+        # 0 outside every `atomic`; the connection's own `in_transaction` may outlive it if a rollback failed.
+        self._depth = 0
+        # Commits since the last `checkpoint`: a guess at the length of the log.
+        self._commits = 0
+
+    @classmethod
+    def open(cls, path: Location, busy_ms: int) -> Database:
+        """Open the file; create and migrate it if needed. See `storage.opening.open_store`."""
+        try:
+            if isinstance(path, Path):
+                _create_private(path)
+            connection = sqlite3.connect(path, timeout=_OPENING_S, isolation_level=None)
+            try:
+                _prepare(connection, path)
+                connection.execute(f"PRAGMA busy_timeout = {int(busy_ms)}")
+            except BaseException:
+                connection.close()
+                raise
+        except OSError as error:
+            raise StorageError(f"{path}: {error.strerror}; check the storage path and its permissions") from error
+        except sqlite3.Error as error:
+            raise explain_error(error, path, busy_ms) from error
+        return cls(connection, path, busy_ms)
+
+    def close(self) -> None:
+        """Close the connection; the last process to close the file also empties the log (up to some 10 ms)."""
+        self._connection.close()
+
+    # Transactions
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Write everything inside the block, or nothing; blocks nest.
+
+        The block takes the write lock at once, so keep it short and never await in it. Let a `StorageError` leave the
+        outermost block.
+        """
+        with self._block("BEGIN IMMEDIATE"):
+            yield
+        if not self._depth:
+            self._commits += 1
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read one state of the file inside the block, whatever other processes write meanwhile."""
+        with self._block("BEGIN"):
+            yield
+
+    @contextmanager
+    def _block(self, begin: str) -> Iterator[None]:
+        commit, undo = _SAVEPOINT if self._depth else _TRANSACTION
+        self._settle()
+        try:
+            self.run("SAVEPOINT inner_block" if self._depth else begin)
+        except StorageError:
+            self._settle()
+            raise
+        self._depth += 1
+        try:
+            yield
+            self.run(commit)
+        except BaseException:
+            # SQLite itself has already rolled back after some errors (full disk, I/O).
+            if self._connection.in_transaction:
+                for statement in undo:
+                    self.run(statement)
+            raise
+        finally:
+            self._depth -= 1
+
+    def _settle(self) -> None:
+        """Roll back a transaction whose rollback failed; without this the next commit would not happen."""
+        if not self._depth and self._connection.in_transaction:
+            self.run("ROLLBACK")
+
+    # Statements
+
+    def commit(self, sql: str, values: Sequence[Any]) -> None:
+        """Write one row in a commit of its own, without the cost of an `atomic` block."""
+        self._settle()
+        self.run(sql, values)
+        self._commits += 1
+
+    def run(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
+        """Run one statement."""
+        try:
+            return self._connection.execute(sql, values)
+        except UnicodeEncodeError:
+            return self.run(sql, _replace_surrogates(values))
+        except (sqlite3.Error, OverflowError) as error:
+            raise explain_error(error, self.path, self._busy_ms) from error
+
+    def run_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row; call it inside `atomic`."""
+        try:
+            # Rows are checked first: when one cannot be written, those before it would already be in.
+            rows = [row if all(map(_is_writable, row)) else _replace_surrogates(row) for row in rows]
+            self._connection.executemany(sql, rows)
+        except (sqlite3.Error, OverflowError) as error:
+            raise explain_error(error, self.path, self._busy_ms) from error
+
+    def write_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row, in one transaction."""
+        with self.atomic():
+            self.run_all(sql, rows)
+
+    def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise explain_error(error, self.path, self._busy_ms) from error
+
+    def each_row(self, sql: str, values: Values = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query one by one, for a query with many rows of which little is kept."""
+        try:
+            yield from self._connection.execute(sql, values)
+        except sqlite3.Error as error:
+            raise explain_error(error, self.path, self._busy_ms) from error
+
+    def row(self, sql: str, values: Values = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query, or None."""
+        rows = self.rows(sql, values)
+        return rows[0] if rows else None
+
+    def last_id(self) -> int:
+        """Return the id of the row inserted last."""
+        # Not the cursor's `lastrowid`, which `executemany` leaves unset.
+        return int(self.rows("SELECT last_insert_rowid()")[0][0])
+
+    # The write-ahead log
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether enough was written since the last `checkpoint` to be worth a thread."""
+        return self._commits >= _CHECKPOINT_COMMITS
+
+    def checkpoint(self) -> int:
+        """Move the write-ahead log into the file, from any thread; it neither waits nor blocks a writer.
+
+        Returns the number of pages that had to stay in the log because a reader or a later write still needs them.
+        """
+        self._commits = 0
+        if not isinstance(self.path, Path):
+            return 0
+        try:
+            connection = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+            try:
+                _, in_log, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise explain_error(error, self.path, 0) from error
+        return int(in_log - moved)
+
+
+# SQL and values
+
+
+def insert_into(table: str, columns: Sequence[str]) -> str:
+    """Return the INSERT of one row; both names are constants of this folder."""
+    places = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({quote_columns(columns)}) VALUES ({places})"  # noqa: S608
+
+
+def quote_columns(columns: Sequence[str]) -> str:
+    """Return the columns as SQL lists them."""
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+def encode_json(value: object) -> str:
+    """Return the JSON of a value; an unpaired surrogate in it becomes a question mark."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return str(_replace_surrogate(json.dumps(msgspec.to_builtins(value), ensure_ascii=False)))
+
+
+def _is_writable(value: object) -> bool:
+    return not isinstance(value, str) or value.isascii() or _replace_surrogate(value) == value
+
+
+def _replace_surrogates(values: Values) -> Any:
+    """Put question marks in place of unpaired surrogates, which JSON may contain and UTF-8 may not."""
+    if isinstance(values, Mapping):
+        return {key: _replace_surrogate(value) for key, value in values.items()}
+    return [_replace_surrogate(value) for value in values]
+
+
+def _replace_surrogate(value: object) -> object:
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+# Opening
+
+
+def _create_private(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Only a new file is opened here: closing a descriptor drops the locks this process holds on it through SQLite.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _prepare(connection: sqlite3.Connection, path: Location) -> None:
+    found = schema_version(connection)
+    if is_foreign(connection):
+        raise StorageError(f"{path}: made by another program (schema {found}); set another storage path")
+    if found > len(MIGRATIONS):
+        raise StorageError(
+            f"{path}: written by a newer foretool (schema {found}, this one knows {len(MIGRATIONS)});"
+            " upgrade foretool, or set another storage path"
+        )
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_BACKSTOP_PAGES}")
+    if found < len(MIGRATIONS):
+        _use_write_ahead_log(connection)
+        migrate(connection)
+    # After the migrations, which may rebuild a table that others reference.
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log, which it remembers; retry here, since SQLite does not wait for this."""
+    deadline = time.monotonic() + _OPENING_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if _result_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+# Errors
+
+
+def _result_code(error: Exception) -> int:
+    """Return SQLite's primary result code, or 0."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageError:
+    """Return the `StorageError` that says what SQLite found and what to do about it."""
+    match _result_code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            message = f"locked by another process for more than {busy_ms} ms; nothing was written, try again"
+            return StorageError(f"{path}: {message}", temporary=True)
+        case sqlite3.SQLITE_FULL:
+            return StorageError(f"{path}: disk full; nothing was written, free some space", temporary=True)
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_INTERRUPT:
+            return StorageError(f"{path}: {error}; nothing was written, try again", temporary=True)
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return StorageError(
+                f"{path}: not a readable SQLite file ({error}); the file was not changed:"
+                " move it away to start with an empty one, or restore a copy"
+            )
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return StorageError(f"{path}: {error}; check that the file and its directory are writable")
+        case _:
+            return StorageError(f"{path}: {error}; nothing was written")

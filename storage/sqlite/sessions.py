@@ -1,0 +1,142 @@
+"""The tables `sessions`, `exposures`, `lists` and `clients`: who was connected, and the tool lists they received."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord, ToolId
+from foretool.storage.sqlite.database import Database, encode_json, quote_columns
+
+_KEPT_DELAYS = 31
+"""Re-list delays kept for each client, from which the median is taken."""
+
+_SESSION = ("key", "client", "version", "era", "transport", "profile", "started_at", "ended_at")
+_session_row = attrgetter(*_SESSION)
+
+_tool_ids = msgspec.json.Decoder(tuple[ToolId, ...])
+_numbers = msgspec.json.Decoder(list[float])
+
+_ADD_SESSION = (
+    f"INSERT INTO sessions ({quote_columns(_SESSION)}, first_call)"  # noqa: S608  # names are constants of this file
+    " SELECT ?, ?, ?, ?, ?, ?, ?, ?, coalesce(max(id), 0) + 1 FROM calls WHERE true ON CONFLICT (key) DO NOTHING"
+)
+_GET_SESSIONS = f"SELECT {quote_columns(_SESSION)} FROM sessions"  # noqa: S608  # as above
+_ADD_EXPOSURE = (
+    "INSERT INTO exposures (session, at, policy, epoch, list, tokens, reason)"
+    " SELECT ?, ?, ?, ?, id, ?, ? FROM lists WHERE hash = ?"
+)
+_GET_EXPOSURES = (
+    "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id"
+    " FROM exposures JOIN lists ON lists.id = exposures.list"
+)
+_SEE_CLIENT = (
+    "INSERT INTO clients (client, version, era, announced, relisted, delays, last_seen)"
+    " VALUES (?, ?, ?, 0, 0, '[]', ?)"
+    " ON CONFLICT (client, version, era) DO UPDATE SET last_seen = max(last_seen, excluded.last_seen)"
+)
+_OF_CLIENT = "WHERE client = ? AND version = ? AND era = ?"
+_GET_CLIENTS = "SELECT client, version, era, announced, relisted, delays, last_seen FROM clients"
+
+
+class Sessions:
+    """Implements `SessionStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, session: SessionRecord) -> None:
+        with self._database.atomic():
+            self._database.run(_ADD_SESSION, _session_row(session))
+            self._database.run(_SEE_CLIENT, (session.client, session.version, session.era, session.started_at))
+
+    def end(self, key: str, at: float) -> None:
+        self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
+
+    def get(self, key: str) -> SessionRecord | None:
+        row = self._database.row(f"{_GET_SESSIONS} WHERE key = ?", (key,))
+        return SessionRecord(*row) if row else None
+
+    def recent(self, limit: int = -1) -> list[SessionRecord]:
+        rows = self._database.rows(f"{_GET_SESSIONS} ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
+        return [SessionRecord(*row) for row in rows]
+
+    def ended(self) -> set[str]:
+        return {key for (key,) in self._database.rows("SELECT key FROM sessions WHERE ended_at IS NOT NULL")}
+
+    def add_exposure(self, exposure: Exposure) -> int:
+        tools = encode_json(exposure.tools)
+        digest = hashlib.sha256(tools.encode()).digest()
+        with self._database.atomic():
+            self._database.run(
+                "INSERT INTO lists (hash, tools) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", (digest, tools)
+            )
+            head = (exposure.session, exposure.at, exposure.policy, exposure.epoch)
+            self._database.run(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
+            return self._database.last_id()
+
+    def exposure(self, id: int) -> Exposure | None:
+        row = self._database.row(f"{_GET_EXPOSURES} WHERE exposures.id = ?", (id,))
+        return _read_exposure(row) if row else None
+
+    def exposures(self, session: str) -> list[Exposure]:
+        rows = self._database.rows(f"{_GET_EXPOSURES} WHERE session = ? ORDER BY exposures.id", (session,))
+        return [_read_exposure(row) for row in rows]
+
+
+class Clients:
+    """Implements `ClientLedger`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add_relist(
+        self,
+        client: str,
+        version: str,
+        era: Era,
+        announced: int,
+        relisted: int,
+        ms: float | None = None,
+        *,
+        at: float | None = None,
+    ) -> None:
+        key = (client, version, era)
+        with self._database.atomic():
+            self._database.run(_SEE_CLIENT, (*key, time.time() if at is None else at))
+            (kept,) = self._database.rows(f"SELECT delays FROM clients {_OF_CLIENT}", key)[0]  # noqa: S608
+            delays = _numbers.decode(kept)
+            if ms is not None:
+                delays = [*delays, ms][-_KEPT_DELAYS:]
+            self._database.run(
+                f"UPDATE clients SET announced = announced + ?, relisted = relisted + ?, delays = ? {_OF_CLIENT}",  # noqa: S608  # a constant
+                (announced, relisted, encode_json(delays), *key),
+            )
+
+    def get(self, name: str, version: str, era: Era) -> ClientRecord | None:
+        row = self._database.row(f"{_GET_CLIENTS} {_OF_CLIENT}", (name, version, era))
+        return _read_client(row) if row else None
+
+    def all(self) -> list[ClientRecord]:
+        rows = self._database.rows(f"{_GET_CLIENTS} ORDER BY last_seen DESC, client, version")
+        return [_read_client(row) for row in rows]
+
+
+def _read_exposure(row: Sequence[Any]) -> Exposure:
+    session, at, policy, epoch, tools, tokens, reason, id = row
+    return Exposure(session, at, policy, epoch, _tool_ids.decode(tools), tokens, reason, id)
+
+
+def _read_client(row: Sequence[Any]) -> ClientRecord:
+    client, version, era, announced, relisted, delays, last_seen = row
+    return ClientRecord(client, version, era, announced, relisted, _median(_numbers.decode(delays)), last_seen)
+
+
+def _median(values: Sequence[float]) -> float:
+    """Return the lower median, or 0 without values; the module `statistics` takes 7 ms to import."""
+    return sorted(values)[(len(values) - 1) // 2] if values else 0.0

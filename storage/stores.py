@@ -1,0 +1,386 @@
+"""What a store answers and keeps, by subject, whichever database engine is below; `opening.open_store` opens one.
+
+Every method may raise `StorageError`. A write that raised has left nothing in the store and may be repeated. "Recent"
+lists have the newest record first; a negative limit means no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+
+if TYPE_CHECKING:
+    from foretool.storage.records import (
+        Artifact,
+        Call,
+        ClientRecord,
+        Discovery,
+        Episode,
+        Era,
+        Event,
+        Exposure,
+        Flow,
+        FlowKey,
+        Miss,
+        Need,
+        Prompt,
+        SessionRecord,
+        Statistics,
+        StepRecord,
+        Tool,
+        ToolId,
+        ToolVersion,
+        UpstreamRecord,
+        UpstreamState,
+        Usage,
+        WorkingSet,
+    )
+
+
+class StorageError(Exception):
+    """The store could not be read or written; the message says which store, what was found, and the way out."""
+
+    def __init__(self, message: str, *, temporary: bool = False) -> None:
+        super().__init__(message)
+        self.temporary = temporary
+        """The same call may succeed later: the store was locked, or the disk full."""
+
+
+class CallStore(Protocol):
+    """Calls, and the misses that they and discoveries revealed."""
+
+    def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
+        """Commit a batch in one transaction; when this returns, `kill -9` loses none of it.
+
+        The `call` of a miss is the place in `calls`, counted from 1, of the call that revealed it; the store keeps
+        that call's id instead. Raises `ValueError` if there is no such place.
+        """
+
+    def get(self, id: int) -> Call | None:
+        """Return one call, or None if the store does not have it."""
+
+    def recent(self, limit: int) -> list[Call]:
+        """Return the latest calls, the newest first."""
+
+    def events(self, since: float, limit: int) -> list[Event]:
+        """Return the latest calls as events, the oldest first."""
+
+    def miss(self, id: int) -> Miss | None:
+        """Return one miss, or None if the store does not have it."""
+
+    def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]:
+        """Return the latest misses, the newest first."""
+
+    def count_causes(self, since: float) -> dict[str, int]:
+        """Return how many misses each cause has, the most frequent cause first."""
+
+    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]:
+        """Return every tool called or missed since then, the most called first; `None` means all profiles.
+
+        Misses of names that no tool has do not count.
+        """
+
+
+class SessionStore(Protocol):
+    """Sessions, and the tool lists (exposures) that they received."""
+
+    def begin(self, session: SessionRecord) -> None:
+        """Keep a session before its first call, and that its client was seen; a known key stays as it is."""
+
+    def end(self, key: str, at: float) -> None:
+        """Keep when a session ended."""
+
+    def get(self, key: str) -> SessionRecord | None:
+        """Return one session, or None if the store does not have it."""
+
+    def recent(self, limit: int = -1) -> list[SessionRecord]:
+        """Return the latest sessions, the newest first."""
+
+    def ended(self) -> set[str]:
+        """Return the keys of all sessions that have ended."""
+
+    def add_exposure(self, exposure: Exposure) -> int:
+        """Keep one list that a session received; return its id."""
+
+    def exposure(self, id: int) -> Exposure | None:
+        """Return one exposure, or None if the store does not have it."""
+
+    def exposures(self, session: str) -> list[Exposure]:
+        """Return the exposures of one session, the oldest first."""
+
+
+class ClientLedger(Protocol):
+    """What each client, by name and version, does after a list has changed."""
+
+    def add_relist(
+        self,
+        client: str,
+        version: str,
+        era: Era,
+        announced: int,
+        relisted: int,
+        ms: float | None = None,
+        *,
+        at: float | None = None,
+    ) -> None:
+        """Add to a client's counts; `ms` is the delay of one re-list, `at` is now if not given."""
+
+    def get(self, name: str, version: str, era: Era) -> ClientRecord | None:
+        """Return what is known of one client, or None if it was never seen."""
+
+    def all(self) -> list[ClientRecord]:
+        """Return all clients, the one seen last first."""
+
+
+class DiscoveryStore(Protocol):
+    """Discoveries, and what happened after them."""
+
+    def add(self, discovery: Discovery) -> int:
+        """Keep a discovery; return its id."""
+
+    def set_handle(self, id: int, handle: str) -> None:
+        """Keep which conversation a discovery belongs to: the handle that its answer gave out has come back."""
+
+    def get(self, id: int) -> Discovery | None:
+        """Return one discovery, or None if the store does not have it."""
+
+    def recent(self, limit: int) -> list[Discovery]:
+        """Return the latest discoveries, the newest first."""
+
+    def events(self, since: float) -> list[Event]:
+        """Return the discoveries that have a task as events, the oldest first."""
+
+    def answered(self, since: float, limit: int) -> list[Discovery]:
+        """Return the latest discoveries that searched by task and found something, the newest first."""
+
+    def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
+        """Return the tool called first on behalf of each discovery from `id` on."""
+
+    def needs(self, since: float) -> Iterator[Need]:
+        """Yield each search by task, and each call of a hidden tool that no discovery had found, in no fixed order."""
+
+
+class TaskStore(Protocol):
+    """Tasks in words: what users asked their clients for, and what was selected for single steps."""
+
+    def texts(self, since: float = 0.0, limit: int = -1, profile: str | None = None) -> list[str]:
+        """Return the tasks of discoveries and prompts, each text once, the latest first.
+
+        With a `profile`, only the discoveries of its clients count.
+        """
+
+    def add_prompt(self, prompt: Prompt) -> int:
+        """Keep a prompt; return its id."""
+
+    def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]:
+        """Return the latest prompts, the newest first."""
+
+    def add_step(self, step: StepRecord) -> int:
+        """Keep what was selected for a step; return its id."""
+
+    def steps(self, since: float = 0.0, limit: int = -1) -> list[StepRecord]:
+        """Return the latest steps, the newest first."""
+
+
+class CatalogStore(Protocol):
+    """Upstreams, their tools, and the names under which tools are exposed."""
+
+    def upstreams(self) -> list[UpstreamRecord]:
+        """Return every upstream ever saved, by name; a name comes once per fingerprint, the one listed last first."""
+
+    def load(self, upstreams: Sequence[tuple[str, str]]) -> list[tuple[UpstreamRecord, list[Tool]]]:
+        """Return what is known of these upstreams (name, fingerprint), in this order, from one state of the store.
+
+        An upstream that was never saved is left out. Tools come in the order in which the upstream listed them; each
+        `id` is the name under which it was last exposed, which other settings may have changed since.
+        """
+
+    def tool_heads(self, upstreams: Sequence[tuple[str, str]], size: int) -> list[tuple[str, ToolId, str, bytes]]:
+        """Return upstream, exposed name, own name and the first `size` bytes of the definition of every tool of these
+        upstreams (name, fingerprint); for a caller who wants a few of very many tools."""
+
+    def tools_named(self, tools: Iterable[tuple[ToolId, str, str]]) -> list[Tool]:
+        """Return the known ones of these tools (exposed name, upstream, fingerprint), in this order."""
+
+    def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
+        """Replace what is known of an upstream and its tools (names are unique); earlier definitions are kept."""
+
+    def changed_tools(self) -> set[tuple[str, str]]:
+        """Return upstream and name of each tool that has had more than one definition."""
+
+    def versions(self, upstream: str, name: str) -> list[ToolVersion]:
+        """Return every definition that a tool has had, the oldest first."""
+
+    def save_token_counts(self, tokens: Mapping[str, int]) -> None:
+        """Keep token counts by schema hash, for every upstream with that definition; ignore unknown hashes."""
+
+    def exposed_names(self) -> dict[ToolId, tuple[str, str]]:
+        """Return every exposed name ever given, with the upstream and the tool's own name."""
+
+    def save_exposed_names(self, names: Mapping[ToolId, tuple[str, str]]) -> dict[ToolId, tuple[str, str]]:
+        """Keep names for ever; return those that another tool already has, with that tool: these were not saved.
+
+        Two proxies with different settings may race; the first keeps the name, so its meaning never changes.
+        """
+
+
+class ServingStore(Protocol):
+    """What running proxies share: the list of each profile, and the state of their upstreams."""
+
+    def working_set(self, key: str) -> WorkingSet | None:
+        """Return the list kept under this key, or None."""
+
+    def save_working_set(self, working_set: WorkingSet) -> bool:
+        """Replace the list of its key; return False if the store has this epoch or a later one, which then counts."""
+
+    def save_state(self, state: UpstreamState) -> None:
+        """Replace what this proxy last reported about this upstream."""
+
+    def states(self) -> list[UpstreamState]:
+        """Return the states of every proxy that has not cleared them; a killed one does not, so check its pid."""
+
+    def clear_states(self, pid: int, upstream: str | None = None, started_at: float | None = None) -> None:
+        """Delete one proxy's states, or its state of one upstream; give `started_at` if the pid may be reused.
+
+        A proxy does so when it ends, and when it starts: the system may have given it the pid of a dead one.
+        """
+
+
+class FlowStore(Protocol):
+    """Which tools' results came back as arguments of which other tools: names of fields, never values."""
+
+    def add(self, seen: Mapping[FlowKey, int], at: float) -> None:
+        """Add to the counts of flows; other proxies add to the same ones."""
+
+    def all(self) -> list[Flow]:
+        """Return all flows, the most frequent first."""
+
+    def prune(self, before: float) -> None:
+        """Delete flows not seen since."""
+
+
+class VectorStore(Protocol):
+    """Embeddings, by the encoder's key and the hash of the text."""
+
+    def save(self, encoder: str, vectors: Mapping[bytes, bytes], at: float | None = None) -> None:
+        """Keep vectors by the hash of their text; `at` is now if not given."""
+
+    def load(self, encoder: str, digests: Collection[bytes], at: float | None = None) -> dict[bytes, bytes]:
+        """Return those of the wanted vectors that are kept, and mark them as used."""
+
+    def known(self, encoder: str) -> set[bytes]:
+        """Return the hashes of all texts that this encoder has embedded."""
+
+    def prune(self, before: float) -> int:
+        """Delete vectors that nobody has used since; return how many."""
+
+
+class ArtifactStore(Protocol):
+    """What was learned, as bytes with a checksum, and what it was learned from.
+
+    Every trained model has one record; one that was not better than the served model keeps only its report. At most one
+    model of a kind is active, which means served. Bytes whose checksum does not match are never returned.
+    """
+
+    @property
+    def version(self) -> int:
+        """Rises whenever other models are to be served, or a learning run has ended; 0 before the first."""
+
+    def bump_version(self) -> None:
+        """Make running proxies read the models again, and their lists begin a new epoch."""
+
+    def take_lease(self, now: float, until: int) -> bool:
+        """Reserve learning for one process until then; return False if another process has reserved it."""
+
+    def release_lease(self) -> None:
+        """Let other processes learn."""
+
+    def add(
+        self, kind: str, data: bytes, report: dict[str, Any], *, promote: bool, at: float | None = None
+    ) -> Artifact:
+        """Keep a model and serve it from now on if `promote`; otherwise keep only its report."""
+
+    def active(self, kind: str) -> Artifact | None:
+        """Return the model of this kind that is served, or None."""
+
+    def served(self) -> dict[str, Artifact]:
+        """Return the models that are served, by kind."""
+
+    def history(self, kind: str | None = None, limit: int = -1) -> list[Artifact]:
+        """Return the models of one kind, or of all, the newest first."""
+
+    def load_intact(self, kind: str) -> list[tuple[Artifact, bytes]]:
+        """Return the served model and its predecessors whose bytes match their checksum, in the order to try them."""
+
+    def roll_back(self, kind: str) -> tuple[Artifact, Artifact | None] | None:
+        """Serve again the model that the served one had replaced.
+
+        Returns the model put away, and the one served now (None if there was none before it). Returns None if no model
+        of this kind is served.
+        """
+
+    def add_demonstrations(self, episodes: Sequence[Episode], at: float | None = None) -> int:
+        """Keep imported episodes, each once; return how many were new."""
+
+    def demonstrations(self) -> list[Episode]:
+        """Return the imported episodes, in the order of their import."""
+
+
+class Store(Protocol):
+    """One open store. One thread uses it, except for `checkpoint`; other processes open their own."""
+
+    @property
+    def path(self) -> Path | Literal[":memory:"]:
+        """Where the store is; files that belong to it may stand beside it."""
+
+    @property
+    def artifacts(self) -> ArtifactStore: ...
+    @property
+    def calls(self) -> CallStore: ...
+    @property
+    def catalog(self) -> CatalogStore: ...
+    @property
+    def clients(self) -> ClientLedger: ...
+    @property
+    def discoveries(self) -> DiscoveryStore: ...
+    @property
+    def flows(self) -> FlowStore: ...
+    @property
+    def serving(self) -> ServingStore: ...
+    @property
+    def sessions(self) -> SessionStore: ...
+    @property
+    def tasks(self) -> TaskStore: ...
+    @property
+    def vectors(self) -> VectorStore: ...
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """Write everything inside the block, or nothing; blocks nest, are short, and never await."""
+
+    def close(self) -> None:
+        """Close the store."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether enough was written for a `checkpoint` to be worth a thread."""
+
+    def checkpoint(self) -> int:
+        """Do the upkeep that would slow down later writes, from any thread; return the pages it could not move."""
+
+    def statistics(self) -> Statistics:
+        """Count what the store holds."""
+
+    def prune_log(self, before: float) -> int:
+        """Delete the log from before a time, and return how many records went; other processes keep writing.
+
+        Deletes calls, exposures, discoveries, prompts, steps, and sessions that have nothing left. Keeps every miss and
+        what it refers to, the catalog with its versions, exposed names, and clients.
+        """

@@ -1,0 +1,64 @@
+"""Calls and misses come back as the records they were."""
+
+import pytest
+from msgspec.structs import replace
+from stored_records import CALL, MISS, SESSION
+
+from foretool.storage.records import ToolId, Usage
+from foretool.storage.stores import Store
+
+
+def test_a_call_comes_back_as_it_was(store: Store) -> None:
+    odd = replace(CALL, hidden=True, sent=False, via="bridge", outcome="lost", arguments="\x00\U0001f600", discovery=4)
+    store.calls.record([CALL])
+    store.calls.record([odd])
+    assert store.calls.recent(10) == [replace(odd, id=2), replace(CALL, id=1)]
+    assert store.calls.get(1) == replace(CALL, id=1)
+    assert store.calls.get(3) is None
+
+
+def test_a_miss_points_at_the_call_of_its_batch_that_revealed_it(store: Store) -> None:
+    store.calls.record([CALL])
+    blame = replace(CALL, tool=ToolId("git__blame"), hidden=True)
+    store.calls.record([CALL, blame], [replace(MISS, call=2), replace(MISS, noticed="nothing_found", tool="")])
+    revealed, alone = store.calls.miss(1), store.calls.miss(2)
+    assert revealed == replace(MISS, id=1, call=3)
+    assert store.calls.get(3) == replace(blame, id=3)
+    assert alone == replace(MISS, id=2, noticed="nothing_found", tool="")
+
+
+def test_a_miss_without_calls_is_recorded(store: Store) -> None:
+    store.calls.record([], [MISS])
+    store.calls.record([])
+    assert store.calls.misses(0) == [replace(MISS, id=1)]
+
+
+def test_a_miss_cannot_point_outside_its_batch(store: Store) -> None:
+    with pytest.raises(ValueError, match="place of a call in its batch of 1"):
+        store.calls.record([CALL], [replace(MISS, call=2)])
+    assert store.calls.recent(1) == []
+
+
+def test_misses_since_a_time_are_newest_first(store: Store) -> None:
+    store.calls.record([], [replace(MISS, at=at) for at in (3.0, 1.0, 2.0)])
+    assert [miss.at for miss in store.calls.misses(2.0)] == [3.0, 2.0]
+    assert [miss.at for miss in store.calls.misses(0.0, limit=1)] == [3.0]
+
+
+def test_causes_are_counted(store: Store) -> None:
+    store.calls.record([], [MISS, replace(MISS, cause="rank"), replace(MISS, cause="rank"), replace(MISS, at=1.0)])
+    assert list(store.calls.count_causes(2.0).items()) == [("rank", 2), ("budget", 1)]
+
+
+def test_usage_counts_calls_and_misses_of_a_profile(store: Store) -> None:
+    store.sessions.begin(SESSION)
+    store.sessions.begin(replace(SESSION, key="s2", profile="work"))
+    log, diff = CALL, replace(CALL, tool=ToolId("git__diff"), session="s2", at=20.0)
+    store.calls.record(
+        [log, replace(log, at=15.0), diff], [MISS, replace(MISS, noticed="unknown_name", tool="git_blam")]
+    )
+    blame = Usage(ToolId("git__blame"), 0, 1, 0.0)
+    assert store.calls.usage() == [Usage(log.tool, 2, 0, 15.0), Usage(diff.tool, 1, 0, 20.0), blame]
+    assert store.calls.usage("default") == [Usage(log.tool, 2, 0, 15.0), blame]
+    assert store.calls.usage("work") == [Usage(diff.tool, 1, 0, 20.0)]
+    assert store.calls.usage("default", since=15.0) == [Usage(log.tool, 1, 0, 15.0)]

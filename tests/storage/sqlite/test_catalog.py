@@ -1,0 +1,86 @@
+"""The catalog comes back as it was saved, and keeps what tools were before."""
+
+import pytest
+from msgspec.structs import replace
+from stored_records import UPSTREAM, tool
+
+from foretool.storage.records import ToolId, ToolVersion
+from foretool.storage.stores import StorageError, Store
+
+
+def test_the_catalog_comes_back_in_the_order_asked_and_listed(store: Store) -> None:
+    slack = replace(UPSTREAM, name="slack", era=None)
+    store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame", tokens=40)])
+    store.catalog.save_upstream(slack, [tool("post", upstream="slack")])
+    assert store.catalog.load([("slack", "f1"), ("gone", "f1"), ("git", "f1")]) == [
+        (slack, [tool("post", upstream="slack")]),
+        (UPSTREAM, [tool("log"), tool("blame", tokens=40)]),
+    ]
+    assert store.catalog.upstreams() == [UPSTREAM, slack]
+
+
+def test_one_name_with_two_commands_is_two_upstreams(store: Store) -> None:
+    other = replace(UPSTREAM, fingerprint="f2", listed_at=6.0)
+    store.catalog.save_upstream(UPSTREAM, [tool("log")])
+    store.catalog.save_upstream(other, [tool("diff")])
+    assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("log")])]
+    assert store.catalog.load([("git", "f2")]) == [(other, [tool("diff")])]
+
+
+def test_saving_an_upstream_replaces_its_tools_and_their_order(store: Store) -> None:
+    a, b, c = tool("a"), tool("b"), tool("c")
+    store.catalog.save_upstream(UPSTREAM, [a, b])
+    store.catalog.save_upstream(UPSTREAM, [c, tool("b", "new")])
+    assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [c, tool("b", "new")])]
+    assert store.catalog.changed_tools() == {("git", "b")}
+    store.catalog.save_upstream(UPSTREAM, [tool("b", "new"), c])
+    assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("b", "new"), c])]
+
+
+def test_every_version_of_a_tool_stays_on_record(store: Store) -> None:
+    old, new = tool("log", "h1", tokens=10), tool("log", "h2")
+    for at, fingerprint, definition in [(1.0, "f1", old), (2.0, "f2", new), (3.0, "f2", old), (4.0, "f2", new)]:
+        store.catalog.save_upstream(replace(UPSTREAM, fingerprint=fingerprint, listed_at=at), [definition])
+    assert store.catalog.versions("git", "log") == [
+        ToolVersion("h1", old.definition, 10, 1.0),
+        ToolVersion("h2", new.definition, None, 2.0),
+    ]
+    assert store.catalog.versions("git", "blame") == []
+
+
+def test_tokens_belong_to_the_definition(store: Store) -> None:
+    store.catalog.save_upstream(UPSTREAM, [tool("log", "h1")])
+    store.catalog.save_token_counts({"h1": 55, "never seen": 1})
+    store.catalog.save_upstream(replace(UPSTREAM, fingerprint="f2"), [tool("log", "h1")])
+    assert [record.tokens for _, tools in store.catalog.load([("git", "f1"), ("git", "f2")]) for record in tools] == [
+        55,
+        55,
+    ]
+
+
+def test_the_heads_of_all_tools_come_at_once_and_a_few_tools_by_name(store: Store) -> None:
+    slack = replace(UPSTREAM, name="slack", fingerprint="f2")
+    log, post = tool("log"), tool("post", upstream="slack", tokens=40)
+    store.catalog.save_upstream(UPSTREAM, [log])
+    store.catalog.save_upstream(slack, [post])
+    head = log.definition[:9]
+    assert store.catalog.tool_heads([("git", "f1")], 9) == [("git", log.id, "log", head)]
+    assert [each[1] for each in store.catalog.tool_heads([("slack", "f2"), ("git", "f1")], 9)] == [log.id, post.id]
+    assert store.catalog.tool_heads([("git", "f9")], 9) == []
+    wanted = [(post.id, "slack", "f2"), (ToolId("git__nothing"), "git", "f1"), (log.id, "git", "f1")]
+    assert store.catalog.tools_named(wanted) == [post, log]
+    assert store.catalog.tools_named([(log.id, "git", "f2")]) == []
+
+
+def test_an_upstream_with_two_tools_of_one_name_is_refused_whole(store: Store) -> None:
+    store.catalog.save_upstream(UPSTREAM, [tool("a")])
+    with pytest.raises(StorageError, match=r"UNIQUE constraint failed: tools\.upstream, tools\.name"):
+        store.catalog.save_upstream(UPSTREAM, [tool("b"), tool("b")])
+    assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("a")])]
+
+
+def test_an_exposed_name_keeps_its_first_meaning(store: Store) -> None:
+    log, diff = ToolId("git__log"), ToolId("git__diff")
+    assert store.catalog.save_exposed_names({log: ("git", "log")}) == {}
+    assert store.catalog.save_exposed_names({log: ("git2", "log"), diff: ("git", "diff")}) == {log: ("git", "log")}
+    assert store.catalog.exposed_names() == {log: ("git", "log"), diff: ("git", "diff")}

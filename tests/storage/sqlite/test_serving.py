@@ -1,0 +1,34 @@
+"""Running proxies see each other's lists and the states of their upstreams."""
+
+from pathlib import Path
+
+from msgspec.structs import replace
+from stored_records import STATE
+
+from foretool.storage.opening import open_store
+from foretool.storage.records import ToolId, WorkingSet
+from foretool.storage.stores import Store
+
+
+def test_a_working_set_moves_only_to_a_later_epoch(store: Store) -> None:
+    first = WorkingSet("default", 1, (ToolId("git__log"),), b'[{"name":"git__log", "x":1.0}]', 10.0, "v1")
+    second = replace(first, epoch=2, listing=b"[]", tools=())
+    assert store.serving.working_set("default") is None
+    assert store.serving.save_working_set(first)
+    assert not store.serving.save_working_set(replace(first, listing=b"a slower proxy's"))
+    assert store.serving.working_set("default") == first
+    assert store.serving.save_working_set(second)
+    assert store.serving.working_set("default") == second
+
+
+def test_the_states_of_upstreams_are_seen_by_others_until_cleared(path: Path) -> None:
+    down = replace(STATE, upstream="slack", state="down", era=None, last_error="exit code 1", stderr=())
+    other = replace(STATE, pid=78, started_at=8.0)
+    with open_store(path) as proxy, open_store(path) as status:
+        for state in (replace(STATE, state="starting"), STATE, down, other):
+            proxy.serving.save_state(state)
+        assert status.serving.states() == [other, STATE, down]
+        proxy.serving.clear_states(77, "slack")
+        assert status.serving.states() == [other, STATE]
+        proxy.serving.clear_states(77)
+        assert status.serving.states() == [other]

@@ -1,0 +1,52 @@
+"""Sessions, their lists and the client ledger come back as the records they were."""
+
+from pathlib import Path
+
+from msgspec.structs import replace
+from stored_records import EXPOSURE, SESSION, rows
+
+from foretool.storage.opening import open_store
+from foretool.storage.records import ClientRecord
+from foretool.storage.stores import Store
+
+
+def test_a_session_begins_and_ends(store: Store) -> None:
+    store.sessions.begin(SESSION)
+    store.sessions.begin(replace(SESSION, profile="a second begin changes nothing"))
+    store.sessions.begin(replace(SESSION, key="s2", started_at=20.0))
+    store.sessions.end("s1", 30.0)
+    assert store.sessions.recent() == [replace(SESSION, key="s2", started_at=20.0), replace(SESSION, ended_at=30.0)]
+    assert store.sessions.get("s1") == replace(SESSION, ended_at=30.0)
+    assert store.sessions.get("s3") is None
+
+
+def test_an_exposure_comes_back_and_equal_lists_are_kept_once(path: Path) -> None:
+    with open_store(path) as store:
+        assert [store.sessions.add_exposure(EXPOSURE), store.sessions.add_exposure(replace(EXPOSURE, at=11.0))] == [
+            1,
+            2,
+        ]
+        assert store.sessions.add_exposure(replace(EXPOSURE, session="s2", tools=())) == 3
+        assert store.sessions.exposure(2) == replace(EXPOSURE, at=11.0, id=2)
+        assert store.sessions.exposure(4) is None
+        assert store.sessions.exposures("s1") == [replace(EXPOSURE, id=1), replace(EXPOSURE, at=11.0, id=2)]
+    assert rows(path, "SELECT tools FROM lists") == [('["git__log","git__diff"]',), ("[]",)]
+
+
+def test_the_ledger_counts_and_takes_the_median_delay(store: Store) -> None:
+    store.sessions.begin(SESSION)
+    key = ("claude-code", "2.1", "modern")
+    assert store.clients.get(*key) == ClientRecord(*key, 0, 0, 0.0, 10.0)
+    for ms, at in [(30.0, 11.0), (10.0, 12.0), (20.0, 13.0)]:
+        store.clients.add_relist(*key, announced=1, relisted=1, ms=ms, at=at)
+    store.clients.add_relist(*key, announced=1, relisted=0, at=14.0)
+    store.clients.add_relist("cursor", "1", "legacy", 1, 0)
+    assert store.clients.get(*key) == ClientRecord(*key, 4, 3, 20.0, 14.0)
+    assert [record.client for record in store.clients.all()] == ["cursor", "claude-code"]
+    assert store.clients.get("vscode", "1", "legacy") is None
+
+
+def test_the_median_is_of_the_latest_delays(store: Store) -> None:
+    for ms in [1000.0] * 40 + [5.0] * 31:
+        store.clients.add_relist("c", "1", "legacy", 1, 1, ms)
+    assert [(record.relisted, record.relist_ms) for record in store.clients.all()] == [(71, 5.0)]
