@@ -1,7 +1,7 @@
 """What training leaves behind and serving reads: models as bytes, and how they score.
 
 A model is one string of bytes: a header of JSON and named arrays, never pickled, so that a file from elsewhere can do
-no more than be refused. Who keeps it (`storage.artifacts`) adds the checksum; what is in it is its method's affair.
+no more than be refused. Who keeps it (the store) adds the checksum; what is in it is its method's affair.
 Imports numpy: only who has a model imports this file.
 """
 

@@ -40,9 +40,9 @@ from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
 from foretool.server.upstreams.upstream import OpenLink, State, Upstream
-from foretool.storage.flows import Flows
+from foretool.storage.opening import open_store
 from foretool.storage.records import Era, Tool, ToolId, UpstreamRecord, UpstreamState
-from foretool.storage.store import StorageError, Store
+from foretool.storage.stores import StorageError, Store
 
 REFRESH_S: Final = 86_400.0
 """An upstream whose tools were last listed longer ago is started in the background, to see whether they still hold."""
@@ -69,11 +69,11 @@ class App:
     def __init__(self, config: Config, store: Store) -> None:
         self.config = config
         self.store = store
-        self.flows = Flows(store)
+        self.flows = store.flows
         self.assurance = Assurance(store)
         self.recorder = Recorder(store)
         entries = list(config.servers.values())
-        kept = {key: tool for tool, key in store.exposed_names().items()}
+        kept = {key: tool for tool, key in store.catalog.exposed_names().items()}
         self.catalog = Catalog(entries, kept, self._keep_names)
         self.search = Search(self.catalog, self.recorder.usage, time.time)
         self.exposures = Exposures(
@@ -107,7 +107,7 @@ class App:
     def _load(self, entries: Sequence[Server]) -> None:
         """Take in what the store remembers of these servers, and make their upstreams."""
         self._fingerprints |= {server.name: fingerprint(server) for server in entries}
-        known = self.store.load_catalog([(server.name, self._fingerprints[server.name]) for server in entries])
+        known = self.store.catalog.load([(server.name, self._fingerprints[server.name]) for server in entries])
         remembered = {record.name: record for record, _ in known}
         for record, tools in known:
             self.catalog.load(record.name, tools, record.instructions)
@@ -140,7 +140,7 @@ class App:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Upstreams and housekeeping, until the block ends; then everything is ended in order."""
-        self.store.clear_states(os.getpid())
+        self.store.serving.clear_states(os.getpid())
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for upstream in self.proxy.upstreams.values():
@@ -169,14 +169,14 @@ class App:
         if self._saving is not None:
             self._saving.cancel()
         with contextlib.suppress(StorageError):
-            self.store.clear_states(os.getpid())
+            self.store.serving.clear_states(os.getpid())
 
     def _forget_the_dead(self) -> None:
         """Proxies that were killed could not take their last words back."""
         with contextlib.suppress(StorageError):
-            for pid, started_at in {(state.pid, state.started_at) for state in self.store.states()}:
+            for pid, started_at in {(state.pid, state.started_at) for state in self.store.serving.states()}:
                 if not is_running(pid, started_at):
-                    self.store.clear_states(pid, started_at=started_at)
+                    self.store.serving.clear_states(pid, started_at=started_at)
 
     async def _housekeeping(self) -> None:
         await asyncio.sleep(TICK_S)
@@ -248,7 +248,7 @@ class App:
             self.proxy.instructions.count(dict(zip(fragments, counts[len(tools) :], strict=False)))
         self.catalog.count(tokens)
         with contextlib.suppress(StorageError):
-            self.store.set_tokens(tokens)
+            self.store.catalog.save_token_counts(tokens)
         self._counting = False
 
     # -- Watcher: news of upstreams
@@ -274,7 +274,7 @@ class App:
         tools: list[Tool] = self.catalog.of(upstream.name)
         try:
             with self.store.atomic():
-                self.store.save_upstream(record, tools)
+                self.store.catalog.save_upstream(record, tools)
         except StorageError as error:
             log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
         self.state_changed(upstream)
@@ -286,7 +286,7 @@ class App:
     def _save_names(self) -> None:
         if self._unsaved_names:
             with contextlib.suppress(StorageError):  # tried again about once a second
-                self.store.save_exposed_names(self._unsaved_names)
+                self.store.catalog.save_exposed_names(self._unsaved_names)
                 self._unsaved_names.clear()
 
     def state_changed(self, upstream: Upstream) -> None:
@@ -301,7 +301,7 @@ class App:
             with self.store.atomic():
                 for name in names:
                     if (upstream := self.proxy.upstreams.get(name)) is not None:
-                        self.store.save_state(self._state(upstream))
+                        self.store.serving.save_state(self._state(upstream))
         except StorageError:
             self._dirty_states |= names  # written with the next change
 
@@ -363,7 +363,7 @@ class App:
             if (upstream := self.proxy.upstreams.pop(name, None)) is not None:
                 await upstream.stop()
                 with contextlib.suppress(StorageError):
-                    self.store.clear_states(os.getpid(), name)
+                    self.store.serving.clear_states(os.getpid(), name)
         for name in set(changes.changed) - set(restarted):
             if (kept := self.proxy.upstreams.get(name)) is not None:
                 kept.timeout_s = new.servers[name].timeout_s
@@ -419,7 +419,7 @@ def report(config: Config) -> None:
 
 async def serve_stdio(config: Config, profile: str = "") -> None:
     """Serve the client that started this process, until it closes our input or we are asked to end."""
-    with Store.open(config.storage) as store:
+    with open_store(config.storage) as store:
         app = App(config, store)
         edge = StdioEdge(app.proxy, profile, message_limit(config), app.proxy.turn)
         app.yield_to(edge.is_telling)
@@ -442,7 +442,7 @@ async def serve_http(config: Config, address: str = "") -> None:
 
     settings = config.settings
     host, port = host_and_port(address or settings.bind)
-    with Store.open(config.storage) as store:
+    with open_store(config.storage) as store:
         app = App(config, store)
         edge = HttpEdge(
             app.proxy,

@@ -30,9 +30,9 @@ from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.upstream import State, Upstream
-from foretool.storage.health import examine
+from foretool.storage.opening import examine_store, open_store
 from foretool.storage.records import Era, ToolId
-from foretool.storage.store import StorageError, Store
+from foretool.storage.stores import StorageError
 
 Area = Literal["config", "environment", "storage", "upstream", "names"]
 Severity = Literal["ok", "note", "warning", "error"]
@@ -154,7 +154,7 @@ class Patient:
         opener = link_opener(server, self.limit, self.watcher)
         self.upstream = Upstream(server.name, self, opener, server.timeout_s, server.secrets.redact)
 
-    async def examine(self, timeout_s: float) -> None:
+    async def examine_store(self, timeout_s: float) -> None:
         self.started = time.perf_counter()
         running = asyncio.create_task(self.upstream.run())
         self.upstream.start("legacy")
@@ -202,7 +202,7 @@ async def examine_all(servers: Sequence[Server], limit: int, timeout_s: float, t
     patients = [Patient(server, limit, watcher) for server in servers]
 
     async def examine_one(patient: Patient) -> None:
-        await patient.examine(timeout_s)
+        await patient.examine_store(timeout_s)
         told(patient.server.name)
 
     try:
@@ -348,7 +348,7 @@ def check_storage(path: Path) -> Iterator[Finding]:
         yield _check_place(path)
         return
     try:
-        health = examine(path, CHECK_S)
+        health = examine_store(path, CHECK_S)
     except StorageError as error:
         yield Finding("storage", "error", str(error), "or set another storage path")
         return
@@ -384,11 +384,11 @@ def _kept_names(config: Config) -> dict[tuple[str, str], ToolId]:
     if not config.storage.exists():
         return {}
     try:
-        health = examine(config.storage, CHECK_S)
+        health = examine_store(config.storage, CHECK_S)
         if health.version != health.newest or health.is_foreign:
             return {}
-        with Store.open(config.storage) as store:
-            return {key: tool for tool, key in store.exposed_names().items()}
+        with open_store(config.storage) as store:
+            return {key: tool for tool, key in store.catalog.exposed_names().items()}
     except StorageError:
         return {}
 

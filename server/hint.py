@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from foretool.server.config.loader import Config
     from foretool.storage.records import ToolId
-    from foretool.storage.store import Store
+    from foretool.storage.stores import Store
 
 Head = tuple[str, "ToolId", str, bytes]
 """Upstream, exposed name, name there, first bytes of the definition."""
@@ -103,10 +103,10 @@ def hint(told: bytes, path: Path | None = None) -> str:
     if not isinstance(text, str) or not text.strip():
         return ""
     from foretool.server.config import loader as configs
-    from foretool.storage.store import Store
+    from foretool.storage.opening import open_store
 
     config = configs.load(path or configs.default_config())
-    with Store.open(config.storage, busy_ms=50) as store:
+    with open_store(config.storage, busy_ms=50) as store:
         if config.settings.record != "off":
             _keep(store, config, event, text)
         return _said(config, store, text[:MOST_SEARCHED])
@@ -114,12 +114,12 @@ def hint(told: bytes, path: Path | None = None) -> str:
 
 def _keep(store: Store, config: Config, event: dict[str, Any], text: str) -> None:
     from foretool.storage.records import Prompt
-    from foretool.storage.store import StorageError
+    from foretool.storage.stores import StorageError
 
     clean = config.redact(text[:MOST_TEXT]).encode("utf-8", "replace").decode()
     session, cwd = (str(event.get(key) or "") for key in ("session_id", "cwd"))
     try:
-        store.add_prompt(Prompt(time.time(), clean, session, cwd))
+        store.tasks.add_prompt(Prompt(time.time(), clean, session, cwd))
     except StorageError:
         return  # busy or full: the hint is worth something all the same
 
@@ -135,9 +135,11 @@ def _said(config: Config, store: Store, text: str) -> str:
 
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     heads = [
-        head for head in store.tool_heads(list(reached.items()), HEAD_BYTES) if config.servers[head[0]].offers(head[2])
+        head
+        for head in store.catalog.tool_heads(list(reached.items()), HEAD_BYTES)
+        if config.servers[head[0]].offers(head[2])
     ]
-    near = store.tools_named((tool, name, reached[name]) for name, tool, _, _ in _nearest(heads, text))
+    near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _nearest(heads, text))
     words = {name: server.description for name, server in config.servers.items()}
     query = Query(lines=(text,))
     ranking = Pipeline(Corpus(near, words)).rank(query, limit=TOOLS)
@@ -183,5 +185,5 @@ def _nearest(heads: Sequence[Head], text: str) -> list[Head]:
 
 def _listed(store: Store) -> Iterable[ToolId]:
     """What everyone's frozen list has now, if there is one."""
-    working_set = store.working_set("/frozen")
+    working_set = store.serving.working_set("/frozen")
     return frozenset(working_set.tools) if working_set is not None else frozenset()

@@ -34,8 +34,9 @@ from foretool.server.config.loader import Config, Profile, default_config, load,
 from foretool.server.methods.agent_step import BUDGET, Plan, query_of
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
+from foretool.storage.opening import open_store
 from foretool.storage.records import Level
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 GRACE_S: Final = 2.0
 """At the end, calls under way have so long to be answered."""
@@ -212,7 +213,7 @@ class Foretool:
     async def __aenter__(self) -> Self:
         if self._app is not None:
             raise RuntimeError("a Foretool is entered once; make another one")
-        store = self._stack.enter_context(Store.open(self._config.storage))
+        store = self._stack.enter_context(open_store(self._config.storage))
         try:
             app = self._make(self._config, store)
             await self._stack.enter_async_context(app.running())

@@ -13,8 +13,9 @@ from time import time
 from foretool.server.app import App
 from foretool.server.clients.exposure import Exposures, View
 from foretool.server.config.loader import Config, Profile
+from foretool.storage.opening import open_store
 from foretool.storage.records import Policy, Usage, WorkingSet
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Offline:
 @contextmanager
 def read(config: Config) -> Iterator[Offline]:
     """Raises `StorageError`. A file that is not there yet is not made."""
-    with Store.open(config.storage if config.storage.exists() else ":memory:") as store:
+    with open_store(config.storage if config.storage.exists() else ":memory:") as store:
         app = App(config, store)
         settings = config.settings
         exposures = Exposures(
@@ -57,13 +58,13 @@ class _Reading:
     store: Store
 
     def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]:
-        return self.store.usage(profile, since)
+        return self.store.calls.usage(profile, since)
 
     def tasks(self, since: float, limit: int) -> list[str]:
-        return self.store.tasks(since, limit)
+        return self.store.tasks.texts(since, limit)
 
     def working_set(self, key: str) -> WorkingSet | None:
-        return self.store.working_set(key)
+        return self.store.serving.working_set(key)
 
     def save_working_set(self, working_set: WorkingSet) -> bool:
         return True

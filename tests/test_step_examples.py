@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from requirements import requirement
 
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
 
 ROOT = Path(__file__).parents[1]
 ECHO = ROOT / "tests" / "support" / "echo_upstream.py"
@@ -119,9 +119,9 @@ def test_an_agent_before_an_endpoint_widens_calls_and_answers(tmp_path: Path) ->
     assert second["messages"][-1]["content"].startswith("confidence: ")
     assert third["messages"][-1]["content"] == "the arguments were no JSON object; call again"
     assert last["messages"][-1] == {"role": "tool", "tool_call_id": "call-1", "content": '{"text": "hello"}'}
-    with Store.open(tmp_path / "store.sqlite3") as store:
-        assert [(call.tool, call.outcome) for call in store.recent_calls(-1)] == [("echo__echo", "ok")]
-        assert [step.sufficiency for step in store.steps()][::-1][:3] == [None, None, 0.1]
+    with open_store(tmp_path / "store.sqlite3") as store:
+        assert [(call.tool, call.outcome) for call in store.calls.recent(-1)] == [("echo__echo", "ok")]
+        assert [step.sufficiency for step in store.tasks.steps()][::-1][:3] == [None, None, 0.1]
 
 
 @requirement("library:examples")

@@ -42,9 +42,8 @@ from foretool.retrieval.evaluation import paired_interval, recall
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import digest
 from foretool.retrieval.training.ports import Batch, Example, Plan, Trainer
+from foretool.storage.opening import open_store
 from foretool.storage.records import Tool
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
 
 RECIPE = (("toole_unseen", 5000), ("sealtools", 700), ("ultratool", 1400), ("apibench", 600), ("octopus_unseen", 160))
 """Training parts, and how many tasks of each at most."""
@@ -241,8 +240,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     cache: Path = arguments.cache
     cache.mkdir(parents=True, exist_ok=True)
-    with Store.open(cache / "vectors.sqlite3") as store:
-        kept = Vectors(store)
+    with open_store(cache / "vectors.sqlite3") as store:
+        kept = store.vectors
         opened = [
             Embedder(
                 Remembered(encoders.open_encoder(each, cache / "encoders"), f"queries {each.key}", kept), each.key, kept

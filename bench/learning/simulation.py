@@ -43,8 +43,7 @@ from bench.learning import chart
 from bench.proxy import many_servers
 from bench.retrieval.ranking import read_lines
 from foretool.retrieval import tokens
-from foretool.storage.artifacts import Artifacts
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
 
 SETS = ("ultratool", "bfcl_multi_turn", "mcpbench")
 SEED = 7
@@ -242,12 +241,9 @@ class Place:
                 self.schemas[self.names[f"{server}/{tool['name']}"]] = tool["inputSchema"]
 
     def _known(self) -> list[Json]:
-        with Store.open(self.folder / "foretool.sqlite3") as store:
-            rows = store.read(
-                "SELECT upstreams.name, tools.name, tools.exposed FROM tools"
-                " JOIN upstreams ON upstreams.id = tools.upstream"
-            )
-        return [{"upstream": upstream, "tool": tool, "name": name} for upstream, tool, name in rows]
+        with open_store(self.folder / "foretool.sqlite3") as store:
+            names = store.catalog.exposed_names()
+        return [{"upstream": upstream, "tool": tool, "name": name} for name, (upstream, tool) in names.items()]
 
     def tasks(self, data: Path, count: int) -> list[Task]:
         """In the order of the seed; calls of tools that the set does not describe are left out."""
@@ -279,8 +275,8 @@ class Place:
 
     def begin_epoch(self) -> None:
         """A new epoch without learning: lists follow usage."""
-        with Store.open(self.folder / "foretool.sqlite3", busy_ms=5000) as store:
-            Artifacts(store).bump()
+        with open_store(self.folder / "foretool.sqlite3", busy_ms=5000) as store:
+            store.artifacts.bump_version()
 
 
 async def run(

@@ -39,9 +39,9 @@ from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.training import Material
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import METHOD, Lesson, Recipe, Shelf, Trainer, spread, task_vectors
+from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
+from foretool.storage.stores import VectorStore
 
 SETS = ("ultratool", "taskbench_multimedia", "bfcl_multi_turn", "sealtools")
 PAPER = {
@@ -121,13 +121,13 @@ class World(NamedTuple):
 class Embed:
     """Texts to vectors of one encoder, kept by the hash of the text."""
 
-    def __init__(self, encoder: Encoder, key: str, kept: Vectors, *, queries: bool) -> None:
+    def __init__(self, encoder: Encoder, key: str, kept: VectorStore, *, queries: bool) -> None:
         self._run = encoder.queries if queries else encoder.documents
         self._key = f"{key}:queries" if queries else key
         self._kept = kept
 
     @classmethod
-    def open(cls, weights: Weights, cache: Path | None, kept: Vectors, *, queries: bool) -> Self:
+    def open(cls, weights: Weights, cache: Path | None, kept: VectorStore, *, queries: bool) -> Self:
         """Of these weights."""
         key = weights.query_key if queries and weights.adapter else weights.key
         return cls(encoders.open_encoder(weights, cache), key, kept, queries=queries)
@@ -150,9 +150,9 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     """See the module."""
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
-    with Store.open(cache / "dtdr.sqlite" if cache else ":memory:") as store:
+    with open_store(cache / "dtdr.sqlite" if cache else ":memory:") as store:
         found = encoders.find("auto")
-        vectors = Vectors(store)
+        vectors = store.vectors
         embeds = [Embed.open(weights, cache, vectors, queries=True) for weights in found]
         frozen, documents = (
             Embed.open(found[0].untrained, cache, vectors, queries=kind) if found else None for kind in (True, False)

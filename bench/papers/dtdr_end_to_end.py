@@ -40,9 +40,8 @@ from bench.retrieval.ranking_methods import Pool, bm25
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.training.demonstrations import Demonstration, Step
 from foretool.retrieval.training.dtdr import METHOD
+from foretool.storage.opening import open_store
 from foretool.storage.records import Tool
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
 
 SETS: Final = ("taskbench_multimedia", "bfcl_multi_turn")
 SHOWN: Final = 5
@@ -217,8 +216,8 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     cache.mkdir(parents=True, exist_ok=True)
     model = Model(arguments.model, arguments.threads, cache / "answers.jsonl")
     weights = encoders.find("auto")[0]
-    with Store.open(cache / "vectors.sqlite") as store:
-        queries, documents = (Embed.open(weights, cache, Vectors(store), queries=kind) for kind in (True, False))
+    with open_store(cache / "vectors.sqlite") as store:
+        queries, documents = (Embed.open(weights, cache, store.vectors, queries=kind) for kind in (True, False))
         for name in arguments.sets.split(","):
             world = read(arguments.data / name, arguments.queries, [queries], documents)
             if any(each.earlier for each in world.train):

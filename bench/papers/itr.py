@@ -312,11 +312,11 @@ def over_data(argv: Sequence[str]) -> Iterator[Row]:
     from functools import partial
 
     from bench.retrieval import ranking
-    from foretool.storage.store import Store
+    from foretool.storage.opening import open_store
 
     arguments = ranking.parser().parse_args(argv)
     tools, tasks, texts = ranking.read(arguments)
-    with Store.open(arguments.vectors or ":memory:") as store:
+    with open_store(arguments.vectors or ":memory:") as store:
         open_encoders = partial(ranking.opened, arguments, store)
         pool = Pool(tools, texts, open_encoders(arguments.encoder), open_encoders)
         used = "+".join(each.encoder.name for each in pool.encoders) or "none"

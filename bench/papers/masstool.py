@@ -42,9 +42,9 @@ from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Embed, Material, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
+from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
+from foretool.storage.stores import VectorStore
 
 SETS = ("toollens", "metatool_awareness", "stabletoolbench", "livemcpbench", "bfcl_ports")
 LOGS: Mapping[str, str] = {"stabletoolbench": "toollens", "livemcpbench": "toollens", "bfcl_ports": "bfcl_ports"}
@@ -85,7 +85,7 @@ class World(NamedTuple):
 class Remembered:
     """An encoder whose vectors are kept by the hash of the text. `Encoder`."""
 
-    def __init__(self, weights: encoders.Weights, cache: Path | None, kept: Vectors) -> None:
+    def __init__(self, weights: encoders.Weights, cache: Path | None, kept: VectorStore) -> None:
         self._encoder, self._weights, self._kept = encoders.open_encoder(weights, cache), weights, kept
         self._held: dict[tuple[str, bytes], Floats] = {}
         self.name = weights.name
@@ -115,8 +115,8 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     """See the module."""
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
-    with Store.open(cache / "masstool.sqlite" if cache else ":memory:") as store:
-        found, kept = encoders.find("auto"), Vectors(store)
+    with open_store(cache / "masstool.sqlite" if cache else ":memory:") as store:
+        found, kept = encoders.find("auto"), store.vectors
         have = [Remembered(weights, cache, kept) for weights in found]
         pasts: dict[str, MassTool] = {}
         names = sets or [each for each in SETS if is_there(data / each / queries)]

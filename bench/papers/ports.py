@@ -48,9 +48,9 @@ from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Embed, Material
 from foretool.retrieval.training.masstool import METHOD as PAST
 from foretool.retrieval.training.ports import Asked, Example, Loss, Plan, Trainer, only_called, shipped
+from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
+from foretool.storage.stores import Store, VectorStore
 
 SETS = ("octopus", "octopus_unseen", "toole_unseen", "bfcl_ports", "toole")
 PAPER = {
@@ -115,7 +115,7 @@ class Recipe(NamedTuple):
 class Remembered:
     """An encoder that embeds no query twice."""
 
-    def __init__(self, encoder: Encoder, key: str, kept: Vectors) -> None:
+    def __init__(self, encoder: Encoder, key: str, kept: VectorStore) -> None:
         self._encoder, self._key, self._kept = encoder, key, kept
         self._known = kept.load(key, kept.known(key))
         self.name = encoder.name
@@ -213,7 +213,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     with TemporaryDirectory() as scratch:
         kept = cache or Path(scratch)
         kept.mkdir(parents=True, exist_ok=True)
-        with Store.open(kept / "vectors.sqlite3") as store:
+        with open_store(kept / "vectors.sqlite3") as store:
             names = [name for name in sets or SETS if is_there(data / name / queries)]
             benches = [Bench(read_world(data / name, queries), kept, store) for name in names]
             for each in benches:
@@ -254,7 +254,7 @@ class Bench:
         self.head: Row = {"set": world.name, "n": len(world.queries)}
         found = encoders.find("auto")
         self.weights = tuple(each.untrained for each in found) if world.name in CROSSED else found
-        self.kept = Vectors(store)
+        self.kept = store.vectors
         self.embedders = [self._opened(each, f"queries {each.query_key}") for each in self.weights]
         self.called, self.examples = only_called(world.examples)
 

@@ -30,9 +30,8 @@ from foretool.retrieval.rankers.tgr import Tgr
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import tgr as training
 from foretool.retrieval.training.tgr import AFTER, BEFORE, NONE, Discriminator, Pair, Quality
+from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
 
 SET: Final = "apibank_tgr"
 SEED: Final = 7
@@ -250,9 +249,9 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
         raise SystemExit(f"tgr: no encoder is installed; {encoders.INSTALL}")
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
-    with Store.open(cache / "vectors.db" if cache else ":memory:") as store:
+    with open_store(cache / "vectors.db" if cache else ":memory:") as store:
         frozen, *opened = [
-            Embedder(encoders.open_encoder(each, cache), each.key, Vectors(store))
+            Embedder(encoders.open_encoder(each, cache), each.key, store.vectors)
             for each in (found[0].untrained, *found)
         ]
         bank = Bank(data / SET, queries, frozen)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import processes
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
 
 Json = dict[str, Any]
 
@@ -225,18 +225,18 @@ def _blocks(content: str | list[Json]) -> list[Json]:
 
 def recorded(path: Path) -> Json:
     """What foretool kept."""
-    with Store.open(path) as store:
-        sessions = store.sessions()
-        exposures = [each for session in sessions[::-1] for each in store.session_exposures(session.key)]
-        handles = {each.handle for each in store.recent_discoveries(-1)} - {""}
+    with open_store(path) as store:
+        sessions = store.sessions.recent()
+        exposures = [each for session in sessions[::-1] for each in store.sessions.exposures(session.key)]
+        handles = {each.handle for each in store.discoveries.recent(-1)} - {""}
         return {
             "client": [f"{each.client} {each.version} {each.era}" for each in sessions],
             "lists": [[each.policy, each.reason, len(each.tools)] for each in exposures],
             "calls": [
                 [call.tool, call.via, "hidden" if call.hidden else "listed", call.outcome, call.handle in handles]
-                for call in store.recent_calls(-1)[::-1]
+                for call in store.calls.recent(-1)[::-1]
             ],
-            "relisted": [[each.announced, each.relisted, round(each.relist_ms, 1)] for each in store.clients()],
+            "relisted": [[each.announced, each.relisted, round(each.relist_ms, 1)] for each in store.clients.all()],
         }
 
 

@@ -35,8 +35,7 @@ from foretool.retrieval import encoders, tokens
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.evaluation import quantile
 from foretool.retrieval.pipeline import digest
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
+from foretool.storage.opening import open_store
 
 Json = dict[str, Any]
 
@@ -116,12 +115,12 @@ def embed(
             # As it stands in other benchmarks, which may have embedded it already.
             real.setdefault(original, said_by(*originals[original]))
     started = time.perf_counter()
-    with Store.open(kept or ":memory:") as cache:
-        known = Embedder(encoder, weights.key, Vectors(cache)).vectors(list(real.values()))
+    with open_store(kept or ":memory:") as cache:
+        known = Embedder(encoder, weights.key, cache.vectors).vectors(list(real.values()))
     seconds = time.perf_counter() - started
     by_original = {original: np.frombuffer(known[digest(text)], np.float32) for original, text in real.items()}
     draw = np.random.default_rng(7)
-    with Store.open(folder / "foretool.sqlite3") as store:
+    with open_store(folder / "foretool.sqlite3") as store:
         for start in range(0, len(texts), 1000):
             rows = {}
             for key, (original, is_copy) in islice(texts.items(), start, start + 1000):
@@ -129,7 +128,7 @@ def embed(
                 if is_copy:
                     vector = vector + draw.standard_normal(len(vector)).astype(np.float32) * NOISE / len(vector) ** 0.5
                 rows[key] = (vector / np.linalg.norm(vector)).astype(np.float32).tobytes()
-            Vectors(store).save(weights.key, rows)
+            store.vectors.save(weights.key, rows)
     return {"encoder": weights.name, "embedded": len(real), "embed_s": round(seconds, 1), "vectors": len(texts)}
 
 
@@ -143,7 +142,7 @@ async def until_known(client: StdioClient, path: Path, wanted: int) -> None:
     known = 0
     while client.age_s < READY_S:
         await asyncio.sleep(0.5)
-        with Store.open(path) as store:
+        with open_store(path) as store:
             known = store.statistics().tools
         if known >= wanted:
             return

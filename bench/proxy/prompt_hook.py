@@ -33,8 +33,8 @@ from foretool.server import hint
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
+from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
-from foretool.storage.store import Store
 
 PROMPT = "find the newest open issue in the repository, and send its author a summary of the discussion by email"
 
@@ -61,10 +61,10 @@ def prepare(folder: Path, tools: dict[str, list[dict[str, Any]]]) -> Path:
     entries = {name: {"command": name} for name in tools}
     path.write_text(json.dumps({"mcpServers": entries, "foretool": {"storage": "store.sqlite3"}}))
     config = configs.load(path)
-    with Store.open(config.storage) as store:
+    with open_store(config.storage) as store:
         for name, server in config.servers.items():
             record = UpstreamRecord(name, fingerprint(server), "legacy", "", "", "{}", 1.0)
-            store.save_upstream(record, [_tool(name, each) for each in tools[name]])
+            store.catalog.save_upstream(record, [_tool(name, each) for each in tools[name]])
     return path
 
 
@@ -121,8 +121,8 @@ def hooked(claude: str) -> dict[str, Any]:
         with claude_code.entry(processes.installed(None), path, "stdio") as server:
             for _ in range(2):
                 claude_code.converse(claude, server, home, url, prompt)
-        with Store.open(folder / "foretool.sqlite3") as store:
-            kept = [each.text for each in store.prompts()[::-1]]
+        with open_store(folder / "foretool.sqlite3") as store:
+            kept = [each.text for each in store.tasks.prompts()[::-1]]
         reached = [hint.HEAD in json.dumps(request["messages"]) for request in model.requests]
         env = {"PATH": os.environ["PATH"], "HOME": str(home)}
         return {"test": "hint", "client": claude_code.version(claude, env), "reached": reached, "prompts": kept}

@@ -30,8 +30,8 @@ from foretool.retrieval.calibration import calibration_error, conformal_k, cover
 from foretool.retrieval.confidence import Gate, Logistic
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Evidence, Query
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
+from foretool.storage.opening import open_store
+from foretool.storage.stores import Store
 
 FITTED = {"toole": "MIT", "ultratool": "MIT", "sealtools": "Apache-2.0"}
 """Sets whose train split the gate is fitted on, with their licence."""
@@ -241,12 +241,12 @@ def leasts(data: Path, untrained: Sequence[Embedder], names: Sequence[str]) -> d
 
 def opened(found: Sequence[encoders.Weights], cache: Path | None, store: Store) -> list[Embedder]:
     """The encoders, with the vectors that are kept."""
-    return [Embedder(encoders.open_encoder(each, cache), each.key, Vectors(store)) for each in found]
+    return [Embedder(encoders.open_encoder(each, cache), each.key, store.vectors) for each in found]
 
 
 def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     data: Path = arguments.data
-    with Store.open(arguments.vectors or ":memory:") as store:
+    with open_store(arguments.vectors or ":memory:") as store:
         cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
         named = encoders.find(arguments.encoder)
         embedders = opened(named, cache, store)

@@ -41,9 +41,9 @@ from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
 from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.ranking import Query
+from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
+from foretool.storage.stores import Store
 
 RECALLS = (1, 2, 5, 10, 20)
 TOKENS_AT = (5, 10)
@@ -288,7 +288,7 @@ def opened(arguments: argparse.Namespace, store: Store, setting: str) -> list[Em
     cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
     endpoint = encoders.Endpoint(arguments.encoder_url, os.environ.get(KEY, ""))
     return [
-        Embedder(encoders.open_encoder(weights, cache, key=endpoint.key), weights.key, Vectors(store))
+        Embedder(encoders.open_encoder(weights, cache, key=endpoint.key), weights.key, store.vectors)
         for weights in encoders.find(setting, endpoint)
     ]
 
@@ -328,7 +328,7 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One line of figures per method, then the gate's, or the latency alone."""
     tools, tasks, texts = read(arguments)
     name = arguments.folder.stem if arguments.folder.is_file() else arguments.folder.name
-    with Store.open(arguments.vectors or ":memory:") as store:
+    with open_store(arguments.vectors or ":memory:") as store:
         open_encoders = partial(opened, arguments, store)
         pool = Pool(tools, texts, open_encoders(arguments.encoder), open_encoders)
         head = {"set": name, "n": len(tasks), "encoders": "+".join(each.encoder.name for each in pool.encoders)}

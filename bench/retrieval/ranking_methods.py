@@ -33,7 +33,7 @@ from foretool.retrieval.rankers.bm25 import weighted
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.words import terms
 from foretool.storage.records import Tool, ToolId
-from foretool.storage.vectors import Vectors
+from foretool.storage.stores import VectorStore
 
 DEPTH = 50
 
@@ -82,7 +82,7 @@ class Embedder:
 
     encoder: Encoder
     key: str
-    kept: Vectors
+    kept: VectorStore
 
     def vectors(self, texts: Sequence[str]) -> dict[bytes, bytes]:
         wanted = {digest(text): text for text in texts}

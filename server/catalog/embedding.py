@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from foretool.server.config.settings import Settings
-from foretool.storage.store import StorageError, Store
+from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Endpoint, Weights
@@ -131,9 +131,8 @@ class Embedding:
 
     async def _embed(self, weights: Weights, wanted: Wanted) -> None:
         """Make the vectors that are missing."""
-        from foretool.storage.vectors import Vectors
 
-        vectors = Vectors(self._store)
+        vectors = self._store.vectors
         digests = {digest for digest in self._search.corpus.digests if digest}
         known = vectors.known(weights.key)
         missing = digests - known
@@ -246,12 +245,11 @@ def load(weights: Sequence[Weights], cache: Path | None, endpoint: Endpoint) -> 
 
 def fill(meaning: Meaning, weights: Sequence[Weights], digests: Iterable[bytes], store: Store) -> None:
     """Take in the vectors that are kept."""
-    from foretool.storage.vectors import Vectors
 
     wanted = {digest for digest in digests if digest}
     for head, each in zip(meaning.heads, weights, strict=True):
         if missing := head.missing(wanted):
-            head.add(Vectors(store).load(each.key, missing))
+            head.add(store.vectors.load(each.key, missing))
 
 
 def attach(settings: Settings, store: Store, search: Search) -> str:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from foretool.storage.artifacts import Artifact, Artifacts
-from foretool.storage.store import StorageError, Store
+from foretool.storage.records import Artifact
+from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.list_growth import Growth
@@ -80,7 +80,7 @@ class Models:
             self._wait -= 1
             return
         try:
-            version = Artifacts(self._store).version
+            version = self._store.artifacts.version
             if version == self._version:
                 return
             kept = read(self._store)
@@ -110,8 +110,8 @@ class Models:
 
 def read(store: Store) -> dict[str, list[tuple[Artifact, bytes]]]:
     """Everything that is to be served, with what it replaced."""
-    artifacts = Artifacts(store)
-    return {kind: artifacts.whole(kind) for kind in artifacts.kinds() if kind in (*CLASSES, WEIGHTS, GROWTH)}
+    artifacts = store.artifacts
+    return {kind: artifacts.load_intact(kind) for kind in artifacts.served() if kind in (*CLASSES, WEIGHTS, GROWTH)}
 
 
 def open_models(kept: Kept) -> Opened:
@@ -171,10 +171,10 @@ def open_model(kind: str, data: bytes) -> Learned:
 def prior(store: Store) -> tuple[int, bytes]:
     """Number of the last learning run, and what it says of coming tasks; (0, b"") where nothing was learned, or the
     store does not answer."""
-    artifacts = Artifacts(store)
+    artifacts = store.artifacts
     try:
         version = artifacts.version
-        whole = artifacts.whole(PRIOR) if version else []
+        whole = artifacts.load_intact(PRIOR) if version else []
     except StorageError:
         return 0, b""
     return version, whole[0][1] if whole else b""
@@ -183,9 +183,9 @@ def prior(store: Store) -> tuple[int, bytes]:
 def base(store: Store) -> int | None:
     """Tokens that a growing list begins with, by what was learned with the models that serve; None where nothing was,
     or the store does not answer."""
-    artifacts = Artifacts(store)
+    artifacts = store.artifacts
     try:
-        whole = artifacts.whole(GROWTH)
+        whole = artifacts.load_intact(GROWTH)
         served = artifacts.served()
     except StorageError:
         return None

@@ -11,8 +11,8 @@ from foretool.server.clients.exposure import RELIST_SHARE, RELISTERS, choose_pol
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
+from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord, Era, Policy
-from foretool.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def command(path: Path | None, as_json: bool) -> int:
     config = load(path)
     found: list[Known] = []
     if config.storage.exists():
-        with Store.open(config.storage) as store:
-            found = [known(record) for record in store.clients()]
+        with open_store(config.storage) as store:
+            found = [known(record) for record in store.clients.all()]
     if as_json:
         output.emit(found)
         return 0

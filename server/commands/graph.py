@@ -15,8 +15,6 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.offline import Offline
-from foretool.storage.artifacts import Artifacts
-from foretool.storage.flows import Flows
 from foretool.storage.records import ToolId
 
 
@@ -89,14 +87,14 @@ def drawn(known: Offline) -> Graph:
     names = {tool.id for tool in tools}
     told = [edge for edge in learned or () if edge.before in names and edge.after in names]
     have = {(edge.before, edge.after) for edge in told}
-    now = Graph([*schema_edges(read), *flow_edges(Flows(known.store).all(), names)])
+    now = Graph([*schema_edges(read), *flow_edges(known.store.flows.all(), names)])
     return Graph([*told, *(edge for edge in now if (edge.before, edge.after) not in have)])
 
 
 def _learned(known: Offline) -> Graph | None:
     """The graph that serves, if one was learned and is whole."""
     # numpy is worth importing only where there is a model to read.
-    for _, model in Artifacts(known.store).whole("tgr"):
+    for _, model in known.store.artifacts.load_intact("tgr"):
         from foretool.retrieval.model_format import ModelError
         from foretool.retrieval.rankers.tgr import Tgr
 

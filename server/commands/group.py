@@ -10,7 +10,7 @@ import click
 from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
 from foretool.server.config.errors import ConfigError
-from foretool.storage.store import StorageError
+from foretool.storage.stores import StorageError
 
 COMMANDS = ("serve", "status", "tools", "search", "misses", "graph", "learn", "clients", "doctor", "connect", "hint")
 

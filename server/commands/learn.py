@@ -17,10 +17,10 @@ from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.storage.artifacts import Artifact, Artifacts
 from foretool.storage.episodes import read_demonstrations
-from foretool.storage.records import Tool
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
+from foretool.storage.records import Artifact, Tool
+from foretool.storage.stores import Store
 
 RUNS_SHOWN: Final = 20
 _METHODS: Final = ("dtdr", "tgr", "masstool", "ports", "weights", "growth")
@@ -65,13 +65,13 @@ def command(
     if report or rollback:
         if not config.storage.exists():
             return complain("learn: nothing is on record yet; let a client call tools through `foretool serve`", WRONG)
-        with Store.open(config.storage) as store:
+        with open_store(config.storage) as store:
             return _roll_back(store, methods, as_json) if rollback else _report(store, as_json)
     if background:
         # One thread: calls come first.
         os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         os.nice(10)
-    with Store.open(config.storage, busy_ms=5000) as store, offline.read(config) as known:
+    with open_store(config.storage, busy_ms=5000) as store, offline.read(config) as known:
         tools = known.app.catalog.tools()
         if not tools:
             return complain(
@@ -94,7 +94,7 @@ def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
     episodes = list(read.episodes)
     # Files are often sorted by tool; what is replayed has to be like what was trained on.
     Random(7).shuffle(episodes)  # noqa: S311 (an order, not a secret)
-    new = Artifacts(store).add_demonstrations(episodes)
+    new = store.artifacts.add_demonstrations(episodes)
     output.warn(f"{file}: {new} new of {output.plural(read.rows, 'demonstration')}")
     if read.unknown:
         some = ", ".join(read.unknown[:5]) + (", ..." if len(read.unknown) > 5 else "")
@@ -135,8 +135,8 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
 
 
 def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
-    artifacts = Artifacts(store)
-    kinds = [kind for kind in artifacts.kinds() if not methods or kind in methods]
+    artifacts = store.artifacts
+    kinds = [kind for kind in artifacts.served() if not methods or kind in methods]
     if not methods and models.base(store) is None:
         # What is there of growing was fitted with the models that serve again now.
         kinds = [kind for kind in kinds if kind != models.GROWTH]
@@ -155,7 +155,7 @@ def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
 
 
 def _report(store: Store, as_json: bool) -> int:
-    found = Artifacts(store).history()
+    found = store.artifacts.history()
     if as_json:
         output.emit({"served": [each for each in found if each.active], "history": found})
         return 0

@@ -14,8 +14,9 @@ from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
+from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, SessionRecord
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -95,7 +96,7 @@ def command(
     after = time.time() - since if since is not None else 0.0
     ledger = Ledger((), {})
     if storage.exists():
-        with Store.open(storage) as store:
+        with open_store(storage) as store:
             ledger = gather(store, after, cause, limit)
     if as_json:
         output.emit(ledger)
@@ -105,9 +106,9 @@ def command(
 
 
 def gather(store: Store, after: float, cause: Cause | None, limit: int) -> Ledger:
-    found = store.misses_since(after, -1 if cause else limit)
+    found = store.calls.misses(after, -1 if cause else limit)
     kept = [miss for miss in found if cause in (None, miss.cause)]
-    return Ledger(tuple(kept[:limit]), store.causes_since(after))
+    return Ledger(tuple(kept[:limit]), store.calls.count_causes(after))
 
 
 def _print(ledger: Ledger, *, narrowed: bool) -> None:
@@ -148,7 +149,7 @@ def show(path: Path | None, as_json: bool, id: int) -> int:
     storage = load(path).storage
     told = None
     if storage.exists():
-        with Store.open(storage) as store:
+        with open_store(storage) as store:
             told = tell(store, id)
     if told is None:
         return complain(f"misses show: there is no miss {id}; `foretool misses` lists those on record", WRONG)
@@ -160,16 +161,16 @@ def show(path: Path | None, as_json: bool, id: int) -> int:
 
 
 def tell(store: Store, id: int) -> Told | None:
-    miss = store.miss(id)
+    miss = store.calls.miss(id)
     if miss is None:
         return None
     return Told(
         miss=miss,
         cause_in_words=CAUSES[miss.cause],
-        session=store.session(miss.session),
-        exposure=store.exposure(miss.exposure) if miss.exposure else None,
-        discovery=store.discovery(miss.discovery) if miss.discovery else None,
-        call=store.call(miss.call) if miss.call else None,
+        session=store.sessions.get(miss.session),
+        exposure=store.sessions.exposure(miss.exposure) if miss.exposure else None,
+        discovery=store.discoveries.get(miss.discovery) if miss.discovery else None,
+        call=store.calls.get(miss.call) if miss.call else None,
     )
 
 

@@ -58,7 +58,7 @@ def serve(options: ServeOptions) -> int:
 
     from foretool.server import app
     from foretool.server.system import logs
-    from foretool.storage.store import StorageError
+    from foretool.storage.stores import StorageError
 
     logs.begin(config)
     app.report(config)

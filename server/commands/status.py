@@ -17,10 +17,10 @@ from foretool.server.config.settings import Record
 from foretool.server.recording.calibration import EPS, WITHIN, Assured, assured
 from foretool.server.system.processes import is_running
 from foretool.server.upstreams.upstream import State
+from foretool.storage.discovery_outcomes import discovery_outcomes
+from foretool.storage.opening import open_store
 from foretool.storage.records import Statistics, UpstreamState
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
-from foretool.storage.verdicts import verdicts
+from foretool.storage.stores import Store
 
 STDERR_SHOWN = 3
 
@@ -105,11 +105,11 @@ def gather(config: Config) -> Status:
     contents, states, last_call, last_discovery = None, [], 0.0, 0.0
     encoding, confidence = encoding_of(config, None), assured(())
     if config.storage.exists():
-        with Store.open(config.storage) as store:
-            encoding, confidence = encoding_of(config, store), assured(verdicts(store))
-            contents, states = store.statistics(), store.states()
-            last_call = max((call.at for call in store.recent_calls(1)), default=0.0)
-            last_discovery = max((each.at for each in store.recent_discoveries(1)), default=0.0)
+        with open_store(config.storage) as store:
+            encoding, confidence = encoding_of(config, store), assured(discovery_outcomes(store.discoveries))
+            contents, states = store.statistics(), store.serving.states()
+            last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
+            last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
     return Status(
         config=config.path,
         storage=config.storage,
@@ -131,7 +131,7 @@ def encoding_of(config: Config, store: Store | None) -> Encoding:
         weights = encoders.find(setting, encoders.Endpoint(config.settings.encoder_url))
     except encoders.EncoderError as error:
         return Encoding(setting, {}, str(error))
-    known = {each.described: len(Vectors(store).known(each.key)) if store else 0 for each in weights}
+    known = {each.described: len(store.vectors.known(each.key)) if store else 0 for each in weights}
     missing = "" if weights else "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
     return Encoding(setting, known, missing)
 

@@ -112,7 +112,7 @@ def gather(
     order: Order = "name",
 ) -> Inventory:
     catalog = known.app.catalog
-    usage = {each.tool: each for each in known.store.usage()}
+    usage = {each.tool: each for each in known.store.calls.usage()}
     views = {name: known.view(profile) for name, profile in config.profiles.items()}
     pinned = set(catalog.pins(config.settings.pin))
     rows = [

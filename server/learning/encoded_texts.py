@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
+from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Weights
@@ -66,7 +65,7 @@ class EncodedTexts:
 
         from foretool.retrieval.pipeline import digest
 
-        kept = Vectors(self._store)
+        kept = self._store.vectors
         wanted = {digest(text): text for text in texts}
         known = kept.load(key, wanted)
         missing = [each for each in wanted if each not in known]

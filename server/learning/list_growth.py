@@ -125,7 +125,7 @@ class ListGrowth:
     def _rule_in_use(self) -> Fixed | Growth:
         """How lists grow now, with the models that serve now."""
         results = self._results
-        for _, data in results.artifacts.whole(models.GROWTH):
+        for _, data in results.artifacts.load_intact(models.GROWTH):
             with suppress(msgspec.MsgspecError):
                 growth = growths.loads(data)
                 if growth.models == results.numbers() and growth.encoders == results.encoders:

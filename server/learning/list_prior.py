@@ -14,8 +14,8 @@ from foretool.retrieval.budget import fill_budget
 from foretool.server.catalog import models
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import Timeline, usage_of
-from foretool.storage.artifacts import Artifacts
 from foretool.storage.records import ToolId
+from foretool.storage.stores import ArtifactStore
 
 HALF_LIFE: Final = 200.0
 """Tasks after which one counts half for what lists are filled with."""
@@ -135,8 +135,8 @@ class ListCoverage:
         }
 
 
-def _prior_in_use(artifacts: Artifacts) -> priors.Prior:
-    for _, data in artifacts.whole(models.PRIOR):
+def _prior_in_use(artifacts: ArtifactStore) -> priors.Prior:
+    for _, data in artifacts.load_intact(models.PRIOR):
         try:
             return priors.loads(data)
         except msgspec.MsgspecError:

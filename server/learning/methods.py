@@ -11,7 +11,7 @@ from foretool.server.catalog import models
 from foretool.server.learning.replay import Replay, describe_gain, describe_no_gain
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import KnownModels, Timeline
-from foretool.storage.artifacts import Artifact
+from foretool.storage.records import Artifact
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Learned

@@ -12,8 +12,7 @@ from foretool.retrieval.training.replay import Comparison, StepRanks, rank_steps
 from foretool.server.catalog.index import Index
 from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.server.learning.timeline import Timeline
-from foretool.storage.artifacts import Artifact
-from foretool.storage.records import ToolId
+from foretool.storage.records import Artifact, ToolId
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Learned

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from foretool.server.catalog import models
-from foretool.storage.artifacts import Artifact, Artifacts
+from foretool.storage.records import Artifact
+from foretool.storage.stores import ArtifactStore
 
 Say = Callable[[str, str, float], None]
 """Reports progress: which method, what it is doing, and the share of it that is done, 0 to 1."""
@@ -31,7 +32,7 @@ class MethodResult(Struct, frozen=True, rename={"reason": "said"}):
 class Results:
     """The artifacts that one run reads and writes, each new one stamped with what the run has seen."""
 
-    def __init__(self, artifacts: Artifacts, stamp: Mapping[str, Any], encoders: str, now: float) -> None:
+    def __init__(self, artifacts: ArtifactStore, stamp: Mapping[str, Any], encoders: str, now: float) -> None:
         """`encoders`: the names of the encoders in use, joined by `+`."""
         self.artifacts = artifacts
         self.encoders = encoders

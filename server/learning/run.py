@@ -29,9 +29,7 @@ from foretool.server.learning.timeline import KnownModels, Timeline
 from foretool.server.learning.tools import trusted_tools
 from foretool.server.methods import discover_tools
 from foretool.storage import episodes as log
-from foretool.storage.artifacts import Artifacts
-from foretool.storage.flows import Flows
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.training import Material, Method
@@ -74,8 +72,9 @@ def learn(
 ) -> Run:
     """Trains, replays and promotes, `methods` alone if any are named. Raises `Busy` and `StorageError`."""
     at = time.time() if now is None else now
-    artifacts = Artifacts(store)
-    _lease(store, at)
+    artifacts = store.artifacts
+    if not artifacts.take_lease(at, int(at) + LEASE_S):
+        raise Busy("another process is learning from this file; wait for it, or see `foretool learn --report`")
     started = time.perf_counter()
     try:
         learner = Learner(config, catalog, store, say, at)
@@ -83,30 +82,10 @@ def learn(
         took_s = round(time.perf_counter() - started, 1)
         run = Run(at, len(learner.timeline), learner.timeline.imported, results, took_s)
         artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
-        artifacts.bump()
+        artifacts.bump_version()
     finally:
-        _release(store)
+        artifacts.release_lease()
     return run
-
-
-def _lease(store: Store, now: float) -> None:
-    with store.atomic():
-        rows = store.read("SELECT value FROM counters WHERE name = 'learning_until'")
-        if rows and rows[0][0] > now:
-            raise Busy("another process is learning from this file; wait for it, or see `foretool learn --report`")
-        _set_lease(store, int(now) + LEASE_S)
-
-
-def _release(store: Store) -> None:
-    _set_lease(store, 0)
-
-
-def _set_lease(store: Store, until: int) -> None:
-    store.write_all(
-        "INSERT INTO counters (name, value) VALUES ('learning_until', ?)"
-        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        [(until,)],
-    )
 
 
 class Learner:
@@ -118,7 +97,7 @@ class Learner:
         self._say = say
         self._tools = trusted_tools(store, catalog.tools())
         self._upstream_of = {tool.id: tool.upstream for tool in self._tools}
-        artifacts = Artifacts(store)
+        artifacts = store.artifacts
         self.timeline = Timeline(artifacts.demonstrations(), log.episodes(store, now=now), self._upstream_of)
         self._texts = EncodedTexts.open(config.settings, store)
         self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now)
@@ -174,7 +153,7 @@ class Learner:
     def _growth(self) -> ListGrowth:
         from foretool.server.learning.list_growth import ListGrowth
 
-        prompted = frozenset(each.text for each in self._store.prompts())
+        prompted = frozenset(each.text for each in self._store.tasks.prompts())
         return ListGrowth(self.timeline, self._replay, self._prior, self._size, self._results, prompted)
 
     @cached_property
@@ -183,7 +162,7 @@ class Learner:
 
         material = partial(
             _material, tools=self._tools, episodes=self.timeline.episodes, catalog=self._catalog, texts=self._texts,
-            flows=Flows(self._store).all(),
+            flows=self._store.flows.all(),
         )  # fmt: skip
         return MethodPromotion(self.timeline, self._replay, self._known, self._growth, self._results, material)
 

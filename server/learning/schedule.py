@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from foretool.storage.artifacts import Artifacts
-from foretool.storage.store import StorageError, Store
+from foretool.storage.stores import StorageError, Store
 
 LOOK_S: Final = 60.0
 """How often it is looked whether a run is due."""
@@ -78,8 +77,8 @@ class Schedule:
 
 def is_due(store: Store, learn_s: float, now: float) -> bool:
     """Whether the last run is long enough ago, and enough was called since. May raise `StorageError`."""
-    last = next((each.created_at for each in Artifacts(store).history("run", 1)), 0.0)
+    last = next((each.created_at for each in store.artifacts.history("run", 1)), 0.0)
     if now - last < learn_s:
         return False
-    calls = store.recent_calls(LEAST_CALLS)
+    calls = store.calls.recent(LEAST_CALLS)
     return len(calls) == LEAST_CALLS and calls[-1].at > last

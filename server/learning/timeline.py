@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.storage import episodes as log
-from foretool.storage.artifacts import Artifact
-from foretool.storage.records import Episode, ToolId, Usage
+from foretool.storage.records import Artifact, Episode, ToolId, Usage
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Learned

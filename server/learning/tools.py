@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from foretool.storage.records import Tool, ToolId
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 
 def trusted_tools(store: Store, tools: Sequence[Tool]) -> list[Tool]:
     """The tools with the text that each had at first: a text that changed later may not enter training."""
-    rows = store.read("SELECT upstream, name FROM tool_versions GROUP BY upstream, name HAVING count(*) > 1")
-    changed = {(upstream, name) for upstream, name in rows}
+    changed = store.catalog.changed_tools()
     found = []
     for tool in tools:
         if (tool.upstream, tool.name) in changed:
-            first = store.versions(tool.upstream, tool.name)[0]
+            first = store.catalog.versions(tool.upstream, tool.name)[0]
             tool = replace(tool, definition=first.definition, schema_hash=first.schema_hash, tokens=first.tokens)
         found.append(tool)
     return found

@@ -13,7 +13,7 @@ from foretool.server.catalog import models
 from foretool.server.learning.replay import Replay, describe_gain, describe_no_gain
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import LEAST_REPLAYED, KnownModels, Timeline
-from foretool.storage.artifacts import Artifacts
+from foretool.storage.stores import ArtifactStore
 
 
 def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, results: Results, say: Say) -> MethodResult:
@@ -37,7 +37,7 @@ def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, result
     return trial.promote(msgspec.json.encode(fitted), describe_gain(compared), report)
 
 
-def factors_in_use(artifacts: Artifacts) -> Mapping[str, float]:
+def factors_in_use(artifacts: ArtifactStore) -> Mapping[str, float]:
     """The factors by part that the ranking multiplies with now."""
     active = artifacts.active(models.WEIGHTS)
     found: Mapping[str, float] = active.report.get("factors", {}) if active else {}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from foretool.retrieval.list_growth import DEPTH
 from foretool.retrieval.ranking import Query
-from foretool.storage.store import StorageError, Store
+from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Ranking
@@ -52,7 +52,7 @@ class Prompts:
         if found is None:
             return
         with contextlib.suppress(StorageError):
-            new = [each for each in self._store.prompts(self._since, 1) if each.id > self._seen]
+            new = [each for each in self._store.tasks.prompts(self._since, 1) if each.id > self._seen]
             if new:
                 self._seen, self._since = new[0].id, new[0].at
                 self._take(*found, new[0])

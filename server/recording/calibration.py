@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from foretool.storage.records import Verdict
-from foretool.storage.store import StorageError, Store
-from foretool.storage.verdicts import verdicts
+from foretool.storage.discovery_outcomes import discovery_outcomes
+from foretool.storage.opening import open_store
+from foretool.storage.records import DiscoveryOutcome
+from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.calibration import Platt
@@ -81,11 +82,11 @@ class Assurance:
 
 
 def _fitted(path: Path) -> Platt | None:
-    with Store.open(path) as store:
-        return recalibration(verdicts(store))
+    with open_store(path) as store:
+        return recalibration(discovery_outcomes(store.discoveries))
 
 
-def recalibration(read: Sequence[Verdict]) -> Platt | None:
+def recalibration(read: Sequence[DiscoveryOutcome]) -> Platt | None:
     """The map to read levels from; None where the gate as shipped is as good."""
     from foretool.retrieval.calibration import platt
 
@@ -96,7 +97,7 @@ def recalibration(read: Sequence[Verdict]) -> Platt | None:
     return platt(said) if after < before else None
 
 
-def assured(read: Sequence[Verdict]) -> Assured:
+def assured(read: Sequence[DiscoveryOutcome]) -> Assured:
     """The figures that `foretool status` shows."""
     from foretool.retrieval.calibration import conformal_k, coverage
 
@@ -115,7 +116,7 @@ def assured(read: Sequence[Verdict]) -> Assured:
     )
 
 
-def pairs(read: Sequence[Verdict]) -> list[tuple[float, float]]:
+def pairs(read: Sequence[DiscoveryOutcome]) -> list[tuple[float, float]]:
     """What was said, and whether it came true."""
     return [
         (verdict.probability, float(verdict.rank is not None and verdict.rank <= WITHIN))

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.storage.flows import Key
-from foretool.storage.records import ToolId
+from foretool.storage.records import FlowKey, ToolId
 
 LEAST: Final = 4
 """Characters of a value that cannot be the same by chance: not "1", not "en"."""
@@ -83,7 +82,7 @@ class FlowWatch:
         self._waiting: deque[_Event] = deque()
         self._waiting_bytes = 0
         self._talks: dict[Chat, _Talk] = {}
-        self.seen: Counter[Key] = Counter()
+        self.seen: Counter[FlowKey] = Counter()
         """What was found and not yet fetched."""
 
     def called(self, chat: Chat, tool: ToolId, arguments: Raw) -> None:
@@ -113,7 +112,7 @@ class FlowWatch:
                 self._compare(talk, event)
         return bool(self._waiting)
 
-    def fetch(self) -> Mapping[Key, int]:
+    def fetch(self) -> Mapping[FlowKey, int]:
         """What was found since the last time."""
         found, self.seen = self.seen, Counter()
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from foretool.storage.records import (
     Usage,
     WorkingSet,
 )
-from foretool.storage.store import StorageError
+from foretool.storage.stores import StorageError, Store
 
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""
@@ -35,38 +35,6 @@ KEEP: Final = 20_000
 T = TypeVar("T")
 
 log = logging.getLogger("foretool.recorder")
-
-
-class Sink(Protocol):
-    """The part of the store that serving writes and reads."""
-
-    def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None: ...
-
-    def add_exposure(self, exposure: Exposure) -> int: ...
-
-    def add_discovery(self, discovery: Discovery) -> int: ...
-
-    def name_discovery(self, id: int, handle: str) -> None: ...
-
-    def add_step(self, step: StepRecord) -> int: ...
-
-    def begin_session(self, session: SessionRecord) -> None: ...
-
-    def end_session(self, key: str, at: float) -> None: ...
-
-    def client(self, name: str, version: str, era: Era) -> ClientRecord | None: ...
-
-    def add_client_relist(
-        self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
-    ) -> None: ...
-
-    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]: ...
-
-    def tasks(self, since: float = 0.0, limit: int = -1) -> list[str]: ...
-
-    def working_set(self, key: str) -> WorkingSet | None: ...
-
-    def save_working_set(self, working_set: WorkingSet) -> bool: ...
 
 
 class Statistics(Struct, frozen=True):
@@ -79,7 +47,7 @@ class Statistics(Struct, frozen=True):
 class Recorder:
     """See the module."""
 
-    def __init__(self, store: Sink) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._calls: list[Call] = []
         self._misses: list[Miss] = []
@@ -102,48 +70,48 @@ class Recorder:
 
     def exposure(self, exposure: Exposure) -> int:
         """Its id; while the store refuses it, one that stands for it here alone."""
-        return self._identified(partial(self._store.add_exposure, exposure))
+        return self._identified(partial(self._store.sessions.add_exposure, exposure))
 
     def discovery(self, discovery: Discovery) -> int:
         """As `exposure`."""
-        return self._identified(partial(self._store.add_discovery, discovery))
+        return self._identified(partial(self._store.discoveries.add, discovery))
 
     def name_discovery(self, id: int, handle: str) -> None:
         """The conversation that a discovery turned out to belong to."""
-        self._write(lambda: self._store.name_discovery(self._id(id), handle), None)
+        self._write(lambda: self._store.discoveries.set_handle(self._id(id), handle), None)
 
     def step(self, step: StepRecord) -> int:
         """Its id, 0 when the store refuses it for now."""
-        return self._write(partial(self._store.add_step, step), 0)
+        return self._write(partial(self._store.tasks.add_step, step), 0)
 
     def begin_session(self, session: SessionRecord) -> None:
-        self._write(partial(self._store.begin_session, session), None)
+        self._write(partial(self._store.sessions.begin, session), None)
 
     def end_session(self, key: str, at: float) -> None:
-        self._write(partial(self._store.end_session, key, at), None)
+        self._write(partial(self._store.sessions.end, key, at), None)
 
     def add_client_relist(
         self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
     ) -> None:
-        self._write(partial(self._store.add_client_relist, client, version, era, announced, relisted, ms), None)
+        self._write(partial(self._store.clients.add_relist, client, version, era, announced, relisted, ms), None)
 
     def save_working_set(self, working_set: WorkingSet) -> bool:
         """False if another proxy was first. A refused one is not kept: the next epoch brings another."""
-        return self._asked(partial(self._store.save_working_set, working_set), True)
+        return self._asked(partial(self._store.serving.save_working_set, working_set), True)
 
     # -- what is remembered
 
     def client(self, name: str, version: str, era: Era) -> ClientRecord | None:
-        return self._asked(partial(self._store.client, name, version, era), None)
+        return self._asked(partial(self._store.clients.get, name, version, era), None)
 
     def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]:
-        return self._asked(partial(self._store.usage, profile, since), [])
+        return self._asked(partial(self._store.calls.usage, profile, since), [])
 
     def tasks(self, since: float = 0.0, limit: int = -1) -> list[str]:
-        return self._asked(partial(self._store.tasks, since, limit), [])
+        return self._asked(partial(self._store.tasks.texts, since, limit), [])
 
     def working_set(self, key: str) -> WorkingSet | None:
-        return self._asked(partial(self._store.working_set, key), None)
+        return self._asked(partial(self._store.serving.working_set, key), None)
 
     # -- when the store takes it
 
@@ -169,7 +137,7 @@ class Recorder:
                 for miss in self._misses
             ]
         try:
-            self._store.record(self._calls, self._misses)
+            self._store.calls.record(self._calls, self._misses)
         except StorageError as error:
             self._refused(error)
             if error.temporary:
@@ -267,7 +235,7 @@ class Recorder:
         batches += [([], [miss]) for miss in self._misses if not miss.call]
         for calls, misses in batches:
             try:
-                self._store.record(calls, misses)
+                self._store.calls.record(calls, misses)
                 self._written += len(calls) + len(misses)
             except StorageError:
                 self._dropped += len(calls) + len(misses)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fakes import FakeLink, FakeUpstream, Stage, failing_store, proxy_over, tool
 from requirements import requirement
+from stored_records import calls_of
 
 pytestmark = pytest.mark.anyio
 
@@ -149,7 +150,7 @@ async def test_whichever_write_fails_the_client_notices_nothing_and_no_call_is_l
         found = sorted((miss.tool, miss.noticed) for miss in stage.misses())
         assert ("no__such", "unknown_name") in found
         assert ("calc__sub", "discovery") in found
-        (session,) = [each for each in store.sessions() if each.client == "t"]
-        assert len(store.session_calls(session.key)) == 4
-        assert len(store.recent_discoveries(-1)) == 1
-    assert store.session(session.key) is not None
+        (session,) = [each for each in store.sessions.recent() if each.client == "t"]
+        assert len(calls_of(store, session.key)) == 4
+        assert len(store.discoveries.recent(-1)) == 1
+    assert store.sessions.get(session.key) is not None

@@ -164,7 +164,7 @@ async def test_whoever_lists_first_on_a_fresh_store_the_order_of_the_config_deci
     assert {each["name"]: each["description"] for each in listed if "add" in each["name"]} == {
         "p__add": "of the first", "second__add": "of the second",
     }  # fmt: skip
-    assert store.exposed_names() == {"p__add": ("first", "add"), "second__add": ("second", "add")}
+    assert store.catalog.exposed_names() == {"p__add": ("first", "add"), "second__add": ("second", "add")}
 
 
 @requirement("names:collisions")

@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeClient, FakeUpstream, Json, proxy_over, said, tool
 from requirements import requirement
 
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ async def bridged(client: FakeClient, name: str, handle: str = "") -> Json:
 def handles(store: Store) -> dict[str, list[str]]:
     """Tools called, by handle."""
     found: dict[str, list[str]] = {}
-    for call in store.recent_calls(-1)[::-1]:
+    for call in store.calls.recent(-1)[::-1]:
         found.setdefault(call.handle, []).append(call.tool)
     return found
 
@@ -61,7 +61,7 @@ async def test_chats_that_interleave_on_one_process_have_their_own_history_misse
         await bridged(client, "mail__send", other)
         (session,) = stage.app.proxy.clients[0].sessions()
         chats = [list(session.conversation(handle).history) for handle in (one, other, "")]
-        tasks = {each.handle: each.task for each in stage.store.recent_discoveries(-1)}
+        tasks = {each.handle: each.task for each in stage.store.discoveries.recent(-1)}
         misses = [(miss.tool, miss.query, miss.history) for miss in stage.misses()]
         recorded = handles(stage.store)
     assert chats == [["mail__send"] * 2, ["disk__zip", "disk__zip", "mail__send"], []]
@@ -87,7 +87,7 @@ async def test_a_client_that_passes_no_handle_on_is_one_conversation_as_ever() -
         await bridged(client, "disk__zip")
         (session,) = stage.app.proxy.clients[0].sessions()
         history = list(session.conversation().history)
-        found = [each.handle for each in stage.store.recent_discoveries(-1)]
+        found = [each.handle for each in stage.store.discoveries.recent(-1)]
         misses = [(miss.tool, miss.noticed, miss.query) for miss in stage.misses()]
         recorded = handles(stage.store)
     assert history == ["mail__send", "disk__zip"]

@@ -120,7 +120,7 @@ async def test_the_state_of_each_upstream_is_visible() -> None:
         await stage.client.list_tools()
         upstream.link.deliver(b"not protocol")
         await asyncio.sleep(1)  # states are written twice a second
-        states = {each.upstream: each for each in stage.store.states()}
+        states = {each.upstream: each for each in stage.store.serving.states()}
         assert (states["calc"].state, states["calc"].tools, states["calc"].era) == ("ready", 2, "legacy")
         assert states["calc"].stderr == ("hello from calc",)
         assert states["bad"].state == "retrying"
@@ -129,7 +129,7 @@ async def test_the_state_of_each_upstream_is_visible() -> None:
         await asyncio.sleep(1)
         await stage.client.call_tool("calc__add", {})
         await asyncio.sleep(1)
-        states = {each.upstream: each for each in stage.store.states()}
+        states = {each.upstream: each for each in stage.store.serving.states()}
         assert (states["calc"].state, states["calc"].restarts, states["calc"].skipped_lines) == ("ready", 1, 1)
     assert upstream.count("initialize") == 2
 

@@ -9,8 +9,8 @@ from fakes import LEGACY, MODERN, Asked, FakeUpstream, proxy_over
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc, versions
+from foretool.storage.opening import open_store
 from foretool.storage.records import Era
-from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +95,7 @@ async def test_an_upstream_that_was_replaced_by_one_of_the_other_era_is_called_a
 ) -> None:
     """Updated while the proxy runs, or between two runs on one store: what is known of it no longer holds."""
     upstream = writer(before, pid)
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         async with proxy_over(upstream, store=store) as stage:
             await stage.client.initialize()
             await stage.client.call_tool("writer__write")

@@ -130,8 +130,8 @@ async def test_the_grown_list_is_on_record_and_what_had_to_be_discovered_is_one_
         await client.list_tools()
         await client.call_tool("files__read", {})
         await client.call_tool("files__read", {})
-        session = stage.store.sessions()[0].key
-        exposures = stage.store.session_exposures(session)
+        session = stage.store.sessions.recent()[0].key
+        exposures = stage.store.sessions.exposures(session)
         assert [(each.reason, each.tools) for each in exposures] == [
             ("list", ("call_tool", "discover_tools")),
             ("growth", ("call_tool", "discover_tools", "files__read")),

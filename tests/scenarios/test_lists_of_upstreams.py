@@ -39,7 +39,7 @@ async def test_one_bad_tool_is_dropped_alone_and_said(broken: Any) -> None:
         assert await stage.client.list_tools() == ["calc__add", "calc__sub", "call_tool", "discover_tools"]
         (problem,) = stage.app.catalog.problems["calc"]
         await asyncio.sleep(1)
-        (state,) = stage.store.states()
+        (state,) = stage.store.serving.states()
     assert "dropped" in problem
     assert "tool 2" in problem
     assert state.last_error == problem
@@ -118,7 +118,7 @@ async def test_clients_hear_of_the_tools_once_they_can_be_listed(
         await stage.client.initialize()
         assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
         await asyncio.sleep(100)
-        (state,) = stage.store.states()
+        (state,) = stage.store.serving.states()
         assert (state.state, state.tools) == ("unlisted", 0)
         assert "log in first" in state.last_error
         del late.scripts["tools/list"]
@@ -126,7 +126,7 @@ async def test_clients_hear_of_the_tools_once_they_can_be_listed(
         await stage.client.heard(LIST_CHANGED)
         assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
         await asyncio.sleep(1)
-        (state,) = stage.store.states()
+        (state,) = stage.store.serving.states()
         assert (state.state, state.tools, state.last_error) == ("ready", 1, "")
     assert [record.message for record in caplog.records if "could not be listed" in record.message] == [
         "upstream 'calc': its tools could not be listed: answered tools/list with error -32000: log in first"
@@ -148,7 +148,7 @@ async def test_remembered_tools_stay_while_the_list_fails() -> None:
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
         await asyncio.sleep(10)
         assert await stage.client.list_tools() == listed
-        (state,) = stage.store.states()
+        (state,) = stage.store.serving.states()
         assert (state.state, state.tools) == ("unlisted", 1)
 
 
@@ -221,7 +221,9 @@ async def test_a_tool_that_went_is_unknown_and_one_that_came_is_found() -> None:
         await asyncio.sleep(1)
         assert [match["name"] for match in (await client.discover("brew coffee"))["matches"]] == ["calc__fresh"]
         gone = await client.reply(client.post("tools/call", {"name": "calc__old"}))
-        remembered = stage.store.load_catalog([(each.name, each.fingerprint) for each in stage.store.upstreams()])
+        remembered = stage.store.catalog.load(
+            [(each.name, each.fingerprint) for each in stage.store.catalog.upstreams()]
+        )
     assert "error" in gone
     assert [each.name for each in remembered[0][1]] == ["fresh"]
 

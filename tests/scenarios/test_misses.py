@@ -89,7 +89,7 @@ async def test_a_discovery_followed_by_a_call_of_what_it_found_is_a_miss_with_it
         answer = await client.discover("add numbers\ntake one number from another")
         await client.call_tool("calc__add", {})
         found = [match["name"] for match in answer["matches"]]
-        discovery = stage.store.discovery(1)
+        discovery = stage.store.discoveries.get(1)
         assert discovery is not None
         (miss,) = stage.misses()
         (call,) = stage.calls()

@@ -64,7 +64,7 @@ async def test_a_session_that_does_not_list_again_is_frozen_from_then_on() -> No
         await caller.listen()
         await caller.call("discover_tools", names=["calc__add"])
         await caller.told()
-        while (record := stage.store.client("claude-code", "9", "legacy")) is None or not record.announced:
+        while (record := stage.store.clients.get("claude-code", "9", "legacy")) is None or not record.announced:
             await asyncio.sleep(0.01)
         fresh = await Caller(http).greet("claude-code", "9")
         before = await fresh.tools()

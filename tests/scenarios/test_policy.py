@@ -8,14 +8,14 @@ import pytest
 from fakes import LIST_CHANGED, FakeUpstream, failing_store, proxy_over
 from requirements import requirement
 
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
 
 
 def policies(store: Store) -> list[str]:
     """The policy of the first list of each session, the oldest session first."""
-    return [store.session_exposures(each.key)[0].policy for each in store.sessions()[::-1]]
+    return [store.sessions.exposures(each.key)[0].policy for each in store.sessions.recent()[::-1]]
 
 
 @requirement("policy:auto:unknown")
@@ -45,7 +45,7 @@ async def test_a_client_that_did_not_list_again_is_demoted_and_stays_so_after_a_
         await stage.client.list_tools()
         await stage.client.discover(names=["calc__add"])
         await asyncio.sleep(0.2)  # of the loop's own time: the window closes without a list
-        ledger = store.client("claude-code", "2.1", "legacy")
+        ledger = store.clients.get("claude-code", "2.1", "legacy")
         assert ledger is not None
         assert (ledger.announced, ledger.relisted) == (1, 0)
         await stage.client.discover(names=["calc__subtract"])
@@ -69,7 +69,7 @@ async def test_an_unknown_client_that_lists_again_after_a_change_is_grown_for() 
         upstream.change("add", "divide")
         await stage.client.heard(LIST_CHANGED)
         await stage.client.list_tools()
-        ledger = store.client("newcomer", "1", "legacy")
+        ledger = store.clients.get("newcomer", "1", "legacy")
         assert ledger is not None
         assert (ledger.announced, ledger.relisted) == (1, 1)
         again = stage.connect()

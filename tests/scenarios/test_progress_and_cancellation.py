@@ -153,7 +153,7 @@ async def test_a_client_that_goes_away_takes_its_calls_back_and_ends_its_session
         cancelled = await upstream.asked("notifications/cancelled")
         first.reply({"content": []})
         await stays.result(kept)
-        sessions = {each.client: each.ended_at for each in stage.store.sessions()}
+        sessions = {each.client: each.ended_at for each in stage.store.sessions.recent()}
     assert cancelled.params["requestId"] == second.message.id
     assert lost not in goes._raw
     assert sessions["goes"] is not None

@@ -10,8 +10,9 @@ import sqlite3
 import pytest
 from fakes import FakeUpstream, failing_store, proxy_over, said, tool
 from requirements import requirement
+from stored_records import calls_of, connection_of
 
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +20,7 @@ SECRET = "s3cr3t-t0ken-value"
 
 
 def dumped(store: Store) -> str:
-    return "\n".join(store._db.iterdump())
+    return "\n".join(connection_of(store).iterdump())
 
 
 @requirement("record:levels")
@@ -88,7 +89,7 @@ async def test_a_call_is_committed_before_its_answer_is_sent() -> None:
         send = stage.client.send
 
         def watched(data: bytes) -> None:
-            seen.append(len(store.recent_calls(-1)))
+            seen.append(len(store.calls.recent(-1)))
             send(data)
 
         stage.client.send = watched  # type: ignore[method-assign]
@@ -115,10 +116,10 @@ async def test_while_the_store_refuses_answers_still_come_and_nothing_is_lost(co
         await asyncio.sleep(2)  # of the loop's own time: it is tried again about once a second
         assert [call.tool for call in stage.calls()] == [*["calc__add"] * 10, "calc__sub"]
         assert [miss.tool for miss in stage.misses()] == ["calc__sub"]
-        (session,) = store.sessions()
-        assert len(store.session_exposures(session.key)) == 1
-        assert len(store.recent_discoveries(-1)) == 1
-        assert len(store.session_calls(session.key)) == 11
+        (session,) = store.sessions.recent()
+        assert len(store.sessions.exposures(session.key)) == 1
+        assert len(store.discoveries.recent(-1)) == 1
+        assert len(calls_of(store, session.key)) == 11
         statistics = stage.app.recorder.statistics()
         assert (statistics.waiting, statistics.dropped) == (0, 0)
         await client.call_tool("calc__add", {})
@@ -134,8 +135,8 @@ async def test_what_was_refused_until_the_end_is_written_at_the_end() -> None:
         await stage.client.call_tool("calc__add", {})
         assert stage.calls() == []
         connection.refuse = 0
-    assert [call.tool for call in store.recent_calls(-1)] == ["calc__add"]
-    assert store.sessions()[0].ended_at is not None
+    assert [call.tool for call in store.calls.recent(-1)] == ["calc__add"]
+    assert store.sessions.recent()[0].ended_at is not None
 
 
 @requirement("record:sessions")
@@ -146,9 +147,10 @@ async def test_a_session_is_on_record_with_who_it_was() -> None:
         other = stage.connect().modern("codex", "9")
         await other.list_tools()
         sessions = [
-            (each.client, each.version, each.era, each.transport, each.profile) for each in stage.store.sessions()[::-1]
+            (each.client, each.version, each.era, each.transport, each.profile)
+            for each in stage.store.sessions.recent()[::-1]
         ]
-        exposures = [stage.store.session_exposures(each.key) for each in stage.store.sessions()]
+        exposures = [stage.store.sessions.exposures(each.key) for each in stage.store.sessions.recent()]
     assert sessions == [("claude-code", "2.1", "legacy", "stdio", "p"), ("codex", "9", "modern", "stdio", "")]
     assert [len(each) for each in exposures] == [1, 1]
 
@@ -162,5 +164,5 @@ async def test_every_version_of_a_tool_stays_on_record() -> None:
         upstream.change(tool("add", "two"))
         await upstream.asked("tools/list", 2)
         await asyncio.sleep(1)
-        versions = [json.loads(each.definition)["description"] for each in stage.store.versions("calc", "add")]
+        versions = [json.loads(each.definition)["description"] for each in stage.store.catalog.versions("calc", "add")]
     assert versions == ["one", "two"]

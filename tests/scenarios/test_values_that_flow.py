@@ -11,8 +11,8 @@ import pytest
 from fakes import FakeUpstream, proxy_over
 from requirements import requirement
 
-from foretool.storage.flows import Flows
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
+from foretool.storage.stores import Store
 
 TOKEN = "s3cret-4711"
 
@@ -32,8 +32,8 @@ async def worked(store: Store, **settings: Any) -> None:
 @requirement("graph:flow")
 @pytest.mark.parametrize("record", ["shape", "off"])
 def test_a_value_that_comes_back_is_a_flow_unless_nothing_is_recorded(record: str, tmp_path: Path) -> None:
-    with Store.open(tmp_path / "foretool.sqlite3") as store:
+    with open_store(tmp_path / "foretool.sqlite3") as store:
         asyncio.run(worked(store, record=record))
-        found = [(flow.before, flow.after, flow.field, flow.parameter) for flow in Flows(store).all()]
+        found = [(flow.before, flow.after, flow.field, flow.parameter) for flow in store.flows.all()]
     assert found == ([("office__login", "office__post", "token", "auth")] if record == "shape" else [])
     assert TOKEN.encode() not in b"".join(each.read_bytes() for each in tmp_path.iterdir())

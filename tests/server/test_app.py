@@ -30,7 +30,7 @@ async def test_an_upstream_is_remembered_with_what_it_said_of_itself() -> None:
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
-        (record,) = stage.store.upstreams()
+        (record,) = stage.store.catalog.upstreams()
     assert (record.name, record.era, record.lacks, record.instructions) == ("calc", "legacy", None, "Be brief.")
     assert json.loads(record.capabilities) == {"tools": {"listChanged": True}}
     assert json.loads(record.server_info)["name"] == "calc"
@@ -72,10 +72,10 @@ async def test_a_proxy_that_starts_forgets_those_that_were_killed_and_no_other()
     store, _ = failing_store()
     here, long_ago = time.time(), time.time() - 30 * 86_400
     for pid, began, name in ((dead_pid(), here, "killed"), (os.getppid(), here, "other"), (os.getpid(), long_ago, "a")):
-        store.save_state(UpstreamState(pid, began, name, "ready", began, "legacy", 1, 0, 0, "", ()))
+        store.serving.save_state(UpstreamState(pid, began, name, "ready", began, "legacy", 1, 0, 0, "", ()))
     async with proxy_over(FakeUpstream("calc", ["add"]), store=store):
         await asyncio.sleep(5)
-        assert {state.upstream for state in store.states()} == {"other", "calc"}
+        assert {state.upstream for state in store.serving.states()} == {"other", "calc"}
 
 
 @requirement("list:budget")

@@ -14,8 +14,8 @@ from command_fakes import echo, fill, write_config
 from foretool.server import doctor
 from foretool.server.config import loader as configs
 from foretool.server.doctor import Diagnosis, Finding
+from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
-from foretool.storage.store import Store
 
 
 def diagnosis(folder: Path, servers: dict[str, Any], timeout_s: float = 20.0, **settings: Any) -> Diagnosis:
@@ -138,8 +138,8 @@ def test_shortened_and_colliding_names_are_told(tmp_path: Path) -> None:
 
 def test_a_name_from_before_a_changed_prefix_is_given_up(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"one": echo()})
-    with Store.open(tmp_path / "foretool.sqlite3") as store:
-        store.save_exposed_names({ToolId("old__echo"): ("one", "echo")})
+    with open_store(tmp_path / "foretool.sqlite3") as store:
+        store.catalog.save_exposed_names({ToolId("old__echo"): ("one", "echo")})
     found = doctor.diagnose(configs.load(path), 20.0)
     assert [each.what for each in found.findings if each.area == "names"] == []
 
@@ -175,7 +175,7 @@ def test_a_file_of_another_version_is_told(version: int, severity: str, tmp_path
     import sqlite3
 
     path = tmp_path / "foretool.sqlite3"
-    Store.open(path).close()
+    open_store(path).close()
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA user_version = {version}")
     database.close()

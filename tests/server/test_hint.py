@@ -14,12 +14,13 @@ import pytest
 from command_fakes import definition, fill, write_config
 from fakes import FakeUpstream, proxy_over, tool
 from requirements import requirement
+from stored_records import connection_of
 
 from foretool.retrieval.tokens import count
 from foretool.server import hint
 from foretool.server.config import loader as configs
+from foretool.storage.opening import open_store
 from foretool.storage.records import Prompt, Tool, ToolId
-from foretool.storage.store import Store
 
 EVENT = {
     "session_id": "b7e6f1d4-0c5e-4a53-9d7b-2f0f6a5c1e88",
@@ -47,7 +48,7 @@ def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None
     path = write_config(tmp_path)
     with fill(path) as store:
         said = hint.hint(told(), path)
-        (prompt,) = store.prompts()
+        (prompt,) = store.tasks.prompts()
     assert said == f"{hint.HEAD}\n- sky__forecast: Forecast of the weather for a city."
     assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
 
@@ -57,7 +58,7 @@ def test_the_prompt_counts_as_a_task_for_the_working_set(tmp_path: Path) -> None
     path = write_config(tmp_path)
     with fill(path) as store:
         hint.hint(told(prompt="phase of the moon"), path)
-        assert store.tasks() == ["phase of the moon", "weather in Paris"]
+        assert store.tasks.texts() == ["phase of the moon", "weather in Paris"]
 
 
 @requirement("hint:silent")
@@ -98,10 +99,10 @@ def test_a_missing_config_and_a_broken_store_are_passed_over(tmp_path: Path) -> 
 def test_a_locked_store_costs_the_record_and_not_the_hint(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        store._db.execute("BEGIN IMMEDIATE")
+        connection_of(store).execute("BEGIN IMMEDIATE")
         assert hint.hint(told(), path).startswith(hint.HEAD)
-        store._db.execute("ROLLBACK")
-        assert store.prompts() == []
+        connection_of(store).execute("ROLLBACK")
+        assert store.tasks.prompts() == []
 
 
 @requirement("hint:deadline")
@@ -128,19 +129,19 @@ def test_the_deadline_counts_what_the_start_took(monkeypatch: pytest.MonkeyPatch
 def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        record = next(each for each in store.upstreams() if each.name == "sky")
-        calc = next(each for each in store.upstreams() if each.name == "calc")
+        record = next(each for each in store.catalog.upstreams() if each.name == "sky")
+        calc = next(each for each in store.catalog.upstreams() if each.name == "calc")
         others = [
             Tool(ToolId(f"calc__{n}"), "calc", f"f{n}", definition(f"f{n}", f"Function {n}"), f"h{n}")
             for n in range(60)
         ]
-        store.save_upstream(calc, others)
+        store.catalog.save_upstream(calc, others)
         long = "Weather forecast of a city for the days to come, hour by hour, with wind, rain, sun and their maps"
         names = [f"forecast_of_the_weather_in_city_{number}" for number in range(5)]
         tools = [
             Tool(ToolId(f"sky__{name}"), "sky", name, definition(name, long), f"hash-{name}", 40) for name in names
         ]
-        store.save_upstream(record, tools)
+        store.catalog.save_upstream(record, tools)
     said = hint.hint(told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), path)
     (tokens,) = count([said])
     assert (len(said.splitlines()), tokens <= 300) == (6, True)
@@ -151,15 +152,15 @@ def test_with_record_off_no_prompt_is_kept(tmp_path: Path) -> None:
     path = write_config(tmp_path, record="off")
     with fill(path) as store:
         assert hint.hint(told(), path)
-        assert store.prompts() == []
+        assert store.tasks.prompts() == []
 
 
 @requirement("hint:record")
 def test_secrets_of_the_config_are_not_kept_and_long_prompts_are_cut(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"sky": {"command": "sky", "env": {"SKY_TOKEN": "hunter2-hunter2"}}})
     hint.hint(told(prompt="my token is hunter2-hunter2 " + "x" * 30_000), path)
-    with Store.open(configs.load(path).storage) as store:
-        (prompt,) = store.prompts()
+    with open_store(configs.load(path).storage) as store:
+        (prompt,) = store.tasks.prompts()
     assert "hunter2" not in prompt.text and len(prompt.text) < 20_100
 
 
@@ -180,7 +181,7 @@ def test_of_a_large_catalog_the_tools_that_share_words_are_ranked() -> None:
 @requirement("hint:working-set")
 async def test_a_client_that_nothing_is_known_of_is_shown_the_tools_of_the_last_prompt() -> None:
     tools = [tool("forecast", "Forecast of the weather for a city"), tool("moon", "Phase of the moon")]
-    with Store.open(":memory:") as store:
-        store.add_prompt(Prompt(1.0, "weather forecast for my city"))
+    with open_store(":memory:") as store:
+        store.tasks.add_prompt(Prompt(1.0, "weather forecast for my city"))
         async with proxy_over(FakeUpstream("sky", tools), store=store) as stage:
             assert await stage.client.list_tools() == ["call_tool", "discover_tools", "sky__forecast"]

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from fakes import FakeApp, FakeUpstream, config_of, text, tool
 from requirements import requirement
+from stored_records import calls_of
 
 from foretool import CallFailed, Foretool, Reply, Step
 from foretool.server.app import App
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
+from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -92,8 +94,8 @@ async def test_the_loop_asks_again_where_the_model_finds_its_tools_wanting(tmp_p
     async with Faked(tmp_path, FakeUpstream("many", MANY), OTHERS) as ft:
         value, step = await ft.answer("sends letter", model)
     assert (value, seen, step.fallback) == ("pass 2", [13, 25], "expand")
-    with Store.open(tmp_path / "store.sqlite3") as store:
-        assert [(each.sufficiency, each.fallback) for each in store.steps()] == [(0.3, "expand"), (None, "none")]
+    with open_store(tmp_path / "store.sqlite3") as store:
+        assert [(each.sufficiency, each.fallback) for each in store.tasks.steps()] == [(0.3, "expand"), (None, "none")]
 
 
 @requirement("itr:telemetry")
@@ -104,8 +106,8 @@ async def test_what_a_model_raises_is_on_record_and_goes_on(tmp_path: Path) -> N
     async with Faked(tmp_path, mail()) as ft:
         with pytest.raises(TimeoutError):
             await ft.answer("send a letter", model)
-    with Store.open(tmp_path / "store.sqlite3") as store:
-        assert [each.error for each in store.steps()] == ["TimeoutError", ""]
+    with open_store(tmp_path / "store.sqlite3") as store:
+        assert [each.error for each in store.tasks.steps()] == ["TimeoutError", ""]
 
 
 @requirement("library:record")
@@ -114,11 +116,11 @@ async def test_steps_and_calls_are_on_record_as_a_clients_are(tmp_path: Path) ->
         step = await ft.step("send a letter")
         await step.call("mail__send_now")
         await ft.call("calc__add")
-    with Store.open(tmp_path / "store.sqlite3") as store:
-        (session,) = store.sessions()
-        called = [(call.tool, call.hidden, call.outcome) for call in store.session_calls(session.key)]
-        (miss,) = store.misses_since(0.0)
-        (discovery,) = store.recent_discoveries(-1)
+    with open_store(tmp_path / "store.sqlite3") as store:
+        (session,) = store.sessions.recent()
+        called = [(call.tool, call.hidden, call.outcome) for call in calls_of(store, session.key)]
+        (miss,) = store.calls.misses(0.0)
+        (discovery,) = store.discoveries.recent(-1)
     assert (session.client, session.ended_at is not None) == ("foretool library", True)
     assert called == [("mail__send_now", False, "ok"), ("calc__add", True, "ok")]
     assert (miss.tool, miss.noticed, discovery.task) == ("calc__add", "call", "send a letter")

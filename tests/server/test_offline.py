@@ -6,8 +6,8 @@ from command_fakes import fill, write_config
 
 from foretool.server import offline
 from foretool.server.config import loader as configs
+from foretool.storage.opening import open_store
 from foretool.storage.records import WorkingSet
-from foretool.storage.store import Store
 
 
 def test_the_catalogue_and_the_lists_are_those_of_the_proxy(tmp_path: Path) -> None:
@@ -26,8 +26,8 @@ def test_a_list_worked_out_to_be_looked_at_is_not_kept(tmp_path: Path) -> None:
     config = configs.load(path)
     with offline.read(config) as known:
         known.view(config.profiles[""])
-    with Store.open(config.storage) as store:
-        assert store.working_set("/frozen") is None
+    with open_store(config.storage) as store:
+        assert store.serving.working_set("/frozen") is None
 
 
 def test_a_list_that_is_served_is_shown_as_it_is(tmp_path: Path) -> None:
@@ -37,8 +37,8 @@ def test_a_list_that_is_served_is_shown_as_it_is(tmp_path: Path) -> None:
     with offline.read(config) as known:
         inputs = known.exposures._inputs(config.profiles[""], "frozen")
         now = known.exposures._clock()
-    with Store.open(config.storage) as store:
-        store.save_working_set(WorkingSet("/frozen", 7, ("sky__moon",), b"[]", now, inputs))  # type: ignore[arg-type]
+    with open_store(config.storage) as store:
+        store.serving.save_working_set(WorkingSet("/frozen", 7, ("sky__moon",), b"[]", now, inputs))  # type: ignore[arg-type]
     with offline.read(config) as known:
         view = known.view(config.profiles[""])
     assert (view.epoch, view.shown) == (7, {"sky__moon"})

@@ -8,8 +8,9 @@ from typing import Any
 from foretool.server.config import loader as configs
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import fingerprint
+from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, Tool, ToolId, UpstreamRecord
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 ECHO = Path(__file__).with_name("echo_upstream.py")
 CALC, WEATHER = ToolId("calc__add"), ToolId("sky__forecast")
@@ -40,23 +41,23 @@ def remember(config: Config, store: Store, upstream: str, tools: dict[str, str])
         Tool(ToolId(f"{upstream}__{name}"), upstream, name, definition(name, text), f"{upstream}-{name}", 40)
         for name, text in tools.items()
     ]
-    store.save_upstream(record, kept)
+    store.catalog.save_upstream(record, kept)
 
 
 def fill(path: Path) -> Store:
     """A log in which one client saw `calc__add` only, discovered `sky__forecast` and called it."""
     config = configs.load(path)
-    store = Store.open(config.storage)
+    store = open_store(config.storage)
     remember(config, store, "calc", {"add": "Adds two numbers."})
     remember(config, store, "sky", {"forecast": "Forecast of the weather for a city.", "moon": "Phase of the moon."})
-    store.begin_session(SessionRecord("s1", "cursor", "1.2", "legacy", "stdio", "", 100.0))
-    exposure = store.add_exposure(Exposure("s1", 101.0, "frozen", 1, (CALC,), 300, "list"))
+    store.sessions.begin(SessionRecord("s1", "cursor", "1.2", "legacy", "stdio", "", 100.0))
+    exposure = store.sessions.add_exposure(Exposure("s1", 101.0, "frozen", 1, (CALC,), 300, "list"))
     matches = (Match(WEATHER, 1, 2.5, {"lexical": 2.5}),)
-    discovery = store.add_discovery(Discovery("s1", 102.0, "weather in Paris", (), None, "high", matches, 80, 1.5))
+    discovery = store.discoveries.add(Discovery("s1", 102.0, "weather in Paris", (), None, "high", matches, 80, 1.5))
     call = Call("s1", 103.0, WEATHER, "sky", "name", True, "ok", 12.0, True, "", discovery)
     miss = Miss(
         "s1", 103.0, WEATHER, "discovery", "budget", 1, 3, "weather in Paris", (CALC,), exposure, discovery,
         "pin sky__forecast", "discovered", 1, 80, call=1,
     )  # fmt: skip
-    store.record([call], [miss])
+    store.calls.record([call], [miss])
     return store

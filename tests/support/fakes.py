@@ -27,9 +27,12 @@ from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
 from foretool.server.transports.client.stdio import StdioEdge
 from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.migrations import migrate
+from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Era, Miss
-from foretool.storage.store import Store
+from foretool.storage.sqlite.database import Database
+from foretool.storage.sqlite.migrations import migrate
+from foretool.storage.sqlite.store import SqliteStore
+from foretool.storage.stores import Store
 
 PATIENCE_S = 5.0
 """Nothing in memory takes a tenth of it; a test that hangs must end all the same."""
@@ -405,7 +408,7 @@ def failing_store() -> tuple[Store, FailingConnection]:
     """A store in memory, and the connection below it that can be told to fail."""
     connection = sqlite3.connect(":memory:", isolation_level=None, factory=FailingConnection)
     migrate(connection)
-    return Store(connection, ":memory:", 0), connection
+    return SqliteStore(Database(connection, ":memory:", 0)), connection
 
 
 # Clients
@@ -612,11 +615,11 @@ class Stage(NamedTuple):
 
     def misses(self) -> list[Miss]:
         """The oldest first."""
-        return self.store.misses_since(0.0)[::-1]
+        return self.store.calls.misses(0.0)[::-1]
 
     def calls(self) -> list[Call]:
         """The oldest first."""
-        return self.store.recent_calls(-1)[::-1]
+        return self.store.calls.recent(-1)[::-1]
 
 
 def config_of(*upstreams: FakeUpstream, environ: Mapping[str, str] | None = None, **settings: Any) -> Config:
@@ -635,7 +638,7 @@ async def proxy_over(
     **settings: Any,
 ) -> AsyncIterator[Stage]:
     """The real proxy over these upstreams, with one client; `settings` are keys of the `foretool` block."""
-    kept = store or Store.open(":memory:")
+    kept = store or open_store(":memory:")
     app = FakeApp.__new__(FakeApp)
     app.fakes = {upstream.name: upstream for upstream in upstreams}
     FakeApp.__init__(app, config_of(*upstreams, environ=environ, **settings), kept)

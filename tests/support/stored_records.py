@@ -77,6 +77,11 @@ def connection_of(store: Any) -> sqlite3.Connection:
     return connection
 
 
+def calls_of(store: Store, session: str) -> list[Call]:
+    """The calls of one session, the oldest first."""
+    return [call for call in store.calls.recent(-1)[::-1] if call.session == session]
+
+
 def fill_store(store: Store) -> None:
     """Put a session, a call, an upstream with two tools and a state into a store."""
     store.sessions.begin(SESSION)

@@ -24,8 +24,8 @@ from foretool.server.catalog.embedding import Embedding, attach
 from foretool.server.catalog.search import Search
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
-from foretool.storage.store import Store
-from foretool.storage.vectors import Vectors
+from foretool.storage.opening import open_store
+from foretool.storage.stores import Store
 
 from tests.retrieval.encoders.test_endpoint import provider  # isort: skip
 from tiny_model import write_model  # isort: skip
@@ -84,7 +84,7 @@ async def settled(one: Embedding) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    with Store.open(tmp_path / "state" / "foretool.sqlite3") as opened:
+    with open_store(tmp_path / "state" / "foretool.sqlite3") as opened:
         yield opened
 
 
@@ -94,7 +94,7 @@ async def test_tools_are_embedded_at_once_and_the_encoder_comes_after_a_search(t
     async with embedding(folder, tools, store, search) as one:
         await settled(one)
         assert one.progress == {"tiny": (5, 5)}
-        assert len(Vectors(store).known(find(folder)[0].key)) == 5
+        assert len(store.vectors.known(find(folder)[0].key)) == 5
         assert not search.has_encoders
         assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
         await settled(one)
@@ -107,11 +107,11 @@ async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None
     find_in(search, "search")
     async with embedding(folder, tools, store, search) as one:
         await settled(one)
-        before = Vectors(store).known(find(folder)[0].key)
+        before = store.vectors.known(find(folder)[0].key)
         tools.replace("web", definitions("open_page", "find_page", "report_page"))
         await settled(one)
         assert one.progress == {"tiny": (6, 6)}
-        assert len(Vectors(store).known(find(folder)[0].key) - before) == 1
+        assert len(store.vectors.known(find(folder)[0].key) - before) == 1
         assert find_in(search, "report").evidence[0].signs is not None
         task = one._task
         one.tick()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from fakes import FakeUpstream, Stage, proxy_over, search_over, tool
 from requirements import requirement
+from stored_records import connection_of
 
 from foretool.retrieval import list_growth as growths
 from foretool.retrieval.list_prior import Prior, dumps
 from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.models import Opened, open_models, prior, read
-from foretool.storage.artifacts import Artifacts
+from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
-from foretool.storage.store import Store
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
@@ -44,8 +44,8 @@ def calc() -> FakeUpstream:
 async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
     async with proxy_over(calc(), policy="frozen") as stage:
         search = stage.app.search
-        Artifacts(stage.store).add("dtdr", MODEL, {}, promote=True)
-        Artifacts(stage.store).bump()
+        stage.store.artifacts.add("dtdr", MODEL, {}, promote=True)
+        stage.store.artifacts.bump_version()
         models_of = stage.app.models
         models_of.tick(has_listed=False)
         assert (search.has_learned, models_of._task) == (False, None)
@@ -57,7 +57,7 @@ async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
         answer = await client.discover("numbers")
         assert answer["matches"][0]["name"] == "calc__add"
         assert "often comes first" in answer["matches"][0]["why"]
-        Artifacts(stage.store).roll_back("dtdr")
+        stage.store.artifacts.roll_back("dtdr")
         await taken(stage)
         assert (search.has_learned, models_of.served) == (False, {})
 
@@ -68,9 +68,9 @@ async def test_a_list_changes_when_learning_has_run_and_clients_are_told() -> No
         client = stage.client
         await client.initialize()
         assert await client.list_tools() == ["call_tool", "discover_tools"]
-        artifacts = Artifacts(stage.store)
+        artifacts = stage.store.artifacts
         artifacts.add("prior", dumps(Prior({ToolId("calc__sub"): 1.0})), {}, promote=True)
-        artifacts.bump()
+        artifacts.bump_version()
         await taken(stage)
         await client.heard("notifications/tools/list_changed")
         assert await client.list_tools() == ["calc__sub", "call_tool", "discover_tools"]
@@ -78,15 +78,15 @@ async def test_a_list_changes_when_learning_has_run_and_clients_are_told() -> No
 
 @requirement("learn:damaged")
 def test_a_damaged_model_is_refused_and_the_one_before_it_serves() -> None:
-    with Store.open(":memory:") as store:
-        artifacts = Artifacts(store)
+    with open_store(":memory:") as store:
+        artifacts = store.artifacts
         first = artifacts.add("dtdr", MODEL, {}, promote=True)
         artifacts.add("dtdr", MODEL[: len(MODEL) // 2], {}, promote=True)  # half-written, its checksum right
         opened = open_models(read(store))
         assert opened.experience is not None
         assert [each.id for each in opened.served.values()] == [first.id]
         assert opened.problems[0].startswith("dtdr 2 is refused: dtdr:")
-        store.write_all("UPDATE artifacts SET data = ?", [(b"0",)])
+        connection_of(store).execute("UPDATE artifacts SET data = ?", (b"0",))
         assert open_models(read(store)) == Opened(
             None, {}, ("dtdr: every copy that is kept is damaged; `foretool learn` makes a new one",)
         )
@@ -94,20 +94,20 @@ def test_a_damaged_model_is_refused_and_the_one_before_it_serves() -> None:
 
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "CLASSES", {"dtdr": "nowhere_to_be_found:Model"})
-    with Store.open(":memory:") as store:
-        Artifacts(store).add("dtdr", MODEL, {}, promote=True)
+    with open_store(":memory:") as store:
+        store.artifacts.add("dtdr", MODEL, {}, promote=True)
         opened = open_models(read(store))
     assert opened.problems == ("dtdr is not served: nowhere_to_be_found is missing; pip install 'foretool[models]'",)
 
 
 def test_weights_are_read_with_the_models() -> None:
-    with Store.open(":memory:") as store:
-        Artifacts(store).add("dtdr", MODEL, {}, promote=True)
-        Artifacts(store).add("weights", b'{"encoders":"","factors":{"history":2.0}}', {}, promote=True)
+    with open_store(":memory:") as store:
+        store.artifacts.add("dtdr", MODEL, {}, promote=True)
+        store.artifacts.add("weights", b'{"encoders":"","factors":{"history":2.0}}', {}, promote=True)
         opened = open_models(read(store))
         assert opened.experience is not None
         assert opened.experience.factors_for("") == {"history": 2.0}
-        store.write_all("UPDATE artifacts SET data = ? WHERE kind = 'weights'", [(b"{}]",)])
+        connection_of(store).execute("UPDATE artifacts SET data = ? WHERE kind = 'weights'", (b"{}]",))
         assert models.attach(search_over(Catalog([])), store) == (
             "weights: every copy that is kept is damaged; `foretool learn` makes a new one",
         )
@@ -119,8 +119,8 @@ def grown(**models_of: int) -> bytes:
 
 @requirement("learn:worth")
 def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None:
-    with Store.open(":memory:") as store:
-        artifacts = Artifacts(store)
+    with open_store(":memory:") as store:
+        artifacts = store.artifacts
         assert models.base(store) is None
         artifacts.add("dtdr", MODEL, {}, promote=True)
         artifacts.add("growth", grown(dtdr=1), {}, promote=True)
@@ -136,20 +136,20 @@ def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None
         artifacts.add("growth", grown(dtdr=2), {}, promote=True)
         artifacts.roll_back("dtdr")
         assert models.base(store) == 250
-        store.write_all("UPDATE artifacts SET data = ? WHERE kind = 'growth'", [(b"{}",)])
+        connection_of(store).execute("UPDATE artifacts SET data = ? WHERE kind = 'growth'", (b"{}",))
         assert models.base(store) is None
 
 
 def test_the_prior_of_an_empty_store_is_none() -> None:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         assert prior(store) == (0, b"")
-        Artifacts(store).add("prior", b"{}", {}, promote=True)
-        Artifacts(store).bump()
+        store.artifacts.add("prior", b"{}", {}, promote=True)
+        store.artifacts.bump_version()
         assert prior(store) == (1, b"{}")
 
 
 async def test_a_store_that_fails_leaves_the_models_in_use() -> None:
     async with proxy_over(calc()) as stage:
-        stage.store.write_all("DROP TABLE counters", [()])
+        connection_of(stage.store).execute("DROP TABLE counters")
         stage.app.models.tick(has_listed=True)
         assert (stage.app.models._wait, stage.app.models._task) == (models.RETRY_TICKS, None)

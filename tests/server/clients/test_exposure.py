@@ -15,7 +15,7 @@ from foretool.server.clients.exposure import Exposures, View, choose_policy, lis
 from foretool.server.config.loader import Config
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Call, ClientRecord, ToolId
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 
 class Setting:
@@ -43,7 +43,7 @@ class Setting:
 
     def used(self, name: str, times: int = 1) -> None:
         call = Call("s", self.now, ToolId(f"calc__{name}"), "calc", "name", True, "ok", 1.0, True, "{}")
-        self.store.record([call] * times)
+        self.store.calls.record([call] * times)
 
 
 OWN = ("call_tool", "discover_tools")

@@ -14,10 +14,9 @@ from foretool.retrieval.rankers.tgr import dumps
 from foretool.server.commands.group import run
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
-from foretool.storage.artifacts import Artifacts
-from foretool.storage.flows import Flows
+from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
-from foretool.storage.store import Store
+from foretool.storage.stores import Store
 
 LOGIN, POST, READ = (ToolId(f"calc__{name}") for name in ("login", "post", "read"))
 
@@ -25,7 +24,7 @@ LOGIN, POST, READ = (ToolId(f"calc__{name}") for name in ("login", "post", "read
 def filled(path: Path) -> Store:
     """A server whose tools need each other: `post` the token of `login`; `read` an id, as calls have shown."""
     config = configs.load(path)
-    store = Store.open(config.storage)
+    store = open_store(config.storage)
     shapes = {"login": ("user", "token"), "post": ("token", "post_id"), "read": ("page", "text")}
     tools = []
     for name, (takes, gives) in shapes.items():
@@ -36,8 +35,8 @@ def filled(path: Path) -> Store:
         raw = json.dumps({"name": name, "description": name, **schemas}).encode()
         tools.append(Tool(ToolId(f"calc__{name}"), "calc", name, raw, f"calc-{name}", 40))
     record = UpstreamRecord("calc", fingerprint(config.servers["calc"]), "legacy", "", "", '{"tools": {}}', 1.0)
-    store.save_upstream(record, tools)
-    Flows(store).add({(POST, READ, "post_id", "page"): 2}, 10.0)
+    store.catalog.save_upstream(record, tools)
+    store.flows.add({(POST, READ, "post_id", "page"): 2}, 10.0)
     return store
 
 
@@ -79,12 +78,12 @@ def test_the_graph_in_use_comes_first_and_a_broken_one_is_passed_over(
     path = write_config(tmp_path)
     with filled(path) as store:
         learned = [Edge(LOGIN, POST, 0.75, ("discriminator: 0.99",)), Edge(LOGIN, ToolId("gone__x"), 0.9, ())]
-        Artifacts(store).add("tgr", dumps(learned), {}, promote=True)
+        store.artifacts.add("tgr", dumps(learned), {}, promote=True)
     shown = json.loads(told(path, capsys, "show", "post", "--json"))
     assert ([edge["evidence"] for edge in shown["needs"]], shown["served"]) == ([["discriminator: 0.99"]], True)
     assert "gone__x" not in told(path, capsys)
-    with Store.open(configs.load(path).storage) as store:
-        Artifacts(store).add("tgr", b"not a model", {}, promote=True)
+    with open_store(configs.load(path).storage) as store:
+        store.artifacts.add("tgr", b"not a model", {}, promote=True)
     assert json.loads(told(path, capsys, "show", "post", "--json"))["served"] is True
 
 

@@ -55,7 +55,7 @@ def test_the_command_that_is_installed_works_where_it_is_run(
         monkeypatch.setenv("FORETOOL_HINT_MS", "20000")  # the machine of a test may be busy
         done = subprocess.run(shlex.split(typed), input=event, capture_output=True, text=True, timeout=30, check=True)
         assert "sky__forecast" in done.stdout
-        assert [prompt.text for prompt in store.prompts()] == ["weather forecast for a city"]
+        assert [prompt.text for prompt in store.tasks.prompts()] == ["weather forecast for a city"]
     assert run(["hint", "--remove", "--settings", str(settings)]) == 0
     assert json.loads(settings.read_text()) == {}
 

@@ -19,8 +19,7 @@ from foretool.server.commands.group import run
 from foretool.server.commands.learn import _figures
 from foretool.server.config import loader as configs
 from foretool.server.learning import run as learning
-from foretool.storage.artifacts import Artifacts
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
 
 METHOD = CountedMethod()
 
@@ -86,8 +85,8 @@ def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
 
     report = {"episodes": 50, "replayed": 20, "old": {"hidden": 0.25}, "new": {"hidden": 0.1},
               "difference": [-900.0, -500.4, -100.0]}  # fmt: skip
-    with Store.open(configs.load(path).storage) as store:
-        artifacts = Artifacts(store)
+    with open_store(configs.load(path).storage) as store:
+        artifacts = store.artifacts
         model = Counted({}).dumps()
         for number in (1, 2):
             artifacts.add("dtdr", model, {}, promote=True)
@@ -103,7 +102,7 @@ def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
     assert capsys.readouterr().out.splitlines() == [
         "dtdr 2 is put away; dtdr 1 serves again", "growth 2 is put away; growth 1 serves again",
     ]  # fmt: skip
-    with Store.open(configs.load(path).storage) as store:
+    with open_store(configs.load(path).storage) as store:
         assert models.base(store) == 0
 
 
@@ -112,7 +111,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, path: Path, capsys: pytest.Captur
     broken.write_text("{")
     assert run(["learn", "--from", str(broken), "--config", str(path)]) == 1
     assert "broken.jsonl: line 1: no JSON" in capsys.readouterr().err
-    with Store.open(configs.load(path).storage) as store:
+    with open_store(configs.load(path).storage) as store:
         learning._lease(store, 1e11)
     assert run(["learn", "--config", str(path)]) == 1
     assert "another process is learning" in capsys.readouterr().err
@@ -129,5 +128,5 @@ def test_nothing_on_record_is_status_1(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_report_of_nothing_says_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["learn", "--report", "--config", str(path)]) == 0
     assert "Nothing was learned yet" in capsys.readouterr().out
-    with Store.open(configs.load(path).storage) as store:
-        assert Artifacts(store).history() == []
+    with open_store(configs.load(path).storage) as store:
+        assert store.artifacts.history() == []

@@ -12,8 +12,8 @@ from command_fakes import CALC, WEATHER, fill, write_config
 from requirements import requirement
 
 from foretool.server.commands.group import run
+from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Match, UpstreamState
-from foretool.storage.store import Store
 
 
 def dead_pid() -> int:
@@ -39,7 +39,7 @@ def test_before_the_first_run_it_says_that_nothing_runs(tmp_path: Path, capsys: 
 def test_a_running_proxy_shows_each_upstream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        store.save_state(state("calc", os.getpid(), stderr=("calc is listening",)))
+        store.serving.save_state(state("calc", os.getpid(), stderr=("calc is listening",)))
     assert run(["status", "--verbose", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert f"proxy {os.getpid()}, up " in out
@@ -53,9 +53,11 @@ def test_a_running_proxy_shows_each_upstream(tmp_path: Path, capsys: pytest.Capt
 
 def test_an_upstream_that_is_down_makes_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
-    with Store.open(tmp_path / "foretool.sqlite3") as store:
+    with open_store(tmp_path / "foretool.sqlite3") as store:
         error = "exited with code 1; last stderr line: 'no token'"
-        store.save_state(state("sky", os.getpid(), state="retrying", last_error=error, stderr=("one", "no token")))
+        store.serving.save_state(
+            state("sky", os.getpid(), state="retrying", last_error=error, stderr=("one", "no token"))
+        )
     assert run(["status", "--config", str(path)]) == 1
     out = capsys.readouterr().out
     assert error in out and "sky stderr: no token" in out
@@ -63,9 +65,9 @@ def test_an_upstream_that_is_down_makes_status_1(tmp_path: Path, capsys: pytest.
 
 def test_so_does_one_whose_tools_could_not_be_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
-    with Store.open(tmp_path / "foretool.sqlite3") as store:
+    with open_store(tmp_path / "foretool.sqlite3") as store:
         error = "its tools could not be listed: answered tools/list with error -32000: log in first"
-        store.save_state(state("sky", os.getpid(), state="unlisted", last_error=error))
+        store.serving.save_state(state("sky", os.getpid(), state="unlisted", last_error=error))
     assert run(["status", "--config", str(path)]) == 1
     out = capsys.readouterr().out
     assert "unlisted" in out and error in out
@@ -75,8 +77,8 @@ def test_a_killed_proxy_is_marked_as_dead_and_is_nothing_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, pid = write_config(tmp_path), dead_pid()
-    with Store.open(tmp_path / "foretool.sqlite3") as store:
-        store.save_state(state("sky", pid, state="retrying"))
+    with open_store(tmp_path / "foretool.sqlite3") as store:
+        store.serving.save_state(state("sky", pid, state="retrying"))
     assert run(["status", "--config", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [(proxy["pid"], proxy["is_running"]) for proxy in told["proxies"]] == [(pid, False)]
@@ -99,9 +101,9 @@ def test_it_says_whether_the_confidence_of_answers_held(tmp_path: Path, capsys: 
         for at in range(40):
             matches = (Match(CALC, 1, 1.0), Match(WEATHER, 2, 0.5))
             found = Discovery("s", float(at), "t", (), None, "high", matches, 1, 1.0, handle=str(at), probability=0.95)
-            id = store.add_discovery(found)
+            id = store.discoveries.add(found)
             tool = WEATHER if at % 2 else CALC
-            store.record([Call("s", at + 0.1, tool, "u", "bridge", True, "ok", 1.0, True, "", id)])
+            store.calls.record([Call("s", at + 0.1, tool, "u", "bridge", True, "ok", 1.0, True, "", id)])
     assert run(["status", "--config", str(path)]) == 0
     line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("searches"))
     assert (

@@ -8,13 +8,13 @@ from tiny_model import HashEncoder
 
 from foretool.retrieval.encoders import Weights
 from foretool.server.learning.encoded_texts import EncodedTexts
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
 
 
 def test_methods_get_the_vectors_of_all_encoders_each_text_read_once() -> None:
     encoders = [HashEncoder("one", dimension=8), HashEncoder("other", dimension=4)]
     weights = [Weights(each.name, each.name, "MIT", kind="sentence-transformers") for each in encoders]
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         texts = EncodedTexts(weights, encoders, store)
         assert texts.readings is not None
         for _ in range(2):

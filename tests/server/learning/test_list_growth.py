@@ -30,7 +30,7 @@ def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
     assert (result.outcome, result.number) == ("promoted", 2)
     assert report["new"]["hidden"] < report["old"]["hidden"]
     assert report["new"]["tokens"] <= 100.0
-    growth = growths.loads(setting.artifacts.whole("growth")[0][1])
+    growth = growths.loads(setting.artifacts.load_intact("growth")[0][1])
     assert growth.models == {"dtdr": 2}
     assert models.base(setting.store) == growth.base
     setting.artifacts.roll_back("dtdr")

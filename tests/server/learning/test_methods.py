@@ -58,7 +58,7 @@ def test_a_model_is_left_alone_until_enough_tasks_are_new_to_it(setting: Setting
         "skipped", "0 tasks since dtdr 1; it takes 10 to tell whether it is better",
     )  # fmt: skip
     calls = [Call("s", at, SUM, "calc", "name", False, "ok", 1.0, True, "") for at in range(1, 60_000, 4000)]
-    setting.store.record(calls)
+    setting.store.calls.record(calls)
     later = setting.learn()
     result = setting.result("dtdr", later)
     assert (result.outcome, result.report["replayed"], result.report["episodes"]) == ("kept", 10, 55)
@@ -79,7 +79,7 @@ def test_a_model_of_other_encoders_is_trained_anew_at_once(setting: Setting, mon
 def test_a_new_habit_replaces_the_model_that_does_not_know_it(setting: Setting) -> None:
     setting.demonstrate(SUM, RAIN, times=40)
     setting.learn()
-    setting.store.record(
+    setting.store.calls.record(
         [
             Call(f"s{number}", 10_000.0 * number + place, tool, "sky", "name", False, "ok", 1.0, True, "")
             for number in range(1, 41)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from foretool.server.learning.results import Results
-from foretool.storage.artifacts import Artifacts
-from foretool.storage.store import Store
+from foretool.storage.opening import open_store
 
 
 def test_a_promoted_model_serves_and_of_a_kept_one_the_report_stays() -> None:
-    with Store.open(":memory:") as store:
-        artifacts = Artifacts(store)
+    with open_store(":memory:") as store:
+        artifacts = store.artifacts
         results = Results(artifacts, {"episodes": 7}, "minilm", now=5.0)
         promoted = results.begin("dtdr").promote(b"model", "better", {"steps": 2})
         kept = results.begin("dtdr").keep("not better", {"steps": 3})

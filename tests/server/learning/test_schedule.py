@@ -11,9 +11,8 @@ from requirements import requirement
 
 from foretool.server.config import loader as configs
 from foretool.server.learning.schedule import LEAST_CALLS, LOOK_S, SETTLED_S, Schedule, is_due
-from foretool.storage.artifacts import Artifacts
+from foretool.storage.opening import open_store
 from foretool.storage.records import Call, ToolId
-from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -29,14 +28,14 @@ def call(at: float) -> Call:
 
 @requirement("learn:schedule")
 def test_a_run_is_due_when_enough_was_called_since_the_last_one() -> None:
-    with Store.open(":memory:") as store:
+    with open_store(":memory:") as store:
         assert not is_due(store, 100.0, 1000.0)
-        store.record([call(500.0 + at) for at in range(LEAST_CALLS)])
+        store.calls.record([call(500.0 + at) for at in range(LEAST_CALLS)])
         assert is_due(store, 100.0, 1000.0)
-        Artifacts(store).add("run", b"", {}, promote=False, at=1000.0)
+        store.artifacts.add("run", b"", {}, promote=False, at=1000.0)
         assert not is_due(store, 100.0, 1099.0)
         assert not is_due(store, 100.0, 1101.0)  # nothing was called since
-        store.record([call(1050.0 + at) for at in range(LEAST_CALLS)])
+        store.calls.record([call(1050.0 + at) for at in range(LEAST_CALLS)])
         assert is_due(store, 100.0, 1101.0)
 
 
@@ -45,8 +44,8 @@ async def test_a_due_run_is_a_process_of_its_own_that_leaves_its_report(tmp_path
     path = write_config(tmp_path, encoder="none")
     fill(path).close()
     now = [0.0]
-    with Store.open(configs.load(path).storage, busy_ms=5000) as store:
-        store.record([call(500.0 + at) for at in range(LEAST_CALLS)])
+    with open_store(configs.load(path).storage, busy_ms=5000) as store:
+        store.calls.record([call(500.0 + at) for at in range(LEAST_CALLS)])
         schedule = Schedule(store, path, lambda: now[0])
         schedule.tick(100.0)
         now[0] = SETTLED_S + 1000.0
@@ -56,7 +55,7 @@ async def test_a_due_run_is_a_process_of_its_own_that_leaves_its_report(tmp_path
         assert schedule._task is not None
         async with asyncio.timeout(60):
             await schedule._task
-        assert Artifacts(store).history("run")[0].report["imported"] == 0
+        assert store.artifacts.history("run")[0].report["imported"] == 0
         now[0] += LOOK_S / 2
         before = schedule._task
         schedule.tick(100.0)
@@ -66,8 +65,8 @@ async def test_a_due_run_is_a_process_of_its_own_that_leaves_its_report(tmp_path
 async def test_a_run_ends_with_the_proxy(tmp_path: Path) -> None:
     path = write_config(tmp_path, encoder="none")
     fill(path).close()
-    with Store.open(configs.load(path).storage) as store:
-        store.record([call(500.0 + at) for at in range(LEAST_CALLS)])
+    with open_store(configs.load(path).storage) as store:
+        store.calls.record([call(500.0 + at) for at in range(LEAST_CALLS)])
         now = [0.0]
         schedule = Schedule(store, path, lambda: now[0])
         now[0] = SETTLED_S + 1000.0

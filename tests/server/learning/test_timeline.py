@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foretool.server.learning.timeline import MOST_REPLAYED, KnownModels, Timeline
-from foretool.storage.artifacts import Artifact
-from foretool.storage.records import Episode, ToolId
+from foretool.storage.records import Artifact, Episode, ToolId
 
 TOOL, GONE = ToolId("a__x"), ToolId("a__gone")
 

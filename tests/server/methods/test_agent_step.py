@@ -163,11 +163,11 @@ async def test_a_step_is_on_record_and_a_call_of_what_it_lacks_is_a_miss() -> No
         steps(stage).show(session(stage), found, stage.app.config.profiles[""])
         await stage.client.call_tool("mail__send", {"to": "Ada"})
         await stage.client.call_tool("pay__refund")
-        (discovery,) = stage.store.recent_discoveries(-1)
-        (step,) = stage.store.steps()
+        (discovery,) = stage.store.discoveries.recent(-1)
+        (step,) = stage.store.tasks.steps()
         sent, refunded = stage.calls()
         (miss,) = stage.misses()
-        exposure = stage.store.session_exposures(discovery.session)[-1]
+        exposure = stage.store.sessions.exposures(discovery.session)[-1]
     assert (discovery.task, [match.tool for match in discovery.matches]) == ("send a letter", names(found))
     assert (step.task, list(step.tools), step.fallback, step.tokens) == (
         "send a letter", names(found), "none", found.tokens,
@@ -184,7 +184,7 @@ async def test_without_recording_no_words_of_a_step_are_kept() -> None:
     async with proxy_over(MAIL, record="off") as stage:
         await ready(stage)
         steps(stage).record(session(stage), plan(stage, "send a letter"))
-        assert [each.task for each in (*stage.store.steps(), *stage.store.recent_discoveries(-1))] == ["", ""]
+        assert [each.task for each in (*stage.store.tasks.steps(), *stage.store.discoveries.recent(-1))] == ["", ""]
 
 
 # The prompt
@@ -196,7 +196,7 @@ async def test_the_prompt_assemble_step_gives_the_step_as_one_text() -> None:
         await ready(stage)
         listed = await stage.client.ask("prompts/list")
         given = await stage.client.ask("prompts/get", {"name": "assemble_step", "arguments": {"task": "send a letter"}})
-        (discovery,) = stage.store.recent_discoveries(-1)
+        (discovery,) = stage.store.discoveries.recent(-1)
     assert [each["name"] for each in listed["prompts"]] == ["assemble_step"]
     (message,) = given["messages"]
     text = message["content"]["text"]

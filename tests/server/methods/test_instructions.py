@@ -54,7 +54,7 @@ async def test_instructions_stay_within_a_quarter_of_the_answer(tmp_path: Path) 
     (tmp_path / "long.md").write_text("\n".join(f"{number}. A commit records one thing." for number in range(200)))
     async with over(tmp_path, git()) as stage:
         answer = await stage.client.discover("record a commit")
-        (discovery,) = stage.store.recent_discoveries(1)
+        (discovery,) = stage.store.discoveries.recent(1)
     (shown,) = answer["instructions"]
     assert shown["text"].endswith("A commit records one thing. […]") and 900 < len(shown["text"]) < 1600
     assert discovery.tokens <= 1500
@@ -188,7 +188,7 @@ async def test_a_low_self_rating_widens_the_answer_and_says_what_else_there_is()
     async with proxy_over(FakeUpstream("many", tools, instructions="Common things.")) as stage:
         usual = await stage.client.discover("the common thing")
         wide = await stage.client.discover("the common thing", sufficiency=0.2)
-        (recorded,) = stage.store.recent_discoveries(1)
+        (recorded,) = stage.store.discoveries.recent(1)
     assert (len(usual["matches"]), len(wide["matches"])) == (12, 25)
     assert "servers" not in usual
     assert wide["servers"] == {"many": "40 tools: Common things."}

@@ -18,7 +18,7 @@ def files() -> FakeUpstream:
 
 
 def asked(stage: Stage, text: str, cwd: str = "") -> None:
-    stage.store.add_prompt(Prompt(stage.app.prompts._since + 1.0, text, "chat", cwd))
+    stage.store.tasks.add_prompt(Prompt(stage.app.prompts._since + 1.0, text, "chat", cwd))
 
 
 @requirement("learn:prompt")

@@ -14,16 +14,17 @@ from requirements import requirement
 from foretool.retrieval.calibration import Platt
 from foretool.server.recording import calibration
 from foretool.server.recording.calibration import LEAST, Assurance, assured, recalibration
-from foretool.storage.records import Call, Discovery, Match, ToolId, Verdict
-from foretool.storage.store import Store
-from foretool.storage.verdicts import verdicts
+from foretool.storage.discovery_outcomes import discovery_outcomes
+from foretool.storage.opening import open_store
+from foretool.storage.records import Call, Discovery, DiscoveryOutcome, Match, ToolId
+from foretool.storage.stores import DiscoveryStore, Store
 
 
-def drawn(n: int, worth: float, seed: int = 7) -> list[Verdict]:
+def drawn(n: int, worth: float, seed: int = 7) -> list[DiscoveryOutcome]:
     """Answers that said .5 to 1 and came true `worth` times as often."""
     draw = random.Random(seed)
     said = [0.5 + 0.5 * draw.random() for _ in range(n)]
-    return [Verdict(float(at), p, 1 if draw.random() < worth * p else None) for at, p in enumerate(said)]
+    return [DiscoveryOutcome(float(at), p, 1 if draw.random() < worth * p else None) for at, p in enumerate(said)]
 
 
 @requirement("gate:recorded")
@@ -43,7 +44,7 @@ def test_one_that_holds_is_left_alone_and_so_are_few_outcomes() -> None:
 
 
 def test_the_number_to_show_is_worked_out_before_and_checked_after() -> None:
-    read = [Verdict(float(at), 0.9, 1 + at % 4 if at % 20 else None) for at in range(200)]
+    read = [DiscoveryOutcome(float(at), 0.9, 1 + at % 4 if at % 20 else None) for at in range(200)]
     found = assured(read)
     # 5 % are beyond every list: of 100 ranks the ceil(101 x .9) = 91st is 4.
     assert (found.show, found.kept, found.verdicts) == (4, 0.95, 200)
@@ -54,22 +55,22 @@ def test_nothing_on_record_promises_nothing() -> None:
     assert (found.verdicts, found.show, found.error) == (0, None, 0.0)
 
 
-def told(store: Store, verdict: Verdict) -> None:
+def told(store: Store, verdict: DiscoveryOutcome) -> None:
     """Put on record what reads as this verdict."""
     matches = (Match(ToolId("a"), 1, 1.0),)
     handle, said = str(verdict.at), verdict.probability
     found = Discovery("s", verdict.at, "t", (), None, "high", matches, 1, 1.0, handle=handle, probability=said)
-    id = store.add_discovery(found)
+    id = store.discoveries.add(found)
     if verdict.rank is not None:
-        store.record([Call("s", verdict.at, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", id)])
+        store.calls.record([Call("s", verdict.at, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", id)])
     else:
-        store.add_discovery(Discovery("s", verdict.at + 0.5, "t", (), None, "low", (), 1, 1.0, handle=handle))
+        store.discoveries.add(Discovery("s", verdict.at + 0.5, "t", (), None, "low", (), 1, 1.0, handle=handle))
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Store]:
     """A record by which the gate is too sure."""
-    with Store.open(tmp_path / "store.sqlite3") as store:
+    with open_store(tmp_path / "store.sqlite3") as store:
         with store.atomic():
             for verdict in drawn(LEAST + 50, worth=0.5):
                 told(store, verdict)
@@ -93,12 +94,12 @@ async def test_the_record_is_read_once_in_a_while(kept: Store) -> None:
 async def test_the_loop_goes_on_while_the_record_is_read(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, let_go = threading.Event(), threading.Event()
 
-    def slow(store: Store) -> list[Verdict]:
+    def slow(log: DiscoveryStore) -> list[DiscoveryOutcome]:
         begun.set()
         assert let_go.wait(5.0), "whoever was to let it go is held up itself"
-        return verdicts(store)
+        return discovery_outcomes(log)
 
-    monkeypatch.setattr(calibration, "verdicts", slow)
+    monkeypatch.setattr(calibration, "discovery_outcomes", slow)
     watch = Assurance(kept)
     watch._due = 0.0
     watch.tick()

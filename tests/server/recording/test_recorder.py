@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 from fakes import changed, failing_store
+from stored_records import calls_of
 
 from foretool.server.recording.recorder import KEEP, Recorder
 from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord, ToolId
@@ -29,10 +30,10 @@ def test_a_batch_is_written_at_commit_with_each_miss_at_its_call() -> None:
     recorder.call(CALL)
     recorder.call(changed(CALL, tool=ToolId("c__d")), [changed(MISS, tool="c__d")])
     recorder.miss(changed(MISS, noticed="unknown_name"))
-    assert store.recent_calls(-1) == []
+    assert store.calls.recent(-1) == []
     recorder.commit()
-    assert [call.tool for call in store.recent_calls(-1)] == ["c__d", "a__b"]
-    assert {miss.noticed: miss.call for miss in store.misses_since(0.0)} == {"call": 2, "unknown_name": 0}
+    assert [call.tool for call in store.calls.recent(-1)] == ["c__d", "a__b"]
+    assert {miss.noticed: miss.call for miss in store.calls.misses(0.0)} == {"call": 2, "unknown_name": 0}
     assert recorder.statistics().waiting == 0
 
 
@@ -49,12 +50,12 @@ def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refe
     assert recorder.statistics().waiting == 4
     connection.refuse = 0
     recorder.commit()
-    assert store.sessions() == []  # only `retry` asks a store again that refused
+    assert store.sessions.recent() == []  # only `retry` asks a store again that refused
     recorder.retry()
-    assert store.sessions() == [SESSION]
-    assert store.session_calls(SESSION.key) == [changed(CALL, id=1)]
-    (exposure,) = store.session_exposures(SESSION.key)
-    assert [miss.exposure for miss in store.misses_since(0.0)] == [exposure.id]
+    assert store.sessions.recent() == [SESSION]
+    assert calls_of(store, SESSION.key) == [changed(CALL, id=1)]
+    (exposure,) = store.sessions.exposures(SESSION.key)
+    assert [miss.exposure for miss in store.calls.misses(0.0)] == [exposure.id]
     assert recorder.statistics().waiting == 0
 
 
@@ -69,9 +70,9 @@ def test_what_refers_to_a_refused_record_later_on_gets_its_id_too() -> None:
     recorder.retry()
     recorder.call(changed(CALL, discovery=discovery), [changed(MISS, exposure=lost, discovery=discovery)])
     recorder.commit()
-    assert [call.discovery for call in store.recent_calls(-1)] == [1]
-    assert [(miss.exposure, miss.discovery) for miss in store.misses_since(0.0)] == [(0, 1)]
-    assert [each.handle for each in store.recent_discoveries(-1)] == ["H"]
+    assert [call.discovery for call in store.calls.recent(-1)] == [1]
+    assert [(miss.exposure, miss.discovery) for miss in store.calls.misses(0.0)] == [(0, 1)]
+    assert [each.handle for each in store.discoveries.recent(-1)] == ["H"]
 
 
 def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:
@@ -82,8 +83,8 @@ def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:
     recorder.call(changed(CALL, took_ms=2**70))
     recorder.call(CALL, [MISS])
     recorder.commit()
-    assert len(store.recent_calls(-1)) == 2
-    assert [miss.call for miss in store.misses_since(0.0)] == [2]
+    assert len(store.calls.recent(-1)) == 2
+    assert [miss.call for miss in store.calls.misses(0.0)] == [2]
     assert recorder.statistics().dropped == 1
 
 
@@ -111,9 +112,9 @@ def test_what_waits_is_bounded_and_the_oldest_go_first() -> None:
     assert recorder.statistics().dropped == 10
     connection.refuse = 0
     recorder.retry()
-    kept = store.recent_calls(-1)
+    kept = store.calls.recent(-1)
     assert (len(kept), kept[-1].at) == (KEEP, 10.0)
-    (miss,) = store.misses_since(0.0)
-    call = store.call(miss.call)
+    (miss,) = store.calls.misses(0.0)
+    call = store.calls.get(miss.call)
     assert call is not None
     assert call.at == float(KEEP)
