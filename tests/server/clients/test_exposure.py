@@ -14,6 +14,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exposure import Exposures, View, choose_policy, list_result
 from foretool.server.config.loader import Config
 from foretool.server.protocol.jsonrpc import raw
+from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import Call, ClientRecord, ToolId
 from foretool.storage.stores import Store
 
@@ -32,7 +33,7 @@ class Setting:
         self.exposures = Exposures(
             self.catalog,
             search_over(self.catalog).rank_for_list,
-            self.store,
+            Recorder(self.store),
             self.config.settings.pin,
             self.config.settings.epoch_s,
             lambda: self.now,

@@ -27,7 +27,7 @@ def test_too_few_tasks_are_said(setting: Setting, monkeypatch: pytest.MonkeyPatc
 
 
 def test_two_processes_do_not_learn_at_once(setting: Setting) -> None:
-    learning._lease(setting.store, 1000.0)
+    setting.store.artifacts.take_lease(1000.0, 1000 + learning.LEASE_S)
     with pytest.raises(Busy, match="another process is learning"):
         setting.learn(now=1001.0)
     assert setting.learn(now=1000.0 + learning.LEASE_S + 1).episodes == 0

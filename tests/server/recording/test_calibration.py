@@ -106,7 +106,9 @@ async def test_the_loop_goes_on_while_the_record_is_read(kept: Store, monkeypatc
     assert await asyncio.to_thread(begun.wait, 5.0)
     watch._due = 0.0
     watch.tick()  # not a second time beside the first
-    kept.record([Call("s", 1e6, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", 0)])  # nor does it hold the file
+    kept.calls.record(
+        [Call("s", 1e6, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", 0)]
+    )  # nor does it hold the file
     assert watch.calibrate is None
     let_go.set()
     await watch.finished()
