@@ -8,9 +8,9 @@ filtered by GNN4TaskPlan (MIT), the torchhub part of APIBench (Apache-2.0) and O
 tools). Two to four tasks of one set are also strung together, because no other tasks are long and need many tools.
 Nothing of BFCL, LiveMCPBench, StableToolBench, API-Bank, MCP-Bench or MCPToolBench++ is trained on. Training is one
 pass in batches of 64 with the contrastive loss of PORTS' trainer over all tools of all sets; every tool of a task is
-right at once, and only queries are trained (`retrieval.training.ports`). The learned change is then scaled by `SCALE`
-(between the untrained weights and the trained ones, as in WiSE-FT: Wortsman et al. 2022). An interrupted run continues
-from FOLDER.
+right at once, and only queries are trained (`retrieval.training.ports_trainer`). The learned change is then scaled by
+`SCALE` (between the untrained weights and the trained ones, as in WiSE-FT: Wortsman et al. 2022). An interrupted run
+continues from FOLDER.
 
 The report gives recall at 1 and 5 on the development part of each set: the encoder alone, before and after, and in the
 sum with the words and the other encoders as it is served, where the trained encoder takes the place of the untrained
@@ -41,7 +41,7 @@ from foretool.retrieval.encoders import Encoder, Weights, adapted
 from foretool.retrieval.evaluation import paired_interval, recall
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import digest
-from foretool.retrieval.training.ports import Batch, Example, Plan, Trainer
+from foretool.retrieval.training.ports_trainer import Batch, Example, Trainer, TrainingPlan
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool
 
@@ -50,7 +50,7 @@ RECIPE = (("toole_unseen", 5000), ("sealtools", 700), ("ultratool", 1400), ("api
 DRAW = 3
 STRUNG = 0.3
 """How many tasks are strung together, as a share of those of the set."""
-PLAN = Plan(loss="contrastive", sides="query", batch=64, epochs=1, seed=42, tokens=(128, 64))
+PLAN = TrainingPlan(batch=64, epochs=1, seed=42, tokens=(128, 64))
 SCALE = 0.75
 """The largest of 1, .75 and .5 with which nothing was lost outside its error, alone or served, on the training parts of
 sets that took no part."""
@@ -159,7 +159,7 @@ def train(data: Path, out: Path, cache: Path, embedder: Embedder) -> None:
 
     trainer.run(told)
     report = {"sets": dict(RECIPE), "tasks": len(examples), "documents": len(texts), "seed": PLAN.seed}
-    out.write_bytes(scaled(trainer.adapter(report), SCALE).dumps())
+    out.write_bytes(scaled(trainer.encoder.adapter(report), SCALE).dumps())
 
 
 class Swapped:

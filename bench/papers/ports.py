@@ -40,6 +40,7 @@ from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, adapted
 from foretool.retrieval.evaluation import interval
 from foretool.retrieval.model_format import Floats, Learned
+from foretool.retrieval.papers.ports import Loss, PublishedPlan, PublishedTrainer
 from foretool.retrieval.pipeline import Pipeline, digest
 from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.rankers.masstool import MassTool
@@ -47,7 +48,8 @@ from foretool.retrieval.rankers.ports import Ports
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Embed, Material
 from foretool.retrieval.training.masstool import METHOD as PAST
-from foretool.retrieval.training.ports import Asked, Example, Loss, Plan, Trainer, only_called, shipped
+from foretool.retrieval.training.ports import Answers, keep_called, shipped_adapter
+from foretool.retrieval.training.ports_trainer import Example, Trainer
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool
 from foretool.storage.stores import Store, VectorStore
@@ -101,8 +103,8 @@ class Recipe(NamedTuple):
     """From the adapter that comes with us, as `foretool learn` does; else from the untrained encoder."""
 
     @property
-    def plan(self) -> Plan:
-        return Plan(
+    def plan(self) -> PublishedPlan:
+        return PublishedPlan(
             loss=self.loss, seed=self.seed, epochs=self.epochs, batch=self.batch, sides=self.sides, refresh=REFRESH
         )
 
@@ -256,7 +258,7 @@ class Bench:
         self.weights = tuple(each.untrained for each in found) if world.name in CROSSED else found
         self.kept = store.vectors
         self.embedders = [self._opened(each, f"queries {each.query_key}") for each in self.weights]
-        self.called, self.examples = only_called(world.examples)
+        self.called, self.examples = keep_called(world.examples)
 
     def _opened(self, weights: encoders.Weights, key: str) -> Embedder:
         encoder = encoders.open_encoder(weights, self.cache / "encoders")
@@ -379,16 +381,16 @@ class Bench:
         )
         return {"masstool": MassTool.loads(PAST.train(material, lambda doing, share: None))}
 
-    def trainer(self, recipe: Recipe, checkpoint: Path | None = None, asked: Asked | None = None) -> Trainer:
+    def trainer(self, recipe: Recipe, checkpoint: Path | None = None, asked: Answers | None = None) -> Trainer:
         """Of the first encoder."""
-        texts, asked = self.world.texts, asked or Asked()
-        return Trainer(
+        texts, asked = self.world.texts, asked or Answers()
+        return PublishedTrainer(
             self.base, [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
             self.cache / "model", checkpoint, asked.useful, asked.scored, self.vectors[self.called],
-            shipped(recipe.plan) if recipe.goes_on else None,
+            shipped_adapter(recipe.plan.rank) if recipe.goes_on else None,
         )  # fmt: skip
 
-    def trained(self, recipe: Recipe, asked: Asked | None = None) -> bytes:
+    def trained(self, recipe: Recipe, asked: Answers | None = None) -> bytes:
         """From the cache, or trained now; goes on where a killed run stood."""
         path = self.cache / f"{self.told(recipe)}.adapter"
         if path.exists():
@@ -396,7 +398,7 @@ class Bench:
             return data
         trainer = self.trainer(recipe, path.with_suffix(".checkpoint"), asked)
         trainer.run()
-        data = trainer.adapter({"set": self.world.name, **recipe._asdict()}).dumps()
+        data = trainer.encoder.adapter({"set": self.world.name, **recipe._asdict()}).dumps()
         path.write_bytes(data)
         path.with_suffix(".checkpoint").unlink(missing_ok=True)
         return data
@@ -414,10 +416,10 @@ class Bench:
 
     def _torch(self, weights: encoders.Weights, recipe: Recipe | None) -> Trainer:
         if recipe is None:
-            return Trainer(weights, (), (), Plan(), self.cache / "larger")
+            return PublishedTrainer(weights, (), (), PublishedPlan(), self.cache / "larger")
         texts = self.world.texts
         checkpoint = self.cache / f"larger-{self.told(recipe)}.checkpoint"
-        trainer = Trainer(
+        trainer = PublishedTrainer(
             weights, [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
             self.cache / "larger", checkpoint,
         )  # fmt: skip

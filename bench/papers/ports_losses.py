@@ -5,8 +5,8 @@ hard ones, once through in batches of 16, thin matrices of rank 16 beside the we
 What the paper does otherwise: both sides, all weights, batches of 2, 10,000 tasks twice through, RoBERTa or BGE of 110
 million weights, language models of 8 to 22 billion.
 
-All begin with the untrained encoder. The share of the published loss in the full one (`Plan.share`) was chosen on tools
-of the training part that were held out of training, never on the queries that are scored here.
+All begin with the untrained encoder. The share of the published loss in the full one (`TrainingPlan.share`) was
+chosen on tools of the training part that were held out of training, never on the queries that are scored here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from bench.papers.ports import RECALLS, Recipe, hits, recalls, untrainable
 from foretool.retrieval.evaluation import paired_interval
-from foretool.retrieval.training import continuation
-from foretool.retrieval.training.ports import Asked, Loss, ask
+from foretool.retrieval.papers.ports import Loss
+from foretool.retrieval.training.continuation import ContinuationScorer, ScoreFile, ScorerError
+from foretool.retrieval.training.ports import Answers, ask
+from foretool.server.learning.language_models import open_scorer
 
 if TYPE_CHECKING:
     from bench.papers.ports import Bench, World
@@ -41,8 +43,8 @@ def compared(bench: Bench) -> Iterator[Row]:
         yield {**bench.head, "method": "losses", "skipped": f"{missing} not installed"}
         return
     try:
-        scorer = continuation.open_scorer(os.environ.get("FORETOOL_LLM", "auto"))
-    except continuation.ScorerError as error:
+        scorer = open_scorer(os.environ.get("FORETOOL_LLM", "auto"))
+    except ScorerError as error:
         yield {**bench.head, "method": "losses", "skipped": str(error)}
         return
     asked = answers(bench, scorer)
@@ -73,15 +75,15 @@ def compared(bench: Bench) -> Iterator[Row]:
             }
 
 
-def answers(bench: Bench, scorer: continuation.ContinuationScorer) -> Asked:
+def answers(bench: Bench, scorer: ContinuationScorer) -> Answers:
     """What the language model says of the tasks that all losses are trained on."""
-    with continuation.Kept(bench.cache / "scores.txt") as kept:
+    with ScoreFile(bench.cache / "scores.txt") as kept:
         trainer = bench.trainer(Recipe("full", SEEDS[0], FEW, 1, BATCH))
         tools = [bench.world.tools[at] for at in bench.called]
         return ask(trainer, tools, scorer, kept, most=(1 + NEGATIVES) * FEW, hard=NEGATIVES)
 
 
-def right(asked: Asked) -> float:
+def right(asked: Answers) -> float:
     """How often the right tool's call is the likeliest of those asked about."""
     means = [[asked.means[at, each] for each in near] for at, near in asked.scored.items()]
     return round(fmean(max(row) == row[0] for row in means), 3)
@@ -93,7 +95,7 @@ def drawn(world: World) -> World:
     return world._replace(queries=[world.queries[at] for at in few], gold=[world.gold[at] for at in few])
 
 
-def hits_of(bench: Bench, world: World, loss: Loss, seed: int, asked: Asked) -> Found:
+def hits_of(bench: Bench, world: World, loss: Loss, seed: int, asked: Answers) -> Found:
     """One training."""
     scores = bench.scores(bench.trained(Recipe(loss, seed, FEW, 1, BATCH), asked), world)
     return {pool: hits(scores, world, members) for pool, members in world.pools.items()}

@@ -1,28 +1,31 @@
-"""How models are trained from episodes: one method a file, the same names as in `rankers/`.
+"""Trains models from episodes: one method a file, with the same names as in `rankers/`.
 
-Serving never imports this package; only `server.learning` does, in a process of its own. torch is imported here alone,
-and only by methods that need it.
+Serving never imports this package; only `server.learning` does, in a process of its own. Only this package imports
+torch, and only in methods that need it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from foretool.retrieval.model_format import Floats
 from foretool.storage.records import Episode, Flow, Tool
 
+if TYPE_CHECKING:
+    from foretool.retrieval.training.continuation import ContinuationScorer
+
 Embed = Callable[[Sequence[str]], Floats]
-"""Texts to (texts, dimension), each row of length 1, from the cache where it has them."""
+"""Turns texts into vectors (texts, dimension), each row of length 1."""
 
 Progress = Callable[[str, float], None]
-"""What is being done, and which share of it is, 0 to 1."""
+"""Reports what is being done, and the share of it that is done, 0 to 1."""
 
 
 class TooLittle(Exception):
-    """There is too little to learn from; says what there is and what it takes."""
+    """There is too little to learn from; the message says what there is and what it takes."""
 
 
 class Material(Struct, frozen=True):
@@ -32,20 +35,22 @@ class Material(Struct, frozen=True):
     episodes: tuple[Episode, ...]
     """Oldest first."""
     server_texts: Mapping[str, str] = {}
-    """What servers say of themselves, by upstream."""
+    """The instructions and descriptions of servers, by upstream."""
     documents: Embed | None = None
-    """The text of tools to vectors of the first encoder; None without one."""
+    """Turns the text of tools into vectors of the first encoder; None without an encoder."""
     queries: Embed | None = None
-    """Tasks to vectors of the first encoder; None without one."""
+    """Turns tasks into vectors of the first encoder; None without an encoder."""
     readings: Embed | None = None
-    """Tasks to vectors of all encoders, one after the other, each of length 1; None where there is but one."""
+    """Turns tasks into vectors of all encoders side by side, each of length 1; None if there are fewer than two."""
     flows: tuple[Flow, ...] = ()
     """Which tools' values came back as arguments of which others."""
+    open_scorer: Callable[[], ContinuationScorer | None] | None = None
+    """Opens the language model that scores calls, None if there is none; raises `continuation.ScorerError`."""
     seed: int = 7
 
 
 class Method(Protocol):
-    """A way to learn."""
+    """A way to train a model."""
 
     @property
     def name(self) -> str: ...
@@ -56,5 +61,5 @@ class Method(Protocol):
         ...
 
     def train(self, material: Material, progress: Progress) -> bytes:
-        """A model as bytes (`retrieval.learned`). Raises `TooLittle`."""
+        """Returns a model as bytes (`retrieval.model_format`). Raises `TooLittle`."""
         ...

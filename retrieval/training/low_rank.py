@@ -1,15 +1,13 @@
-"""An encoder in torch whose wide matrices stay as they are and get thin ones beside them (LoRA), and the way back.
+"""Opens an encoder in torch, puts thin matrices beside its wide ones (LoRA), and exports those as an adapter.
 
-The weights are those that serving runs: they are read out of the same ONNX file (`retrieval.adapters`), written down as
-a sentence-transformers folder and opened from there. What is trained is exported as an adapter of that file; a model
-that came from elsewhere is exported whole. torch is imported when a function is called.
+The weights are those that serve: they are read from the same ONNX file (`retrieval.adapters`), written to a
+sentence-transformers folder, and opened from there. torch is imported when a function is called.
 """
 
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +21,7 @@ from foretool.retrieval.encoders import Weights, locate
 from foretool.retrieval.model_format import Floats
 
 HEADS = 12
-"""Of MiniLM; the numbers do not tell."""
+"""Attention heads of MiniLM, which its matrices do not tell."""
 LAYER = (
     "attention.self.query",
     "attention.self.key",
@@ -32,20 +30,22 @@ LAYER = (
     "intermediate.dense",
     "output.dense",
 )
-"""The wide matrices of a layer of BERT, in the order in which they are used."""
+"""The wide matrices of one layer of BERT, in the order in which they are used."""
 NAMES = "matrices.json"
-"""What `wide` found, in the folder that is written."""
+"""The file in the written folder that holds the result of `match_matrices`."""
 PREFIX = "inner."
-"""What the exporter put before the names it knew."""
+"""What the ONNX exporter put before the names of parameters."""
 
 
 class NotTrainable(Exception):
-    """This model cannot be trained here; says why, and which can."""
+    """This model cannot be trained here; the message says why, and which model can."""
 
 
-def wide(matrices: Mapping[str, Floats]) -> dict[str, str]:
-    """The name in the ONNX file of every wide matrix, by its name in BERT. The exporter numbered them in the order of
-    use. Raises `NotTrainable`."""
+def match_matrices(matrices: Mapping[str, Floats]) -> dict[str, str]:
+    """Returns the name in the ONNX file of every wide matrix, by its name in BERT. Raises `NotTrainable`.
+
+    The exporter numbered the matrices in the order in which they are used.
+    """
     numbered = sorted(
         (name for name in matrices if name.startswith("val_") and matrices[name].ndim == 2),
         key=lambda name: int(name[4:]),
@@ -65,7 +65,7 @@ def wide(matrices: Mapping[str, Floats]) -> dict[str, str]:
 
 
 def write_folder(weights: Weights, folder: Path) -> dict[str, str]:
-    """The model as sentence-transformers reads it; returns `wide`. Raises `NotTrainable`."""
+    """Writes the model as sentence-transformers reads it; returns `match_matrices`. Raises `NotTrainable`."""
     torch = import_module("torch")
     from transformers import BertConfig, BertModel  # type: ignore[import-not-found]
 
@@ -79,7 +79,7 @@ def write_folder(weights: Weights, folder: Path) -> dict[str, str]:
         numbers = {
             name: rows.copy() for name, rows in adapters.matrices(adapters.take_apart(path, Path(scratch))).items()
         }
-    names = wide(numbers)
+    names = match_matrices(numbers)
     words = numbers[f"{PREFIX}embeddings.word_embeddings.weight"]
     places = numbers[f"{PREFIX}embeddings.position_embeddings.weight"]
     config = BertConfig(
@@ -93,7 +93,7 @@ def write_folder(weights: Weights, folder: Path) -> dict[str, str]:
     state = {
         name.removeprefix(PREFIX): torch.from_numpy(rows) for name, rows in numbers.items() if name.startswith(PREFIX)
     }
-    # ONNX multiplies from the right, torch keeps what it multiplies with from the left.
+    # A torch linear layer holds the transpose of the matrix that ONNX multiplies with.
     state |= {f"{module}.weight": torch.from_numpy(numbers[name].T.copy()) for module, name in names.items()}
     model = BertModel(config)
     missing, unexpected = model.load_state_dict(state, strict=False)
@@ -103,16 +103,18 @@ def write_folder(weights: Weights, folder: Path) -> dict[str, str]:
     model.save_pretrained(folder)
     vocabulary = Path(adapters.__file__).with_name("bert_vocab.txt")
     (folder / "vocab.txt").write_text(vocabulary.read_text("utf-8"), "utf-8")
-    (folder / NAMES).write_text(json.dumps(names), "utf-8")  # last: the folder is whole
+    (folder / NAMES).write_text(json.dumps(names), "utf-8")  # written last: the folder is complete
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True})
     )
     return names
 
 
-def opened(weights: Weights, folder: Path) -> tuple[Any, dict[str, str]]:
-    """A `SentenceTransformer` with these weights, and the name in the ONNX file of every wide matrix. `folder` is
-    written to once. A model of sentence-transformers' own is opened by its id and has no names."""
+def open_model(weights: Weights, folder: Path) -> tuple[Any, dict[str, str]]:
+    """Opens a `SentenceTransformer` with these weights, and returns it with the result of `match_matrices`.
+
+    `folder` is written once. A model of sentence-transformers' own is opened by its id and has no matches.
+    """
     from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer  # type: ignore[import-not-found]
 
@@ -125,35 +127,35 @@ def opened(weights: Weights, folder: Path) -> tuple[Any, dict[str, str]]:
 
 
 def make_thin(model: Any, rank: int, seed: int) -> dict[str, Any]:
-    """Freeze everything and put a pair of thin matrices beside every wide one of the layers. Returns the wrapped
-    modules by their name in BERT; the pairs begin as no change."""
+    """Freezes all weights and puts a pair of thin matrices, which change nothing yet, beside every wide one.
+
+    Returns the wrapped modules by their name in BERT.
+    """
     torch = import_module("torch")
 
     draw = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     body = model[0].auto_model
-    found = {name: part for name, part in _linear(body) if name.startswith("encoder.")}
+    found = {
+        name: part
+        for name, part in body.named_modules()
+        if name.startswith("encoder.") and isinstance(part, torch.nn.Linear)
+    }
     for name, part in found.items():
         parent, _, own = name.rpartition(".")
-        found[name] = _thin(part, rank, draw)
+        found[name] = _wrap(part, rank, draw)
         setattr(body.get_submodule(parent), own, found[name])
     return found
 
 
-def _linear(body: Any) -> Iterator[tuple[str, Any]]:
-    torch = import_module("torch")
-
-    yield from ((name, part) for name, part in list(body.named_modules()) if isinstance(part, torch.nn.Linear))
-
-
-def _thin(part: Any, rank: int, draw: Any) -> Any:
+def _wrap(part: Any, rank: int, draw: Any) -> Any:
     torch = import_module("torch")
 
     base: Any = torch.nn.Module
 
     class Thin(base):  # type: ignore[misc]
-        """W x + (x A) B."""
+        """Computes W x + (x A) B."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -167,8 +169,10 @@ def _thin(part: Any, rank: int, draw: Any) -> Any:
     return Thin()
 
 
-def adapter(weights: Weights, thin: Mapping[str, Any], names: Mapping[str, str], report: Mapping[str, Any]) -> Adapter:
-    """What was trained, for the file it was trained on."""
+def export_adapter(
+    weights: Weights, thin: Mapping[str, Any], names: Mapping[str, str], report: Mapping[str, Any]
+) -> Adapter:
+    """Exports the thin matrices as an adapter of the file that they were trained on."""
     changes = {
         names[module]: (part.left.detach().numpy().copy(), part.right.detach().numpy().copy())
         for module, part in thin.items()
@@ -176,8 +180,8 @@ def adapter(weights: Weights, thin: Mapping[str, Any], names: Mapping[str, str],
     return Adapter(weights.sha256, changes, report)
 
 
-def load(thin: Mapping[str, Any], names: Mapping[str, str], trained: Adapter) -> None:
-    """Go on from what was trained before. Raises `NotTrainable` where it has another shape."""
+def load_adapter(thin: Mapping[str, Any], names: Mapping[str, str], trained: Adapter) -> None:
+    """Continues from what was trained before. Raises `NotTrainable` if it has another shape."""
     torch = import_module("torch")
 
     for module, part in thin.items():
@@ -188,59 +192,7 @@ def load(thin: Mapping[str, Any], names: Mapping[str, str], trained: Adapter) ->
         part.right.data.copy_(torch.from_numpy(right))
 
 
-def merge(thin: Mapping[str, Any]) -> None:
-    """Add the thin matrices to the wide ones, for an export of the whole; the pairs are zero afterwards."""
-    torch = import_module("torch")
-
-    with torch.no_grad():
-        for part in thin.values():
-            part.whole.weight += (part.left @ part.right).T
-            part.right.zero_()
-
-
-def without_thin(model: Any) -> Any:
-    """The same model with its wide matrices alone; what the thin ones hold is lost unless `merge` came first."""
-    body = model[0].auto_model
-    for name, part in list(body.named_modules()):
-        if hasattr(part, "whole"):
-            parent, _, own = name.rpartition(".")
-            setattr(body.get_submodule(parent), own, part.whole)
-    return model
-
-
-def export_whole(model: Any, folder: Path) -> Path:
-    """`model.onnx` with the tokenizer and the pooling beside it, as the setting `encoder` opens a folder."""
-    torch = import_module("torch")
-
-    model.save(str(folder))
-    body = model[0].auto_model.eval()
-    names = ("input_ids", "attention_mask", "token_type_ids")
-
-    base: Any = torch.nn.Module
-
-    class States(base):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = body
-
-        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
-            return self.inner(
-                input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
-            ).last_hidden_state
-
-    one = torch.ones(2, 8, dtype=torch.long)
-    axes = {name: {0: "batch", 1: "tokens"} for name in (*names, "last_hidden_state")}
-    with warnings.catch_warnings():
-        # It is the older exporter, and says so; the newer one needs one package more and writes the same model.
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            States(), (one, one, torch.zeros_like(one)), str(folder / "model.onnx"), input_names=list(names),
-            output_names=["last_hidden_state"], dynamic_axes=axes, opset_version=17, dynamo=False,
-        )  # fmt: skip
-    return folder
-
-
 def as_floats(rows: Any) -> Floats:
-    """A tensor as float32 of numpy."""
+    """Converts a tensor to a numpy array of float32."""
     found: Floats = np.asarray(rows.detach().float().numpy(), np.float32)
     return found

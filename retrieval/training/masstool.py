@@ -515,7 +515,7 @@ class _Training:
         weights = masstool_tuned.weights_to_tune(len(texts)) if self.material.queries is not None else None
         if weights is None:
             return {}
-        found = masstool_tuned.tuned(
+        found = masstool_tuned.tune(
             weights, texts, known.of, self.material.seed, lambda share: self.progress("fine-tuning the encoder", share)
         )
         return {

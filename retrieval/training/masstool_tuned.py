@@ -1,8 +1,8 @@
-"""The first stage of MassTool: the encoder, fine-tuned on the tasks on record before anything else is learnt.
+"""The first stage of MassTool: fine-tunes the encoder on the tasks on record before anything else is learned.
 
-The paper says it in its code alone: each backbone is fine-tuned on the set, all weights, by multiple-negatives ranking,
-for 10 epochs. Here thin matrices are learnt beside the wide ones of MiniLM (`low_rank`), by what the head learns, too:
-the cross-entropy of golden sets, from the sentence vector alone. torch is imported when a function is called.
+Only the paper's code says so: it fine-tunes all weights of each backbone by multiple-negatives ranking for 10 epochs.
+Here thin matrices are trained beside the wide ones of MiniLM (`thin_encoder`), with the loss of the head: the
+cross-entropy of golden sets, from the sentence vector alone. torch is imported when a function is called.
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ import numpy as np
 from msgspec import Struct
 
 from foretool.retrieval import encoders
-from foretool.retrieval.encoders.onnx import cut, padded, tokenizer_of
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training import TooLittle, low_rank
-from foretool.retrieval.training.ports import Plan, rate_at, steps, trainable
+from foretool.retrieval.training.thin_encoder import ThinEncoder, draw_batches, rate_at, trainable_weights
 
 LEAST: Final = 2_000
-"""Tasks."""
+"""Fewest tasks that the encoder is fine-tuned on."""
 RANK: Final = 16
 EPOCHS, BATCH, RATE = 3, 64, 1e-3
 RATE_OF_HEAD: Final = 2e-2
 LOUD: Final = 3.0
-"""What vectors are multiplied by while learning, so that the head learns as fast as the encoder."""
+"""Factor of the vectors during training, so that the head learns as fast as the encoder."""
 TOKENS: Final = 64
-"""Of a task; longer ones are cut, in training alone."""
+"""Tokens of a task; longer ones are cut, in training alone."""
 
 
 class Tuned(Struct, frozen=True):
-    """What was learnt."""
+    """A fine-tuned encoder and the head on it."""
 
     adapter: bytes
-    """Of MiniLM, as `adapters.loads` reads it."""
+    """The adapter of MiniLM, as `adapters.loads` reads it."""
     out: Floats
     """(dimension, classes): from the fine-tuned encoder's vector to logits."""
     bias: Floats
@@ -45,29 +44,30 @@ class Tuned(Struct, frozen=True):
 
 
 def weights_to_tune(tasks: int) -> encoders.Weights | None:
-    """The encoder that is fine-tuned; None with too few tasks, or where it or what trains it is not installed."""
+    """The encoder to fine-tune; None with too few tasks, or if it or a library that trains it is not installed."""
     if tasks < LEAST:
         return None
     try:
-        return trainable()
+        return trainable_weights()
     except TooLittle:
         return None
 
 
-def tuned(
+def tune(
     weights: encoders.Weights,
     texts: Sequence[str],
     targets: Callable[[np.ndarray[Any, Any]], Floats],
     seed: int,
-    told: Callable[[float], None],
+    progress: Callable[[float], None],
 ) -> Tuned:
-    """`targets`: rows of the tasks to what they should be, (rows, classes), each together 1. Repeatable for a seed."""
+    """Fine-tunes the encoder on tasks; repeatable for a seed. `targets` maps rows of the tasks to the shares of the
+    classes that each should have, (rows, classes), each row adding up to 1."""
     with TemporaryDirectory() as scratch:
-        return _Tuning(weights, texts, targets, seed, Path(scratch)).run(told)
+        return _Tuning(weights, texts, targets, seed, Path(scratch)).run(progress)
 
 
 class _Tuning:
-    """The encoder with its thin matrices, the head on it, and the loop."""
+    """The encoder with its thin matrices, the head on it, and the training loop."""
 
     def __init__(
         self,
@@ -77,41 +77,34 @@ class _Tuning:
         seed: int,
         folder: Path,
     ) -> None:
-        torch = self.torch = import_module("torch")
-        torch.manual_seed(seed)
-        self.weights, self.targets = weights, targets
-        self.model, self.names = low_rank.opened(weights, folder)
-        self.thin = low_rank.make_thin(self.model, RANK, seed)
-        tokenizer = tokenizer_of(Path(weights.file).parent if not weights.package else None)
-        self.tokens = [cut(tokenizer.encode(weights.prefix + text[: TOKENS * 12]).ids, TOKENS) for text in texts]
-        self.plan = steps([len(each) for each in self.tokens], Plan(batch=BATCH, epochs=EPOCHS, seed=seed))
+        self._torch = torch = import_module("torch")
+        self._encoder = ThinEncoder(weights, folder, RANK, seed)
+        self._targets = targets
+        self._tokens = self._encoder.tokens([weights.prefix + text for text in texts], TOKENS)
+        self._batches = draw_batches([len(each) for each in self._tokens], BATCH, EPOCHS, seed)
         classes = targets(np.asarray([0])).shape[1]
-        self.out = torch.zeros(self.model.get_embedding_dimension(), classes, requires_grad=True)
-        self.bias = torch.zeros(classes, requires_grad=True)
+        self._out = torch.zeros(self._encoder.dimension, classes, requires_grad=True)
+        self._bias = torch.zeros(classes, requires_grad=True)
 
-    def run(self, told: Callable[[float], None]) -> Tuned:
-        thin = [each for part in self.thin.values() for each in (part.left, part.right)]
-        optimizer = self.torch.optim.AdamW([
-            {"params": thin, "weight_decay": 0.01},
-            {"params": [self.out, self.bias], "weight_decay": 0.0},
+    def run(self, progress: Callable[[float], None]) -> Tuned:
+        optimizer = self._torch.optim.AdamW([
+            {"params": self._encoder.parameters, "weight_decay": 0.01},
+            {"params": [self._out, self._bias], "weight_decay": 0.0},
         ])  # fmt: skip
-        self.model.train()
-        for step, rows in enumerate(self.plan):
+        self._encoder.model.train()
+        for step, rows in enumerate(self._batches):
             for group, rate in zip(optimizer.param_groups, (RATE, RATE_OF_HEAD), strict=True):
-                group["lr"] = rate_at(step, len(self.plan), rate)
+                group["lr"] = rate_at(step, len(self._batches), rate)
             optimizer.zero_grad()
             self._loss(rows).backward()
             optimizer.step()
-            told((step + 1) / len(self.plan))
-        adapter = low_rank.adapter(self.weights, self.thin, self.names, {"tasks": len(self.tokens), "rank": RANK})
-        out = np.float32(LOUD) * low_rank.as_floats(self.out)
-        return Tuned(adapter.dumps(), out, low_rank.as_floats(self.bias))
+            progress((step + 1) / len(self._batches))
+        adapter = self._encoder.adapter({"tasks": len(self._tokens), "rank": RANK})
+        out = np.float32(LOUD) * low_rank.as_floats(self._out)
+        return Tuned(adapter.dumps(), out, low_rank.as_floats(self._bias))
 
     def _loss(self, rows: Sequence[int]) -> Any:
-        torch = self.torch
-        ids, mask = map(torch.from_numpy, padded([self.tokens[row] for row in rows]))
-        fed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
-        with torch.autocast("cpu", torch.bfloat16):
-            vectors = self.model(fed)["sentence_embedding"].float()
-        wanted = torch.from_numpy(self.targets(np.asarray(rows)))
-        return torch.nn.functional.cross_entropy(LOUD * vectors @ self.out + self.bias, wanted)
+        torch = self._torch
+        vectors = self._encoder.vectors([self._tokens[row] for row in rows])
+        wanted = torch.from_numpy(self._targets(np.asarray(rows)))
+        return torch.nn.functional.cross_entropy(LOUD * vectors @ self._out + self._bias, wanted)

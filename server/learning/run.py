@@ -178,6 +178,7 @@ def _material(
 ) -> Material:
     """What may be learned from the episodes before a place."""
     from foretool.retrieval.training import Material
+    from foretool.server.learning.language_models import scorer_of_environment
 
     return Material(
         tools=tuple(tools),
@@ -187,6 +188,7 @@ def _material(
         queries=texts.queries if texts else None,
         readings=texts.readings if texts else None,
         flows=tuple(flows),
+        open_scorer=scorer_of_environment,
     )
 
 

