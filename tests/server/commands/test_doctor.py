@@ -14,7 +14,7 @@ def test_all_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     before = logging.getLogger("foretool").level
     assert run(["doctor", "--config", str(path)]) == 0
     out, error = capsys.readouterr()
-    assert out.endswith("All is well, 0 warnings.\n") and error == ""
+    assert out.endswith("No problems, 0 warnings.\n") and error == ""
     assert logging.getLogger("foretool").level == before
 
 
