@@ -35,7 +35,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.system import logs
 from foretool.server.system.malloc import EVERY_S, give_back
 from foretool.server.system.processes import is_running
-from foretool.server.transports.client.stdio import StdioEdge
+from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
@@ -421,7 +421,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
     """Serve the client that started this process, until it closes our input or we are asked to end."""
     with open_store(config.storage) as store:
         app = App(config, store)
-        edge = StdioEdge(app.proxy, profile, message_limit(config), app.proxy.turn)
+        edge = StdioServer(app.proxy, profile, message_limit(config), app.proxy.turn)
         app.yield_to(edge.is_telling)
         ended = asyncio.Event()
         _on_signals(ended.set)
@@ -436,15 +436,15 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
 async def serve_http(config: Config, address: str = "") -> None:
     """Serve any number of clients on `address` ("" is the setting `bind`), until we are asked to end.
 
-    Raises `EdgeError` when the address cannot be had, or needs a token that is not set.
+    Raises `BindError` when the address cannot be had, or needs a token that is not set.
     """
-    from foretool.server.transports.client.http import HttpEdge
+    from foretool.server.transports.client.http import HttpServer
 
     settings = config.settings
     host, port = host_and_port(address or settings.bind)
     with open_store(config.storage) as store:
         app = App(config, store)
-        edge = HttpEdge(
+        edge = HttpServer(
             app.proxy,
             host=host,
             port=port,

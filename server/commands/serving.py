@@ -73,11 +73,11 @@ def serve(options: ServeOptions) -> int:
 
 def _serve_http(config: Config, address: str) -> int:
     from foretool.server import app
-    from foretool.server.transports.client.http import EdgeError
+    from foretool.server.transports.client.http import BindError
 
     try:
         app.run_http(config, address)
-    except EdgeError as error:
+    except BindError as error:
         return complain(str(error))
     return 0
 

@@ -21,6 +21,8 @@ VERSION: Final = "mcp-protocol-version"
 METHOD: Final = "mcp-method"
 NAME: Final = "mcp-name"
 SESSION: Final = "mcp-session-id"
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 PARAM: Final = "Mcp-Param-"
 ANNOTATION: Final = "x-mcp-header"
 
@@ -75,6 +77,11 @@ class Headers:
 
     def get(self, name: str) -> str | None:
         return self._values.get(name)
+
+
+def media_type(value: str | None) -> str:
+    """The media type in a Content-Type, or in one entry of an Accept, without its parameters."""
+    return (value or "").partition(";")[0].strip().lower()
 
 
 def encode(value: str) -> str:

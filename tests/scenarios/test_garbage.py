@@ -11,7 +11,7 @@ from fakes import LEGACY, MODERN, FakeUpstream, proxy_over
 from hostile_stages import MODERN_META, Asker, echo, greeted, posted
 from requirements import requirement
 
-from foretool.server.transports.client.http import HttpEdge
+from foretool.server.transports.client.http import HttpServer
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ def call(era: Era, session: str, name: str = "good__echo") -> Asker:
 @pytest.mark.parametrize("tool", ["good__echo", "good__hold"])
 async def test_a_call_over_http_leaves_no_garbage_whether_it_is_answered_or_dropped(era: Era, tool: str) -> None:
     async with proxy_over(echo("good")) as stage:
-        edge = HttpEdge(stage.app.proxy)
+        edge = HttpServer(stage.app.proxy)
         session = await greeted(edge)
         await call(era, session, tool).ask(edge)
         with uncollected() as found:
@@ -53,7 +53,7 @@ async def test_a_call_over_http_leaves_no_garbage_whether_it_is_answered_or_drop
                 asker = call(era, session, tool)
                 asker.scope["headers"].append((b"x-number", b"%d" % number))
                 await asker.ask(edge)
-        edge._close_clients()
+        edge.close_clients()
     assert found[0] < CALLS
 
 

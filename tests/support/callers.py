@@ -14,7 +14,7 @@ import pytest
 from fakes import FakeUpstream, Json, Stage, proxy_over
 
 from foretool.server.protocol import jsonrpc, versions
-from foretool.server.transports.client.http import HttpEdge
+from foretool.server.transports.client.http import HttpServer
 
 PATIENCE_S = 10.0
 CHANGED = "notifications/tools/list_changed"
@@ -148,7 +148,7 @@ class Caller:
 @asynccontextmanager
 async def http_over(*upstreams: FakeUpstream, **settings: Any) -> AsyncIterator[tuple[Stage, httpx2.AsyncClient]]:
     async with asyncio.timeout(PATIENCE_S), proxy_over(*upstreams, **settings) as stage:
-        edge = HttpEdge(stage.app.proxy, profiles=lambda name: name in stage.app.config.profiles)
+        edge = HttpServer(stage.app.proxy, profiles=lambda name: name in stage.app.config.profiles)
         serving = asyncio.create_task(edge.serve())
         await edge.ready.wait()
         try:

@@ -24,7 +24,7 @@ from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
-from foretool.server.transports.client.stdio import StdioEdge
+from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.opening import open_store
@@ -424,7 +424,7 @@ class Failed(Exception):
         self.data = error.get("data")
 
 
-class FakeClient(StdioEdge):
+class FakeClient(StdioServer):
     """A client of the real stdio edge, without the pipes: what it writes is fed in, what comes out is kept."""
 
     def __init__(self, app: App, profile: str = "", transport: str = "stdio", principal: str = "") -> None:

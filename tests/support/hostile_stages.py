@@ -35,8 +35,8 @@ from hostile import DEPTH, HttpRequest
 
 from foretool.server.app import App
 from foretool.server.protocol import versions
-from foretool.server.transports.client.http import HttpEdge
-from foretool.server.transports.client.stdio import StdioEdge
+from foretool.server.transports.client.http import HttpServer
+from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream import http as links_http
 from foretool.server.transports.upstream import http_client
@@ -131,7 +131,7 @@ def _refuse(name: str) -> None:
     raise ValueError(name)
 
 
-class RoughClient(StdioEdge):
+class RoughClient(StdioServer):
     """The real stdio edge without pipes; keeps the lines that come out as they are."""
 
     def __init__(self, app: App) -> None:
@@ -284,9 +284,9 @@ class Asker:
             self.body += event["body"]
             self.is_over = not event["more_body"]
 
-    async def ask(self, edge: HttpEdge, patience_s: float = 5.0) -> Asker:
+    async def ask(self, edge: HttpServer, patience_s: float = 5.0) -> Asker:
         """Until it is answered; a client that is kept waiting goes away."""
-        task = asyncio.create_task(edge._app(self.scope, self.receive, self.send))
+        task = asyncio.create_task(edge.app(self.scope, self.receive, self.send))
         await asyncio.wait([task], timeout=patience_s)
         self.was_kept_waiting = not task.done()
         self.gone.set()
@@ -312,7 +312,7 @@ def posted(method: str, params: Json, **headers: str) -> Asker:
     return Asker("POST", "/mcp", [*BASE, *more], body)
 
 
-async def greeted(edge: HttpEdge) -> str:
+async def greeted(edge: HttpServer) -> str:
     """Opens a session; its id."""
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     answer = await posted("initialize", hello).ask(edge)
@@ -320,7 +320,7 @@ async def greeted(edge: HttpEdge) -> str:
     return answer.headers[b"mcp-session-id"].decode()
 
 
-async def served_over_http(edge: HttpEdge) -> None:
+async def served_over_http(edge: HttpServer) -> None:
     """A client of each era."""
     session = await greeted(edge)
     legacy = {"mcp_session_id": session}
@@ -345,7 +345,7 @@ def client_over_http(requests: Sequence[HttpRequest]) -> None:
     async def scenario() -> None:
         bad, good = echo("bad"), echo("good")
         async with proxy_over(bad, good, record="full") as stage:
-            edge = HttpEdge(
+            edge = HttpServer(
                 stage.app.proxy,
                 max_body=LIMIT,
                 profiles=lambda name: name in stage.app.config.profiles,
@@ -359,16 +359,16 @@ def client_over_http(requests: Sequence[HttpRequest]) -> None:
                 assert asked.status in STATUSES or asked.was_kept_waiting, (asked.status, asked.body)
                 assert asked.is_over or asked.was_kept_waiting
                 asked.messages()
-                if at.decode() not in edge._sessions:
+                if at.decode() not in edge.legacy.sessions:
                     living.append((await greeted(edge)).encode())
             await served_over_http(edge)
             await still_served(stage)
-            edge._close_clients()
+            edge.close_clients()
             await asyncio.sleep(1)
             nothing_waits(stage)
             recorded(stage, bad, good)
-            assert edge.sessions == 0
-            assert not edge._open
+            assert len(edge.legacy.sessions) == 0
+            assert not edge.modern.open
 
     run(scenario)
 
@@ -633,7 +633,7 @@ class Remote(FakeUpstream):
         return await self.opens(receiver, era)
 
 
-class HttpServer:
+class HostileHttpServer:
     """A server of streamable HTTP whose every answer to a call is hostile in its turn."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
@@ -674,7 +674,7 @@ def upstream_over_http(answers: Sequence[Answer]) -> None:
     """Each is status, content type and body; `CALL` in it stands for the id of the call it answers."""
 
     async def scenario() -> None:
-        server = HttpServer(answers)
+        server = HostileHttpServer(answers)
         bad, good = Remote("bad"), echo("good")
         bad.opens = lambda receiver, era: links_http.open_http("http://bad/mcp", {}, "legacy", receiver, LIMIT)
         bad.eras = LEGACY
@@ -683,7 +683,7 @@ def upstream_over_http(answers: Sequence[Answer]) -> None:
     run(scenario)
 
 
-async def _called_often(server: HttpServer | SseServer, bad: Remote, good: FakeUpstream, times: int) -> None:
+async def _called_often(server: HostileHttpServer | SseServer, bad: Remote, good: FakeUpstream, times: int) -> None:
     """Call the tool of an upstream that misbehaves so often; each call has one answer and one record, and once it
     behaves it is served again, as the other one is all along."""
     with answered_by(server):

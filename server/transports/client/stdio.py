@@ -29,7 +29,7 @@ PASSED_OVER: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kin
 """How messages begin that a client which does not read gets less of. Upstreams over HTTP go on sending them."""
 
 
-class StdioEdge:
+class StdioServer:
     """One client for the life of the process. It is also the channel of all its requests: they share one output."""
 
     def __init__(self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None) -> None:

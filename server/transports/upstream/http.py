@@ -22,6 +22,7 @@ from msgspec import UNSET
 
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.headers import EVENTS, JSON, media_type
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
@@ -42,9 +43,6 @@ RESUMES: Final = 5
 DRAIN_S: Final = 1.0
 """How long the end of a stream is awaited after the reply, to keep the connection for the next request."""
 GOODBYE_S: Final = 2.0
-
-JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
 
 # Statuses by which a server of 2024-11-05 tells that it takes no POST there (specification: backward compatibility).
 _NOT_STREAMABLE: Final = frozenset({400, 404, 405})
@@ -406,8 +404,7 @@ class HttpLink:
 
 
 def _kind(response: httpx2.Response) -> str:
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.partition(";")[0].strip().lower()
+    return media_type(response.headers.get("content-type"))
 
 
 def _visible(value: str | None) -> str | None:

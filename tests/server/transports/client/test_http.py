@@ -1,9 +1,8 @@
-"""The HTTP edge over real connections, before a proxy that only echoes; and measured against the SDK's server."""
+"""The HTTP server over real connections, before a proxy that only echoes; and measured against the SDK's server."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -12,434 +11,30 @@ from typing import Any
 
 import httpx2
 import pytest
-from http_fakes import PATIENCE_S, serving, soon
+from http_callers import (
+    JSON_AND_EVENTS,
+    META,
+    Echo,
+    EchoFront,
+    edge,
+    messages,
+)
+from http_fakes import PATIENCE_S, serving
 from mcp.server import Server
 from requirements import requirement
 
-from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
-from foretool.server.transports.client import http as edge_http
 from foretool.server.transports.client.base import Channel
-from foretool.server.transports.client.http import EdgeError, HttpEdge
+from foretool.server.transports.client.http import BindError, HttpServer
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
-
-JSON_AND_EVENTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-META = {versions.META_VERSION: "2026-07-28", versions.META_CAPABILITIES: {}}
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-class EchoFront:
-    """Answers at once with what it was asked; `hold` and `subscriptions/listen` leave the answer to the test."""
-
-    def __init__(self, era: Era, standalone: Channel, profile: str, principal: str, version: str) -> None:
-        self.era: Era = era
-        self.standalone = standalone
-        self.profile = profile
-        self.principal = principal
-        self.version = version
-        self.told: list[Message] = []
-        self.held: asyncio.Queue[tuple[Message, Channel]] = asyncio.Queue()
-        self.cancelled: asyncio.Queue[tuple[Channel, str]] = asyncio.Queue()
-        self.closed = asyncio.Event()
-
-    def receive(self, message: Message, channel: Channel) -> None:
-        ident = message.id
-        if not message.is_request:
-            self.told.append(message)
-        elif message.method == "initialize":
-            self._answer(ident, channel, {"protocolVersion": self.version, "capabilities": {}})
-        elif message.method == "fail":
-            code = jsonrpc.plain(message.params)["code"]
-            channel.finish(jsonrpc.failure(ident, jsonrpc.error_object(code, "no")), code)
-        elif message.method in ("hold", "subscriptions/listen"):
-            self.held.put_nowait((message, channel))
-        else:
-            self._answer(ident, channel, {"method": message.method, "profile": self.profile})
-
-    def _answer(self, ident: Any, channel: Channel, value: Any) -> None:
-        channel.finish(jsonrpc.result(ident, jsonrpc.raw(value)), None)
-
-    def cancel(self, channel: Channel, reason: str) -> None:
-        self.cancelled.put_nowait((channel, reason))
-
-    def close(self) -> None:
-        self.closed.set()
-
-    async def next(self) -> tuple[Message, Channel]:
-        async with asyncio.timeout(PATIENCE_S):
-            return await self.held.get()
-
-
-class Echo:
-    """The proxy as the edge sees it."""
-
-    def __init__(self, version: str = "2025-11-25") -> None:
-        self.version = version
-        self.fronts: list[EchoFront] = []
-
-    def open(self, era: Era, transport: str, standalone: Channel, profile: str = "", principal: str = "") -> EchoFront:
-        assert transport == "http"
-        self.fronts.append(EchoFront(era, standalone, profile, principal, self.version))
-        return self.fronts[-1]
-
-
-class Caller:
-    """A raw HTTP client of one edge."""
-
-    def __init__(self, client: httpx2.AsyncClient, fronts: Echo, edge: HttpEdge) -> None:
-        self.http = client
-        self.fronts = fronts
-        self.edge = edge
-        self.session: dict[str, str] = {}
-        self._ids = itertools.count(1)
-
-    async def initialize(self, path: str = "/mcp", **headers: str) -> httpx2.Response:
-        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
-        response = await self.http.post(path, json=body, headers={**JSON_AND_EVENTS, **headers})
-        if "mcp-session-id" in response.headers:
-            self.session = {"mcp-session-id": response.headers["mcp-session-id"]}
-        return response
-
-    @property
-    def front(self) -> EchoFront:
-        return self.fronts.fronts[-1]
-
-    def front_of(self, era: Era) -> EchoFront:
-        return next(front for front in self.fronts.fronts if front.era == era)
-
-    async def front_after_call(self) -> tuple[Message, Channel]:
-        """What the modern front holds, which exists from its first request on."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not self.fronts.fronts:
-                await asyncio.sleep(0)
-        return await self.front.next()
-
-    def legacy(self, method: str, id: Any = 1, **params: Any) -> Any:
-        body = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-        return self.http.stream("POST", "/mcp", json=body, headers={**JSON_AND_EVENTS, **self.session})
-
-    def modern(self, method: str, path: str = "/mcp", extra: dict[str, str] | None = None, **params: Any) -> Any:
-        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": {"_meta": META, **params}}
-        headers = {**JSON_AND_EVENTS, "mcp-protocol-version": "2026-07-28", "mcp-method": method, **(extra or {})}
-        return self.http.stream("POST", path, json=body, headers=headers)
-
-    def get(self, **headers: str) -> Any:
-        sent = {"accept": "text/event-stream", **self.session, **{k.replace("_", "-"): v for k, v in headers.items()}}
-        return self.http.stream("GET", "/mcp", headers=sent)
-
-
-@asynccontextmanager
-async def edge(fronts: Echo | None = None, **options: Any) -> AsyncIterator[Caller]:
-    fronts = fronts or Echo()
-    made = HttpEdge(fronts, **options)
-    running = asyncio.create_task(made.serve())
-    await soon(made.ready)
-    try:
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{made.port}", timeout=PATIENCE_S) as client:
-            yield Caller(client, fronts, made)
-    finally:
-        async with asyncio.timeout(PATIENCE_S):
-            await made.stop()
-            await running
-
-
-class EventReader:
-    """Events of a response, one at a time."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        assert response.headers["content-type"] == "text/event-stream", response.status_code
-        self.lines = response.aiter_lines()
-
-    async def next(self) -> dict[str, str] | None:
-        event: dict[str, str] = {}
-        async with asyncio.timeout(PATIENCE_S):
-            async for line in self.lines:
-                if not line and event:
-                    return event
-                name, _, value = line.partition(":")
-                event[name] = value.removeprefix(" ")
-        return None
-
-    async def message(self) -> Any:
-        event = await self.next()
-        return None if event is None else json.loads(event["data"])
-
-
-def notice(number: int, size: int = 0) -> bytes:
-    params = jsonrpc.raw({"n": number, "text": "x" * size})
-    return jsonrpc.notification("notifications/message", params)
-
-
-# -- the modern era
-
-
-async def test_a_modern_reply_is_plain_json_and_one_front_serves_a_profile() -> None:
-    async with edge(profiles=lambda name: name in ("", "work")) as caller:
-        for path, profile in (("/mcp", ""), ("/mcp/work", "work"), ("/mcp/", "")):
-            async with caller.modern("tools/list", path) as response:
-                assert response.status_code == 200
-                assert response.headers["content-type"] == "application/json"
-                assert json.loads(await response.aread())["result"] == {"method": "tools/list", "profile": profile}
-        assert [(front.era, front.profile) for front in caller.fronts.fronts] == [("modern", ""), ("modern", "work")]
-
-
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [
-        (-32700, 400),
-        (-32600, 400),
-        (-32602, 400),
-        (-32601, 404),
-        (-32020, 400),
-        (-32021, 400),
-        (-32022, 400),
-        (-32603, 200),
-    ],
-)
-async def test_the_error_of_a_modern_reply_decides_its_status(code: int, status: int) -> None:
-    async with edge() as caller, caller.modern("fail", code=code) as response:
-        assert response.status_code == status
-        assert json.loads(await response.aread())["error"]["code"] == code
-
-
-async def test_a_modern_answer_that_begins_with_a_notification_is_a_stream() -> None:
-    async with edge() as caller:
-        asking = asyncio.create_task(_read_all(caller.modern("hold")))
-        _, channel = await caller.front_after_call()
-        channel.send(notice(1))
-        channel.send(notice(2))
-        channel.finish(jsonrpc.result(1, jsonrpc.raw("late")), None)
-        headers, events = await asking
-        assert headers["x-accel-buffering"] == "no"
-        assert [event.get("params", {}).get("n") for event in events] == [1, 2, None]
-        assert events[-1] == {"jsonrpc": "2.0", "id": 1, "result": "late"}
-
-
-async def _read_all(request: Any) -> tuple[httpx2.Headers, list[Any]]:
-    async with request as response:
-        events, reader = [], EventReader(response)
-        while (event := await reader.message()) is not None:
-            events.append(event)
-        return response.headers, events
-
-
-async def test_a_modern_client_that_is_kept_waiting_gets_a_stream_with_pings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_http, "PING_S", 0.01)
-    async with edge() as caller, caller.modern("hold") as response:
-        lines = response.aiter_lines()
-        assert response.headers["content-type"] == "text/event-stream"
-        assert await anext(lines) == ": ping"
-        _, channel = await caller.front.next()
-        channel.finish(jsonrpc.result(1, jsonrpc.EMPTY), None)
-        assert [line async for line in lines if line.startswith("data")] == [
-            'data: {"jsonrpc":"2.0","id":1,"result":{}}'
-        ]
-
-
-@pytest.mark.parametrize("begun", [False, True])
-async def test_a_modern_client_that_goes_away_has_cancelled(begun: bool) -> None:
-    async with edge() as caller:
-        asking = asyncio.create_task(_read_all(caller.modern("hold")))
-        _, channel = await caller.front_after_call()
-        if begun:
-            channel.send(notice(1))
-        asking.cancel()
-        await asyncio.wait([asking])
-        async with asyncio.timeout(PATIENCE_S):
-            cancelled, _ = await caller.front.cancelled.get()
-        assert cancelled is channel
-        channel.finish(b"{}", None)  # too late, and harmless
-
-
-async def test_listening_stays_open_until_the_client_goes() -> None:
-    async with edge() as caller:
-        asking = asyncio.create_task(_hear(caller.modern("subscriptions/listen"), 3))
-        _, channel = await caller.front_after_call()
-        for number in range(3):
-            channel.send(notice(number))
-        assert [message["params"]["n"] for message in await asking] == [0, 1, 2]
-        async with asyncio.timeout(PATIENCE_S):
-            assert (await caller.front.cancelled.get())[0] is channel
-
-
-async def _hear(request: Any, count: int) -> list[Any]:
-    """Some messages of a stream, which is closed then."""
-    async with request as response:
-        events = EventReader(response)
-        return [await events.message() for _ in range(count)]
-
-
-async def test_notifications_of_the_modern_era_are_taken_and_dropped() -> None:
-    async with edge() as caller:
-        body = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
-        for version, status in (("2026-07-28", 202), ("2099-01-01", 400)):
-            headers = {**JSON_AND_EVENTS, "mcp-protocol-version": version}
-            assert (await caller.http.post("/mcp", json=body, headers=headers)).status_code == status
-        assert caller.fronts.fronts == []
-
-
-async def test_an_argument_must_equal_its_header() -> None:
-    schema = {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    async with edge(input_schema=lambda profile, tool: schema if tool == "sql" else None) as caller:
-        for region, status in (("eu", 200), ("us", 400)):
-            extra = {"mcp-name": "sql", "mcp-param-region": region}
-            async with caller.modern("tools/call", extra=extra, name="sql", arguments={"region": "eu"}) as response:
-                assert response.status_code == status
-        async with caller.modern("tools/call", extra={"mcp-name": "other"}, name="other") as response:
-            assert response.status_code == 200
-
-
-# -- the legacy era
-
-
-@requirement("http:sessions")
-async def test_a_legacy_session_from_initialize_to_delete() -> None:
-    async with edge() as caller:
-        response = await caller.initialize()
-        assert response.status_code == 200
-        assert len(caller.session["mcp-session-id"]) == 32
-        async with caller.legacy("tools/list", id="x") as answer:
-            events = EventReader(answer)
-            priming = await events.next()
-            assert priming == {"id": "2.-1", "retry": "1000", "data": ""}
-            assert await events.message() == {
-                "jsonrpc": "2.0",
-                "id": "x",
-                "result": {"method": "tools/list", "profile": ""},
-            }
-            assert await events.next() is None
-        note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        told = await caller.http.post("/mcp", json=note, headers={**JSON_AND_EVENTS, **caller.session})
-        assert (told.status_code, told.content, caller.front.told[0].method) == (202, b"", "notifications/initialized")
-        assert (await caller.http.delete("/mcp", headers=caller.session)).status_code == 200
-        assert caller.front.closed.is_set()
-        async with caller.legacy("tools/list") as answer:
-            assert answer.status_code == 404
-
-
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
-async def test_clients_older_than_priming_are_not_primed(version: str) -> None:
-    async with edge(Echo(version)) as caller:
-        await caller.initialize()
-        async with caller.legacy("tools/list") as answer:
-            first = await EventReader(answer).next()
-            assert first is not None
-            assert first["data"]
-
-
-async def test_a_legacy_client_that_goes_away_has_cancelled_nothing_and_comes_back_for_the_rest() -> None:
-    async with edge() as caller:
-        await caller.initialize()
-        async with caller.legacy("hold", id=5) as answer:
-            events = EventReader(answer)
-            await events.next()
-            _, channel = await caller.front.next()
-            channel.send(notice(1))
-            got = await events.next()
-        assert got is not None
-        channel.send(notice(2))
-        channel.finish(jsonrpc.result(5, jsonrpc.EMPTY), None)
-        async with caller.get(last_event_id=got["id"]) as answer:
-            rest = await _messages(answer)
-        assert [message.get("params", {}).get("n") for message in rest] == [2, None]
-        assert caller.front.cancelled.empty()
-        async with caller.get(last_event_id="77.3") as answer:
-            assert answer.status_code == 400
-
-
-async def _messages(response: httpx2.Response) -> list[Any]:
-    events, found = EventReader(response), []
-    while (event := await events.next()) is not None:
-        if event["data"]:
-            found.append(json.loads(event["data"]))
-    return found
-
-
-async def test_a_cancelled_legacy_request_ends_its_stream_without_a_reply() -> None:
-    async with edge() as caller:
-        await caller.initialize()
-        async with caller.legacy("hold", id=5) as answer:
-            _, channel = await caller.front.next()
-            channel.end()
-            assert await _messages(answer) == []
-
-
-async def test_an_upstream_that_wants_polling_gets_it() -> None:
-    async with edge() as caller:
-        await caller.initialize()
-        async with caller.legacy("hold", id=5) as answer:
-            _, channel = await caller.front.next()
-            events = EventReader(answer)
-            priming = await events.next()
-            channel.poll()  # type: ignore[attr-defined]
-            assert await events.next() is None
-        channel.finish(jsonrpc.result(5, jsonrpc.EMPTY), None)
-        assert priming is not None
-        async with caller.get(last_event_id=priming["id"]) as answer:
-            assert [message["id"] for message in await _messages(answer)] == [5]
-
-
-async def test_what_belongs_to_no_request_waits_for_the_get_stream_and_goes_to_the_newest_alone() -> None:
-    async with edge() as caller:
-        await caller.initialize()
-        caller.front.standalone.send(notice(1))
-        async with caller.get() as old:
-            first = EventReader(old)
-            await first.next()
-            assert (await first.message())["params"]["n"] == 1
-            async with caller.get() as new:
-                second = EventReader(new)
-                await second.next()
-                caller.front.standalone.send(notice(2))
-                assert (await second.message())["params"]["n"] == 2
-            (session,) = caller.edge._sessions.values()
-            while session.responses > 1:
-                await asyncio.sleep(0)
-            caller.front.standalone.send(notice(3))
-            assert (await first.message())["params"]["n"] == 3
-
-
-async def test_a_failed_handshake_leaves_no_session() -> None:
-    class Refusing(Echo):
-        def open(self, *args: Any, **kwargs: Any) -> EchoFront:
-            front = super().open(*args, **kwargs)
-            error = jsonrpc.failure(0, jsonrpc.error_object(-32602, "no"))
-            front.receive = lambda message, channel: channel.finish(error, -32602)  # type: ignore[method-assign]
-            return front
-
-    async with edge(Refusing()) as caller:
-        response = await caller.initialize()
-        assert "mcp-session-id" not in response.headers
-        assert "-32602" in response.text
-        assert caller.edge.sessions == 0
-        assert caller.front.closed.is_set()
-
-
-@requirement("http:sessions")
-async def test_sessions_are_limited_and_end_when_nobody_uses_them() -> None:
-    async with edge(max_sessions=1, session_idle_s=100) as caller:
-        await caller.initialize()
-        refused = await caller.initialize()
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
-        assert "all 1 sessions are taken" in refused.json()["error"]["message"]
-        loop_now = edge_http.time.monotonic()
-        async with caller.legacy("hold"):
-            await caller.front.next()
-            caller.edge.expire(loop_now + 1000)
-            assert caller.edge.sessions == 1
-        while caller.edge.sessions:
-            caller.edge.expire(edge_http.time.monotonic() + 1000)
-            await asyncio.sleep(0)
-        assert caller.front.closed.is_set()
-
-
-# -- who may come in
 
 
 @requirement("http:credentials")
@@ -460,9 +55,9 @@ async def test_a_token_is_asked_for_and_binds_a_session_to_it() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org"])
 async def test_beyond_loopback_a_token_is_a_must(host: str) -> None:
-    with pytest.raises(EdgeError, match="set token, or bind 127"):
-        HttpEdge(Echo(), host=host)
-    HttpEdge(Echo(), host=host, token="t")
+    with pytest.raises(BindError, match="set token, or bind 127"):
+        HttpServer(Echo(), host=host)
+    HttpServer(Echo(), host=host, token="t")
 
 
 async def test_small_writes_are_sent_at_once() -> None:
@@ -477,8 +72,8 @@ async def test_small_writes_are_sent_at_once() -> None:
 
 async def test_an_address_in_use_is_an_error_with_a_way_out() -> None:
     async with edge() as caller:
-        with pytest.raises(EdgeError, match="Address already in use; choose another"):
-            await HttpEdge(Echo(), port=caller.edge.port).serve()
+        with pytest.raises(BindError, match="Address already in use; choose another"):
+            await HttpServer(Echo(), port=caller.edge.port).serve()
 
 
 async def test_hosts_and_origins_may_be_allowed() -> None:
@@ -523,112 +118,6 @@ async def test_a_session_belongs_to_its_profile_and_a_modern_front_to_its_creden
         assert len(set(modern)) == 2
 
 
-# -- clients that are slow
-
-SLOW_POST = "POST /mcp HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {length}\r\n\r\n{body}"
-
-
-@requirement("http:timeouts")
-@pytest.mark.parametrize("body", ["", '{"jsonrpc":'])
-async def test_a_body_that_does_not_come_is_not_waited_for(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_http, "BODY_S", 0.05)
-    async with edge() as caller:
-        reader, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port)
-        lines = "".join(f"{name}: {value}\r\n" for name, value in JSON_AND_EVENTS.items())
-        writer.write(SLOW_POST.format(more=lines, length=100, body=body).encode())
-        async with asyncio.timeout(PATIENCE_S):
-            assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
-        writer.close()
-        assert caller.edge.sessions == 0
-
-
-@requirement("http:timeouts")
-async def test_a_client_that_takes_nothing_of_a_response_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_http, "STALL_S", 0.05)
-    async with edge() as caller:
-        await caller.initialize()
-        writer = await _deaf(caller, "hold", caller.session)
-        _, channel = await caller.front.next()
-        (session,) = caller.edge._sessions.values()
-        assert session.responses == 1
-        for number in range(12):
-            channel.send(notice(number, 1_000_000))
-        async with asyncio.timeout(PATIENCE_S):
-            while session.responses:
-                await asyncio.sleep(0.01)
-        channel.finish(jsonrpc.result(5, jsonrpc.EMPTY), None)
-        async with caller.get(last_event_id="2.-1") as answer:
-            assert (await _messages(answer))[-1] == {"jsonrpc": "2.0", "id": 5, "result": {}}
-        writer.close()
-
-
-@requirement("limits:size")
-@pytest.mark.parametrize("told", [True, False])
-async def test_a_message_over_the_limit_is_refused_whether_or_not_its_length_is_told(told: bool) -> None:
-    async def parts() -> AsyncIterator[bytes]:
-        for _ in range(30):
-            yield b" " * 100
-
-    async with edge(max_body=1000) as caller:
-        content = b" " * 3000 if told else parts()
-        response = await caller.http.post("/mcp", content=content, headers=JSON_AND_EVENTS)
-        assert response.status_code == 413
-        assert response.json()["error"]["message"] == "the message is over 1000 bytes"
-
-
-# -- clients that do not read
-
-
-async def _deaf(caller: Caller, method: str, headers: dict[str, str]) -> asyncio.StreamWriter:
-    """Sends a request and never reads the answer."""
-    params = {"_meta": META}
-    body = json.dumps({"jsonrpc": "2.0", "id": 5, "method": method, "params": params}).encode()
-    _, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port, limit=1)
-    lines = {"host": "localhost", "content-length": str(len(body)), **JSON_AND_EVENTS, **headers}
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
-    await writer.drain()
-    return writer
-
-
-@requirement("http:slow-client")
-async def test_a_modern_client_that_does_not_read_is_cut_off_and_holds_up_nobody() -> None:
-    async with edge() as caller:
-        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "hold"}
-        writer = await _deaf(caller, "hold", headers)
-        _, channel = await caller.front_after_call()
-        while caller.front.cancelled.empty():
-            channel.send(notice(0, 1_000_000))
-            assert channel.size < 2 * edge_http_limit()  # type: ignore[attr-defined]
-            async with caller.modern("tools/list") as response:
-                assert response.status_code == 200
-        writer.close()
-
-
-def edge_http_limit() -> int:
-    from foretool.server.transports.client import event_store
-
-    return event_store.STREAM_BYTES
-
-
-@requirement("http:slow-client")
-async def test_a_legacy_client_that_does_not_read_loses_the_connection_but_not_the_reply() -> None:
-    async with edge() as caller:
-        await caller.initialize()
-        writer = await _deaf(caller, "hold", caller.session)
-        _, channel = await caller.front.next()
-        for number in range(60):
-            channel.send(notice(number, 1_000_000))
-            await asyncio.sleep(0)
-        assert channel.size <= edge_http_limit()  # type: ignore[attr-defined]
-        channel.finish(jsonrpc.result(5, jsonrpc.EMPTY), None)
-        async with caller.get(last_event_id="2.-1") as answer:
-            messages = await _messages(answer)
-        assert messages[-1] == {"jsonrpc": "2.0", "id": 5, "result": {}}
-        assert 1 < len(messages) < 20
-        writer.close()
-
-
 @requirement("limits:size")
 async def test_endless_header_lines_break_the_connection() -> None:
     async with edge() as caller:
@@ -643,6 +132,8 @@ async def test_endless_header_lines_break_the_connection() -> None:
 
 
 SLOW_LINES = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\ncontent-type: application/json\r\n"
+
+
 NO_HTTP: dict[str, tuple[bytes, bytes]] = {
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00" + bytes(100), b"400"),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
@@ -683,14 +174,16 @@ async def test_stopping_ends_streams_and_sessions() -> None:
         async with caller.legacy("hold") as answer, caller.modern("tools/list"):
             await caller.front_of("legacy").next()
             await caller.edge.stop()
-            assert await _messages(answer) == []
+            assert await messages(answer) == []
         assert all(front.closed.is_set() for front in caller.fronts.fronts)
 
 
-# -- the SDK's server as the measure
-
 BODY = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+
+
 MODERN = {**JSON_AND_EVENTS, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
+
+
 INIT = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -708,13 +201,27 @@ def _call(name: str) -> dict[str, Any]:
 
 
 DEEP = b"[" * 100_000
+
+
 BAD_TEXT = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":"\xff"}}'
+
+
 CANCELLED = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+
+
 WRAPPED = {"mcp-method": "tools/call"}
+
+
 LISTENING = {"accept": "text/event-stream"}
+
+
 # Name: method, headers, body. SESSION stands for a living session.
 SESSION: dict[str, str] = {"mcp-session-id": "SESSION"}
+
+
 LEGACY = {**JSON_AND_EVENTS, **SESSION}
+
+
 ODD: dict[str, tuple[str, dict[str, str], Any]] = {
     "modern list": ("POST", MODERN, BODY),
     "modern batch": ("POST", MODERN, [BODY]),
@@ -815,8 +322,11 @@ ODD: dict[str, tuple[str, dict[str, str], Any]] = {
     "legacy delete": ("DELETE", SESSION, None),
 }
 
+
 # Where we answer otherwise, and why: method, headers, body, our status and code, the SDK's.
 Answer = tuple[int, int | None]
+
+
 CHOSEN: dict[str, tuple[str, dict[str, str], Any, Answer, Answer]] = {
     # Says what is wrong.
     "modern text": ("POST", {**MODERN, "content-type": "text/plain"}, BODY, (415, -32600), (400, None)),

@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeUpstream, SwiftLoop, proxy_over
 from requirements import requirement
 
-from foretool.server.transports.client.stdio import WIDE, StdioEdge, _Writer
+from foretool.server.transports.client.stdio import WIDE, StdioServer, _Writer
 from foretool.server.transports.pipes import Turn
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def test_a_client_that_does_not_read_is_told_less_and_reads_every_answer_l
     )
     async with proxy_over(upstream) as stage:
         loop, turn = asyncio.get_running_loop(), stage.app.proxy.turn
-        edge = StdioEdge(stage.app.proxy, "", 10_000, turn)
+        edge = StdioServer(stage.app.proxy, "", 10_000, turn)
         edge._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), edge._pause, turn)
         edge._writer._pipe._transport.set_write_buffer_limits(high=100_000)  # type: ignore[union-attr]
         edge._front = stage.app.proxy.open("legacy", "stdio", edge)
@@ -101,7 +101,7 @@ async def test_an_answer_of_a_megabyte_goes_out_in_one_piece_and_until_it_is_rea
     reading, writing = os.pipe()
     async with proxy_over(FakeUpstream("calc")) as stage:
         loop = asyncio.get_running_loop()
-        edge = StdioEdge(stage.app.proxy, "", 10_000)
+        edge = StdioServer(stage.app.proxy, "", 10_000)
         assert not edge.is_telling()
         edge._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), edge._pause, Turn())
         answer = b"x" * (WIDE - 1)

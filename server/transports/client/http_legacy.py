@@ -1,0 +1,168 @@
+"""HTTP clients of the legacy era: sessions.
+
+`initialize` opens a session, every reply comes as server-sent events that can be resumed, and a client that
+disconnects has cancelled nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Final
+
+from msgspec import UNSET
+
+from foretool.server.protocol import headers as http_headers
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Message
+from foretool.server.transports.client import http_request
+from foretool.server.transports.client.base import Front, Fronts
+from foretool.server.transports.client.event_store import EventStore, Stream
+from foretool.server.transports.client.http_request import HttpRequest
+from foretool.server.transports.client.security import Refused
+
+RETRY_MS: Final = 1000
+"""When a client is to come back to a stream that ended early."""
+
+
+class LegacySession:
+    """One client between `initialize` and `DELETE`."""
+
+    def __init__(self, fronts: Fronts, profile: str, principal: str) -> None:
+        self.id = secrets.token_hex(16)
+        self.profile = profile
+        self.principal = principal
+        self.events = EventStore()
+        self.front: Front = fronts.open("legacy", "http", self.events.standalone, profile, principal)
+        self.responses = 0
+        """Responses that are being sent; a session in use is not idle."""
+        self.used_at = time.monotonic()
+
+    def note_version(self, reply: bytes) -> None:
+        """Remember from the reply to `initialize` whether the client wants priming events."""
+        try:
+            result = jsonrpc.fields(jsonrpc.fields(reply).get("result", UNSET))
+            version = jsonrpc.text(result.get("protocolVersion")) or ""
+        except ValueError:
+            return
+        self.events.primes = version >= "2025-11-25"
+
+    def close(self) -> None:
+        self.front.close()
+        self.events.close()
+
+
+class LegacyClients:
+    """Serves the legacy era, at most `max_sessions` sessions; one that is unused for `idle_s` seconds is closed."""
+
+    def __init__(self, fronts: Fronts, max_sessions: int, idle_s: float) -> None:
+        self.sessions: dict[str, LegacySession] = {}
+        self._fronts = fronts
+        self._max_sessions = max_sessions
+        self._idle_s = idle_s
+
+    async def serve(self, request: HttpRequest, profile: str, principal: str) -> None:
+        """Answer one HTTP request. Raises as `HttpRequest.message` does."""
+        if request.method == "POST":
+            await self._post(request, profile, principal)
+        elif request.method == "GET":
+            await self._get(request, profile, principal)
+        elif request.method == "DELETE":
+            self._drop(self._session(request, profile, principal))
+            await request.reply(200)
+        else:
+            raise Refused(405, f"{request.method} means nothing here", allow="GET, POST, DELETE")
+
+    def _session(self, request: HttpRequest, profile: str, principal: str) -> LegacySession:
+        ident = request.headers.get(http_headers.SESSION)
+        if ident is None:
+            raise Refused(400, "Mcp-Session-Id is missing; send initialize first")
+        session = self.sessions.get(ident)
+        # The session of another credential gets the same answer as one that does not exist.
+        if session is None or session.principal != principal or session.profile != profile:
+            raise Refused(404, "Session not found; send initialize again")
+        session.used_at = time.monotonic()
+        return session
+
+    async def _post(self, request: HttpRequest, profile: str, principal: str) -> None:
+        message = await request.message()
+        is_new = request.headers.get(http_headers.SESSION) is None
+        if is_new and message.method == "initialize" and message.id is not UNSET:
+            await self._initialize(request, message, self._begin(profile, principal))
+            return
+        session = self._session(request, profile, principal)
+        if message.method is UNSET or message.id is UNSET:
+            session.front.receive(message, session.events.standalone)
+            await request.reply(202)
+            return
+        stream = session.events.new()
+        try:
+            session.front.receive(message, stream)
+        except BaseException:
+            stream.end()  # or the session would keep it for ever
+            raise
+        await self._send(request, session, stream)
+
+    def _begin(self, profile: str, principal: str) -> LegacySession:
+        if len(self.sessions) >= self._max_sessions:
+            reason = f"all {self._max_sessions} sessions are taken; end some with DELETE, or try again later"
+            raise Refused(503, reason, retry_after="60")
+        session = LegacySession(self._fronts, profile, principal)
+        self.sessions[session.id] = session
+        return session
+
+    async def _initialize(self, request: HttpRequest, message: Message, session: LegacySession) -> None:
+        """Wait for the reply before the response begins: it decides whether there is a session, and its version."""
+        stream = session.events.new()
+        reader = stream.attach(request.abort)
+        agreed = False
+        try:
+            session.front.receive(message, stream)
+            request.watch(reader.wake)
+            while not stream.is_finished and not request.is_gone:
+                await reader.wait(http_request.PING_S)
+            agreed = stream.is_finished and stream.code is None and not request.is_gone
+            if not agreed:
+                self._drop(session)
+            elif (reply := stream.latest) is not None:
+                session.note_version(reply)
+        finally:
+            stream.detach(reader)
+        if not request.is_gone:
+            await self._send(request, session, stream, named=agreed)
+
+    async def _get(self, request: HttpRequest, profile: str, principal: str) -> None:
+        if not request.accepts(http_request.EVENTS_KIND):
+            raise Refused(406, f"Accept must list {http_headers.EVENTS}")
+        session = self._session(request, profile, principal)
+        last = request.headers.get("last-event-id")
+        stream = session.events.standalone if last is None else session.events.resume(last)
+        if stream is None:
+            raise Refused(400, "the stream of this Last-Event-ID is not kept any more; send the request again")
+        await self._send(request, session, stream)
+
+    async def _send(self, request: HttpRequest, session: LegacySession, stream: Stream, *, named: bool = True) -> None:
+        """Send a stream in a response, as far as it goes. `named`: with the id of the session."""
+        session.responses += 1
+        reader = stream.attach(request.abort)
+        try:
+            first = stream.priming(RETRY_MS) if session.events.primes else b""
+            await request.send_events(reader, first, session.id if named else None)
+        finally:
+            stream.detach(reader)
+            session.responses -= 1
+            session.used_at = time.monotonic()
+
+    def expire(self, now: float) -> None:
+        """Close the sessions that nobody has used for too long. `now`: monotonic seconds."""
+        for session in list(self.sessions.values()):
+            if not session.responses and now - session.used_at > self._idle_s:
+                self._drop(session)
+
+    def _drop(self, session: LegacySession) -> None:
+        if self.sessions.pop(session.id, None) is not None:
+            session.close()
+
+    def close(self) -> None:
+        for session in list(self.sessions.values()):
+            self._drop(session)

@@ -1,0 +1,151 @@
+"""One HTTP request of a client and its response, as ASGI brings them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from foretool.server.protocol import headers as http_headers
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.headers import EVENTS, JSON, Headers, media_type
+from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.transports.client.event_store import PING, Reader
+from foretool.server.transports.client.security import Refused
+
+PING_S: Final = 15.0
+"""After this long without data the client gets a comment, so that no proxy closes a quiet stream."""
+STALL_S: Final = 60.0
+"""A client that reads nothing for this long is given up."""
+BODY_S: Final = 30.0
+"""Longest wait for the whole body of a request."""
+
+TRANSPORT: Final = "foretool.transport"
+"""ASGI extension that holds the connection."""
+
+EVENT_HEADERS: Final = (
+    (b"content-type", EVENTS.encode()),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+JSON_KIND: Final = frozenset({JSON, "application/*", "*/*"})
+EVENTS_KIND: Final = frozenset({EVENTS, "text/*", "*/*"})
+"""What an Accept header may say to admit JSON, or events."""
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class HttpRequest:
+    """One HTTP request and its response. `max_body`: bytes of its message."""
+
+    def __init__(self, scope: dict[str, Any], receive: Receive, send: Send, max_body: int) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers = Headers(scope["headers"])
+        self.is_gone = False
+        """The client has disconnected or was given up."""
+        self._transport: asyncio.Transport = scope["extensions"][TRANSPORT]["transport"]
+        self._receive = receive
+        self._send = send
+        self._max_body = max_body
+        self._watcher: asyncio.Task[None] | None = None
+
+    # -- what the client sends
+
+    def accepts(self, *kinds: frozenset[str]) -> bool:
+        """Whether the Accept header lists a member of each kind: `JSON_KIND`, `EVENTS_KIND`."""
+        accepted = {media_type(entry) for entry in (self.headers.get("accept") or "").split(",")}
+        return all(accepted & kind for kind in kinds)
+
+    async def message(self) -> Message:
+        """Read the one message of a POST. Raises `Refused`, `BadMessage`, `TimeoutError`, or `ConnectionError` when
+        the client goes before it has sent everything."""
+        if media_type(self.headers.get("content-type")) != JSON:
+            raise Refused(415, f"Content-Type must be {JSON}")
+        if not self.accepts(JSON_KIND, EVENTS_KIND):
+            raise Refused(406, f"Accept must list both {JSON} and {EVENTS}")
+        message = jsonrpc.decode(await self._body())
+        if message.params is not UNSET and bytes(memoryview(message.params)[:1]) not in (b"{", b"n"):
+            reason = f"params must be an object in a request of {message.method}"
+            raise BadMessage(jsonrpc.INVALID_REQUEST, reason, message.id if message.id is not UNSET else None)
+        return message
+
+    async def _body(self) -> bytes:
+        length = self.headers.get("content-length") or ""
+        self._check_size(int(length[:19]) if length.isdecimal() else 0)
+        parts, size = [], 0
+        async with asyncio.timeout(BODY_S):
+            while True:
+                event = await self._receive()
+                if event["type"] != "http.request":
+                    raise ConnectionError
+                parts.append(event["body"])
+                size += len(event["body"])
+                self._check_size(size)
+                if not event["more_body"]:
+                    return b"".join(parts)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_body:
+            raise Refused(413, f"the message is over {self._max_body} bytes")
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once the client is gone. To be called after the body was read."""
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch(wake))
+
+    async def _watch(self, wake: Callable[[], None]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.is_gone = True
+        wake()
+
+    # -- what the client gets
+
+    async def reply(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+        lines = [(b"content-length", str(len(body)).encode())]
+        if body:
+            lines.append((b"content-type", JSON.encode()))
+        lines += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": lines})
+        await self._write(body, more=False)
+
+    async def send_events(self, reader: Reader, first: bytes = b"", session: str | None = None) -> None:
+        """Answer with a stream of events, until the stream ends or the client goes. `first` goes out before them,
+        `session` in a header."""
+        lines = [*EVENT_HEADERS, *([(http_headers.SESSION.encode(), session.encode())] if session else [])]
+        await self._send({"type": "http.response.start", "status": 200, "headers": lines})
+        data = first
+        while not self.is_gone:
+            data += reader.take()
+            if data or reader.is_over:
+                await self._write(data, more=not reader.is_over)
+                data = b""
+                if reader.is_over:
+                    return
+            else:
+                self.watch(reader.wake)
+                if not await reader.wait(PING_S):
+                    data = PING
+
+    async def _write(self, data: bytes, *, more: bool) -> None:
+        try:
+            async with asyncio.timeout(STALL_S):
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except TimeoutError:
+            self.abort()
+
+    def abort(self) -> None:
+        """Break the connection, and drop whatever waits to be written."""
+        self.is_gone = True
+        self._transport.abort()
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            # The last frame of the task points back at us: without this, every call would leave garbage to collect.
+            self._watcher = None
