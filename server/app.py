@@ -200,7 +200,7 @@ class App:
             if self.store.is_checkpoint_due:
                 # In a thread: a checkpoint writes megabytes, and no call should wait for that.
                 await asyncio.to_thread(self.store.checkpoint)
-            if (self.catalog.uncounted() or self.proxy.uncounted_fragments()) and not self._counting:
+            if (self.catalog.find_uncounted() or self.proxy.uncounted_fragments()) and not self._counting:
                 await self._count_tokens()
             await asyncio.sleep(TICK_S)
 
@@ -231,7 +231,7 @@ class App:
     async def _count_tokens(self) -> None:
         """Have a short-lived process count the tokens of new definitions: the tokenizer is too big to keep."""
         self._counting = True
-        tools, fragments = self.catalog.uncounted()[:COUNTED_AT_ONCE], self.proxy.uncounted_fragments()
+        tools, fragments = self.catalog.find_uncounted()[:COUNTED_AT_ONCE], self.proxy.uncounted_fragments()
         texts = [bytes(self.catalog.definition(tool)).decode() for tool in tools] + list(fragments.values())
         lines = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
         try:
@@ -246,7 +246,7 @@ class App:
         tokens = {tool.schema_hash: count for tool, count in zip(tools, counts, strict=False)}
         if fragments:
             self.proxy.instructions.count(dict(zip(fragments, counts[len(tools) :], strict=False)))
-        self.catalog.count(tokens)
+        self.catalog.set_token_counts(tokens)
         with contextlib.suppress(StorageError):
             self.store.catalog.save_token_counts(tokens)
         self._counting = False

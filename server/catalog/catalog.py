@@ -1,6 +1,6 @@
-"""Every tool of every upstream, once: the one truth about what exists and what it is called.
+"""The catalog: every tool of every upstream, once, with the name that clients know it by.
 
-Filled from the store before any upstream is started, then corrected by what each upstream lists.
+It is filled from the store before any upstream has started, and corrected by what each upstream lists.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool, ToolId
 
 MAX_DEFINITION: Final = 256 * 1024
-"""Bytes; a larger tool definition is dropped: no client could use it."""
+"""Bytes. A larger tool definition is dropped, because no client could use it."""
 
 log = logging.getLogger("foretool.catalog")
 
 
 class Entry(Protocol):
-    """What the catalog needs to know of an upstream's configuration."""
+    """What the catalog reads of an upstream's configuration."""
 
     @property
     def name(self) -> str: ...
@@ -48,8 +48,8 @@ class Entry(Protocol):
     def description(self) -> str: ...
 
 
-class Changes(Struct, frozen=True):
-    """What a new list of an upstream changed; by the tools' names there."""
+class ToolChanges(Struct, frozen=True):
+    """What a new list of an upstream changed, by the names that the upstream gives its tools."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Changes(Struct, frozen=True):
 
 
 class Catalog:
-    """See the module. `entries` gives the order in which names are handed out."""
+    """Knows which tools exist, what they are called, and which upstreams' tools have changed since a version."""
 
     def __init__(
         self,
@@ -68,18 +68,19 @@ class Catalog:
         kept_names: Mapping[Key, ToolId] | None = None,
         on_fixed: Callable[[Mapping[ToolId, Key]], None] = lambda names: None,
     ) -> None:
-        """`on_fixed` is called with the names that `fix_names` has newly given for good."""
+        """`entries` come in the order of the config, which decides who gets a name that several tools want;
+        `kept_names` were given for good by earlier processes; `on_fixed` hears the names that `fix_names` adds."""
         self.version = 0
         """Goes up with every change."""
         self.problems: dict[str, tuple[str, ...]] = {}
-        """Per upstream, the tools that were dropped and why."""
+        """By upstream, which tools were dropped and why."""
         self._entries = {entry.name: entry for entry in entries}
         self._texts: dict[str, str] = {}
         self._kept = dict(kept_names or {})
-        """Names that somebody knows; a tool has its own for ever, a tool that comes back gets its old one."""
+        """The names given for good. A tool that comes back gets its old name."""
         self._keepers = {name: key for key, name in self._kept.items()}
         self._plain: Counter[str] = Counter()
-        """How many of the tools there are would like to have a name."""
+        """By plain name, how many tools want it."""
         self._on_fixed = on_fixed
         self._fixed = 0
         """The version whose names are all fixed."""
@@ -89,17 +90,17 @@ class Catalog:
         """By upstream, the version with which its tools or words changed last, oldest change first."""
         self._ever_named: set[str] = set()
         self._resolver: Resolver | None = None
-        """Made when it is asked; most names are found without it."""
+        """Built when it is first needed; most names are found without it."""
         self._estimates: dict[str, int] = {}
-        """Tokens by schema hash, for definitions that are not counted yet."""
+        """By schema hash, the estimated tokens of definitions that are not counted yet."""
 
     def __len__(self) -> int:
         return len(self._tools)
 
     def fix_names(self) -> None:
-        """Give every tool its name for good, because somebody is about to be told of them; new names are reported.
+        """Give every tool its present name for good. Call it before a client is told of tools.
 
-        Until then the order of the config decides who gets a name that several want, and not who listed first.
+        Until then the order of the config decides which tool gets a name that several want, whoever listed first.
         """
         if self._fixed == self.version:
             return
@@ -114,91 +115,97 @@ class Catalog:
             self._on_fixed(new)
 
     def changed_since(self, version: int) -> list[str]:
-        """Upstreams, gone ones included, whose tools or words have changed after this version, oldest change first."""
+        """The upstreams whose tools or description changed after `version`, oldest change first; removed upstreams
+        are among them."""
         return [name for name, changed_at in self._changed_at.items() if changed_at > version]
 
     def tools(self) -> list[Tool]:
-        """All of them, by exposed name."""
+        """All tools, ordered by exposed name."""
         return [self._tools[tool] for tool in sorted(self._tools)]
 
     def upstreams(self) -> dict[str, int]:
-        """Upstreams in config order, with the number of their tools."""
+        """The upstreams in config order, each with the number of its tools."""
         return {name: len(self._by_upstream.get(name, ())) for name in self._entries}
 
     def of(self, upstream: str) -> list[Tool]:
+        """The tools of one upstream, in its own order."""
         return self._by_upstream.get(upstream, [])
 
     def get(self, tool: ToolId) -> Tool | None:
+        """The tool with this exposed name."""
         return self._tools.get(tool)
 
     def find(self, name: str) -> Tool | None:
-        """The tool a name means, by any of its exact names."""
+        """The tool that a name means, spelled in any of the ways that `Resolver.resolve` knows."""
         tool = self._tools.get(ToolId(name))
-        if tool is None and (resolved := self._resolve().resolve(name)) is not None:
+        if tool is None and (resolved := self._open_resolver().resolve(name)) is not None:
             tool = self._tools.get(resolved)
         return tool
 
     def near(self, name: str) -> tuple[list[ToolId], bool]:
-        return self._resolve().near(name)
+        """The tools that a wrong name may mean, likeliest first, and whether the first is certain."""
+        return self._open_resolver().near(name)
 
-    def _resolve(self) -> Resolver:
+    def _open_resolver(self) -> Resolver:
         if self._resolver is None:
             self._resolver = Resolver({(name, tool.name): tool.id for name in self._entries for tool in self.of(name)})
         return self._resolver
 
     def server_text(self, upstream: str) -> str:
-        """What is known of an upstream in words: the config's description, else its `instructions`."""
+        """The description of an upstream in the config, else the `instructions` that it sent itself."""
         entry = self._entries.get(upstream)
         return (entry.description if entry else "") or self._texts.get(upstream, "")
 
     def instructions(self, upstream: str) -> str:
-        """What an upstream said of itself when it was greeted last, whatever the config says of it."""
+        """The `instructions` that an upstream sent at its last handshake, whatever the config says about it."""
         return self._texts.get(upstream, "")
 
     def configure(self, entries: Sequence[Entry]) -> None:
-        """Follow a changed config: forget the tools of upstreams that are gone."""
+        """Follow a changed config and forget the tools of removed upstreams."""
         self._entries = {entry.name: entry for entry in entries}
         gone = set(self._by_upstream) - set(self._entries)
         for name in gone:
             self._by_upstream.pop(name)
             self.problems.pop(name, None)
-        self._rename()
+        self._name_all()
         self._mark_changed(gone)
 
     def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
-        """Take in what the store remembers; call `settle` after the last one."""
-        self._by_upstream[upstream] = [tool for tool in tools if self._allowed(upstream, tool.name)]
+        """Take in what the store remembers of one upstream. Call `settle` after the last upstream."""
+        self._by_upstream[upstream] = [tool for tool in tools if self._includes(upstream, tool.name)]
         self._texts[upstream] = text
 
     def settle(self) -> None:
-        """Name everything that was loaded."""
-        self._rename()
+        """Name all tools that were loaded."""
+        self._name_all()
 
-    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "", over_http: bool = False) -> Changes:
-        """Take in what an upstream lists now. Bad definitions are dropped one by one and said in `problems`; over HTTP
-        those with wrong `x-mcp-header` annotations are, too (specification: tools)."""
+    def replace(
+        self, upstream: str, definitions: Sequence[Raw], text: str = "", over_http: bool = False
+    ) -> ToolChanges:
+        """Take in what an upstream lists now. Bad definitions are dropped one by one and explained in `problems`. Over
+        HTTP, a definition with a wrong `x-mcp-header` annotation is bad, too (specification: tools)."""
         old = {tool.name: tool for tool in self._by_upstream.get(upstream, ())}
         new, problems = self._read(upstream, definitions, over_http)
         self.problems[upstream] = tuple(problems)
         for problem in problems:
             log.warning("upstream %r: %s", upstream, problem)
-        changes = Changes(
+        changes = ToolChanges(
             tuple(name for name in new if name not in old),
             tuple(name for name in old if name not in new),
             tuple(name for name, tool in new.items() if name in old and old[name].schema_hash != tool.schema_hash),
         )
         if changes or text != self._texts.get(upstream, ""):
-            # A definition that stayed the same stays byte for byte, with its token count.
+            # An unchanged definition stays byte for byte the same and keeps its token count.
             kept = {tool.schema_hash: tool for tool in old.values()}
             self._by_upstream[upstream] = [kept.get(tool.schema_hash, tool) for tool in new.values()]
             self._texts[upstream] = text
-            if not self._name_alone(upstream, list(old.values())):
-                self._rename()
+            if not self._name_upstream(upstream, list(old.values())):
+                self._name_all()
             self._mark_changed([upstream])
         return changes
 
-    def count(self, tokens: Mapping[str, int]) -> None:
-        """Token counts by schema hash."""
+    def set_token_counts(self, tokens: Mapping[str, int]) -> None:
+        """Replace estimates by counted tokens; `tokens` is keyed by schema hash."""
         for upstream, tools in self._by_upstream.items():
             new = [
                 replace(tool, tokens=tokens[tool.schema_hash]) if tool.schema_hash in tokens else tool for tool in tools
@@ -208,11 +215,12 @@ class Catalog:
         for counted in tokens:
             self._estimates.pop(counted, None)
 
-    def uncounted(self) -> list[Tool]:
+    def find_uncounted(self) -> list[Tool]:
+        """The tools whose tokens are estimated."""
         return [tool for tool in self._tools.values() if tool.tokens is None]
 
     def tokens(self, tool: ToolId) -> int:
-        """Tokens of a tool's definition, estimated until they are counted."""
+        """The tokens of a tool's definition, estimated until they are counted."""
         found = self._tools.get(tool)
         if found is None:
             return 0
@@ -223,7 +231,8 @@ class Catalog:
         return known
 
     def pins(self, patterns: Sequence[str] = ()) -> list[ToolId]:
-        """Tools that are always shown: by the upstream's own `pin`, or by `patterns` on exposed names."""
+        """The tools that are always listed: those that match their upstream's own `pin` by the upstream's name for
+        them, and those that match `patterns` by exposed name."""
         return [
             tool.id
             for tool in self.tools()
@@ -232,14 +241,14 @@ class Catalog:
         ]
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None) -> Raw:
-        """The tool as a client sees it: its exposed name, everything else as the upstream wrote it."""
+        """The tool as a client sees it: under its exposed name, and otherwise as the upstream wrote it."""
         members: dict[str, Any] = jsonrpc.fields(tool.definition)
         members["name"] = tool.id
         if extra_meta:
             members["_meta"] = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
         return jsonrpc.raw(members)
 
-    def _allowed(self, upstream: str, tool: str) -> bool:
+    def _includes(self, upstream: str, tool: str) -> bool:
         entry = self._entries.get(upstream)
         if entry is None:
             return False
@@ -251,27 +260,27 @@ class Catalog:
         problems: list[str] = []
         for position, definition in enumerate(definitions):
             try:
-                name, data = _checked(definition, over_http)
+                name, data = _check_definition(definition, over_http)
             except ValueError as error:
                 problems.append(f"tool {position + 1} was dropped: {error}")
                 continue
             if name in tools:
                 problems.append(f"tool {name!r} was listed twice; the first is used")
-            elif self._allowed(upstream, name):
-                tools[name] = Tool(ToolId(name), upstream, name, data, _digest(data))
+            elif self._includes(upstream, name):
+                tools[name] = Tool(ToolId(name), upstream, name, data, _hash_definition(data))
         return tools, problems
 
-    def _rename(self) -> None:
+    def _name_all(self) -> None:
         listed = [
             ((tool.upstream, tool.name), entry.prefix)
             for entry in self._entries.values()
             for tool in self._by_upstream.get(entry.name, ())
         ]
-        found = names.assign(listed, self._kept)
+        found = names.assign_names(listed, self._kept)
         self._plain = Counter(names.plain_name(prefix, key[1]) for key, prefix in listed)
         renamed: list[str] = []
         for upstream, tools in self._by_upstream.items():
-            named = [_called(tool, found[upstream, tool.name]) for tool in tools]
+            named = [_with_name(tool, found[upstream, tool.name]) for tool in tools]
             if upstream not in self._ever_named or [tool.id for tool in named] != [tool.id for tool in tools]:
                 self._ever_named.add(upstream)
                 renamed.append(upstream)
@@ -286,15 +295,15 @@ class Catalog:
             self._changed_at.pop(upstream, None)
             self._changed_at[upstream] = self.version
 
-    def _name_alone(self, upstream: str, old: Sequence[Tool]) -> bool:
-        """Name the tools of one upstream, if that concerns no other: nobody else wants or has one of the names. False:
-        everything has to be looked at. A cold start brings hundreds of upstreams one by one."""
+    def _name_upstream(self, upstream: str, old: Sequence[Tool]) -> bool:
+        """Name the tools of one upstream, if no other upstream wants or has one of the names; otherwise change nothing
+        and return False: all tools must be named together. A cold start brings hundreds of upstreams one by one."""
         prefix = self._entries[upstream].prefix
         before = {names.plain_name(prefix, tool.name): tool for tool in old}
         new = self._by_upstream[upstream]
         named = {names.plain_name(prefix, tool.name): tool for tool in new}
         if len(before) < len(old) or len(named) < len(new) or before.keys() - named.keys():
-            return False  # a name that becomes free may be what another tool was denied
+            return False  # another tool may have been denied a name that now becomes free
         if any(tool.id != name or self._plain[name] > 1 for name, tool in before.items()):
             return False
         for name, tool in named.items():
@@ -307,7 +316,7 @@ class Catalog:
         self._plain.update(named.keys())
         for tool in old:
             del self._tools[tool.id]
-        self._by_upstream[upstream] = [_called(tool, ToolId(name)) for name, tool in named.items()]
+        self._by_upstream[upstream] = [_with_name(tool, ToolId(name)) for name, tool in named.items()]
         self._tools.update({tool.id: tool for tool in self._by_upstream[upstream]})
         self._ever_named.add(upstream)
         self._resolver = None
@@ -315,22 +324,22 @@ class Catalog:
         return True
 
 
-def _called(tool: Tool, name: ToolId) -> Tool:
+def _with_name(tool: Tool, name: ToolId) -> Tool:
     return tool if tool.id == name else replace(tool, id=name)
 
 
-def _digest(definition: bytes) -> str:
-    """Of the value, not its spelling: one server orders keys differently in each era."""
+def _hash_definition(definition: bytes) -> str:
+    """Hashes the value and not its spelling: one server orders keys differently in each era."""
     value = jsonrpc.plain(definition)
     try:
         canonical = msgspec.json.encode(value, order="sorted")
-    except UnicodeEncodeError:  # half a surrogate pair, which only the slow encoder writes
+    except UnicodeEncodeError:  # half a surrogate pair, which only the slow JSON encoder writes
         canonical = json.dumps(value, sort_keys=True).encode()
     return hashlib.sha256(canonical).hexdigest()
 
 
-def _checked(definition: Raw, over_http: bool) -> tuple[str, bytes]:
-    """Name and compact bytes of a usable definition. Raises ValueError saying what is wrong with another."""
+def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
+    """The name and the compact bytes of a usable definition. Raises ValueError, which says what is wrong with it."""
     members = jsonrpc.fields(definition)
     name = jsonrpc.text(members.get("name"))
     if not name:
@@ -341,10 +350,10 @@ def _checked(definition: Raw, over_http: bool) -> tuple[str, bytes]:
     try:
         parts = jsonrpc.fields(schema)
     except ValueError:
-        raise ValueError(f"the inputSchema of {name!r} is no object") from None
+        raise ValueError(f"the inputSchema of {name!r} is not an object") from None
     kind = jsonrpc.text(parts.get("type")) if "type" in parts else None
     if kind is None and "type" not in parts:
-        # Strict clients reject a whole list for this; the meaning is the same.
+        # Strict clients reject a whole list for a missing type; an object is what it means.
         members["inputSchema"] = jsonrpc.raw({"type": "object", **parts})
     elif kind != "object":
         raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')

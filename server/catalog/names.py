@@ -1,6 +1,7 @@
-"""Exposed names: how a tool of an upstream is called in front, and which tool a name means.
+"""Exposed names: the name that clients call a tool by, and the tool that a name means.
 
-`server__tool`, at most 49 characters, so that `mcp__foretool__` before it still fits the 64 that model APIs allow.
+A name is `server__tool`, at most 49 characters long, so that it still fits the 64 characters that model APIs allow
+after a client has put `mcp__foretool__` before it.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ CALL: Final = ToolId("call_tool")
 OWN: Final = frozenset({DISCOVER, CALL})
 
 Key = tuple[str, str]
-"""Upstream name and the tool's name there."""
+"""The name of an upstream and the name of a tool there."""
 
 COMPARED: Final = 100
-"""Names that are compared letter by letter with one that no tool has."""
+"""How many names are compared letter by letter with a name that no tool has."""
 _PREFIX_LIMIT = 16
 _DIGEST = 6
 _forbidden = re.compile(r"[^A-Za-z0-9_-]")
@@ -33,7 +34,7 @@ _between = re.compile(r"[^a-z0-9]+")
 
 
 def plain_name(prefix: str, tool: str) -> str:
-    """The name a tool gets when nothing else has it. An empty prefix adds no separator."""
+    """The name that a tool gets unless another tool has it. An empty prefix adds no separator."""
     joined = _forbidden.sub("_", f"{prefix}{SEPARATOR}{tool}" if prefix else tool)
     if len(joined) <= LIMIT:
         return joined
@@ -45,10 +46,11 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_DIGEST]
 
 
-def assign(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict[Key, ToolId]:
-    """A name for every tool: the one it had, else its plain name, else a longer one that is free.
+def assign_names(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict[Key, ToolId]:
+    """Give every tool a name: the name it had, else its plain name, else a longer name that is free.
 
-    `tools`: key and prefix, in the order of the config; the first comer keeps a name that several want.
+    `tools` holds keys and prefixes in the order of the config: where several tools want one name, the first gets it.
+    `kept` holds the names that clients know already.
     """
     names: dict[Key, ToolId] = {}
     taken: set[str] = set(OWN)
@@ -60,36 +62,36 @@ def assign(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict
         name = kept.get(key)
         if name is None or name in taken:
             continue
-        # Where nobody else wants its plain name, another one is from before its prefix was changed.
+        # If no other tool wants the plain name, a kept name that differs from it stems from an older prefix.
         contested = rivals[first] > 1 or held.get(ToolId(first), key) != key
-        if name == first or (contested and name in _choices(key, wanted[key])):
+        if name == first or (contested and name in _candidate_names(key, wanted[key])):
             names[key] = name
             taken.add(name)
-    # The name of a tool that is away for now is not given to another: it would come to mean something else.
+    # The name of a tool that is away stays reserved: given to another tool, it would change its meaning.
     taken.update(name for name, key in held.items() if key not in firsts)
     for key, first in firsts.items():
         if key not in names:
-            choices = _endless(_choices(key, wanted[key])) if first in taken else (first,)
+            choices = _endless_names(_candidate_names(key, wanted[key])) if first in taken else (first,)
             names[key] = ToolId(next(choice for choice in choices if choice not in taken))
             taken.add(names[key])
     return names
 
 
-def _choices(key: Key, prefix: str) -> tuple[str, ...]:
-    """The names a tool may get, the one it would like best first; the last is another tool's by malice alone."""
+def _candidate_names(key: Key, prefix: str) -> tuple[str, ...]:
+    """The names that a tool may get, best first. Only malice gives another tool the last one."""
     upstream, tool = key
     full = plain_name(upstream, tool)
     return plain_name(prefix, tool), full, f"{full[: LIMIT - _DIGEST - 1]}_{_digest(upstream, tool)}"
 
 
-def _endless(choices: tuple[str, ...]) -> Iterator[str]:
-    yield from choices
-    stem = choices[-1][: -_DIGEST - 1]
-    yield from (f"{stem}_{_digest(choices[-1], str(number))}" for number in itertools.count())
+def _endless_names(candidates: tuple[str, ...]) -> Iterator[str]:
+    yield from candidates
+    stem = candidates[-1][: -_DIGEST - 1]
+    yield from (f"{stem}_{_digest(candidates[-1], str(number))}" for number in itertools.count())
 
 
 class Resolver:
-    """Finds the tool that a name means. Built once per catalog."""
+    """Finds the tool that a name means, among the tools of one version of the catalog."""
 
     def __init__(self, names: Mapping[Key, ToolId]) -> None:
         self._exact: dict[str, ToolId] = {}
@@ -101,12 +103,13 @@ class Resolver:
         self._exact.update({name: name for name in names.values()})
         self._bare = {tool: found[0] for tool, found in bare.items() if len(found) == 1}
         self._folded: dict[str, list[ToolId]] | None = None
-        self._having: dict[str, array[int]] = {}  # places of the folded names that have two letters side by side
+        self._places: dict[str, array[int]] = {}
+        """By pair of neighbouring letters, the places of the folded names that have it."""
         self._names = names
 
     def resolve(self, name: str) -> ToolId | None:
-        """The tool with exactly this name: exposed, `server__tool` in any spelling of the joint, or, where only one
-        upstream has it, the upstream's own."""
+        """The tool with exactly this name: its exposed name, `server__tool` with `/`, `.` or `:` for the joint, or its
+        own name if only one upstream has such a tool."""
         return self._exact.get(name) or self._bare.get(name) or self._without_client_prefix(name)
 
     def _without_client_prefix(self, name: str) -> ToolId | None:
@@ -115,30 +118,30 @@ class Resolver:
         return self._exact.get(parts[2]) if len(parts) == 3 and parts[0] == "mcp" else None
 
     def near(self, name: str, limit: int = 5) -> tuple[list[ToolId], bool]:
-        """Tools that may have been meant, likeliest first, and whether only one can have been: the same name but for
-        case and punctuation."""
-        folded = self._fold()
+        """The tools that a wrong name may mean, likeliest first, and whether the first is certain: its name differs
+        only in case and punctuation, and no other tool's name does."""
+        folded = self._fold_names()
         same = folded.get(_fold(name), [])
         if same:
             return same[:limit], len(same) == 1
-        from difflib import get_close_matches  # only on this path, and slow to import
+        from difflib import get_close_matches  # slow to import, and only this path needs it
 
         close = get_close_matches(_fold(name), self._likely(_fold(name)), n=limit, cutoff=0.6)
         found = list(dict.fromkeys(tool for key in close for tool in folded[key]))
         return found[:limit], False
 
     def _likely(self, name: str) -> list[str]:
-        """The folded names that share most neighbouring letters with this one; to compare it with every name of a big
+        """The folded names that share most pairs of letters with this one: comparing it with every name of a big
         catalog would take seconds."""
-        names = list(self._fold())
-        if not self._having:
-            for at, other in enumerate(names):
+        names = list(self._fold_names())
+        if not self._places:
+            for place, other in enumerate(names):
                 for pair in _pairs(other):
-                    self._having.setdefault(pair, array("I")).append(at)
-        shared = Counter(itertools.chain.from_iterable(self._having.get(pair, ()) for pair in _pairs(name)))
-        return [names[at] for at, _ in shared.most_common(COMPARED)]
+                    self._places.setdefault(pair, array("I")).append(place)
+        shared = Counter(itertools.chain.from_iterable(self._places.get(pair, ()) for pair in _pairs(name)))
+        return [names[place] for place, _ in shared.most_common(COMPARED)]
 
-    def _fold(self) -> dict[str, list[ToolId]]:
+    def _fold_names(self) -> dict[str, list[ToolId]]:
         if self._folded is None:
             self._folded = {}
             for (_, tool), name in self._names.items():

@@ -89,8 +89,8 @@ def test_tokens_are_counted_in_a_process_of_their_own_some_at_a_time(monkeypatch
 
     app.catalog.replace("calc", [raw({"name": f"t{n}", "inputSchema": {"type": "object"}}) for n in range(3)])
     asyncio.run(App._count_tokens(app))
-    assert [each.id for each in app.catalog.uncounted()] == ["calc__t2"]
+    assert [each.id for each in app.catalog.find_uncounted()] == ["calc__t2"]
     asyncio.run(App._count_tokens(app))
-    assert app.catalog.uncounted() == []
+    assert app.catalog.find_uncounted() == []
     assert [each.tokens for each in app.catalog.tools()] == [each.tokens for each in app.catalog.tools()][:1] * 3
     assert all(each.tokens for each in app.catalog.tools())

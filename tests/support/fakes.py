@@ -599,7 +599,9 @@ class FakeApp(App):
         )
 
     async def _count_tokens(self) -> None:
-        self.catalog.count({tool.schema_hash: self.catalog.tokens(tool.id) for tool in self.catalog.uncounted()})
+        self.catalog.set_token_counts(
+            {tool.schema_hash: self.catalog.tokens(tool.id) for tool in self.catalog.find_uncounted()}
+        )
 
 
 class Stage(NamedTuple):

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.server.catalog.catalog import Catalog, Changes
-from foretool.server.catalog.names import Key, assign
+from foretool.server.catalog.catalog import Catalog, ToolChanges
+from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId
 
@@ -34,9 +34,9 @@ def listed(*tools: Any) -> list[Any]:
 
 def test_a_new_list_says_what_it_changed_by_the_tools_own_names() -> None:
     one = catalog(FakeUpstream("calc"))
-    assert one.replace("calc", listed("add", "sub")) == Changes(added=("add", "sub"))
-    assert one.replace("calc", listed("sub", "add")) == Changes()
-    assert one.replace("calc", listed(tool("add", "new"), "mul")) == Changes(("mul",), ("sub",), ("add",))
+    assert one.replace("calc", listed("add", "sub")) == ToolChanges(added=("add", "sub"))
+    assert one.replace("calc", listed("sub", "add")) == ToolChanges()
+    assert one.replace("calc", listed(tool("add", "new"), "mul")) == ToolChanges(("mul",), ("sub",), ("add",))
 
 
 def test_a_definition_that_only_orders_its_keys_differently_is_the_same() -> None:
@@ -147,7 +147,7 @@ def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
     entries = [
         ((name, each.name), prefix) for name, prefix in zip(OWNERS, prefixes, strict=True) for each in one.of(name)
     ]
-    assert {(each.upstream, each.name): each.id for each in one.tools()} == assign(entries, kept)
+    assert {(each.upstream, each.name): each.id for each in one.tools()} == assign_names(entries, kept)
     for each in one.tools():
         assert one.find(each.id) == each
 
@@ -202,10 +202,10 @@ def test_pins_are_patterns_of_own_names_per_upstream_and_of_exposed_names_in_gen
 def test_tokens_are_estimated_until_they_are_counted() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", listed("add"))
-    (found,) = one.uncounted()
+    (found,) = one.find_uncounted()
     assert one.tokens(found.id) > 5
-    one.count({found.schema_hash: 99})
-    assert (one.tokens(found.id), one.uncounted()) == (99, [])
+    one.set_token_counts({found.schema_hash: 99})
+    assert (one.tokens(found.id), one.find_uncounted()) == (99, [])
     one.replace("calc", listed("add", "sub"))
     assert one.tokens(found.id) == 99
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.server.catalog.names import LIMIT, OWN, Key, Resolver, assign, plain_name
+from foretool.server.catalog.names import LIMIT, OWN, Key, Resolver, assign_names, plain_name
 from foretool.storage.records import ToolId
 
 words = st.text(alphabet="abcXYZ012_-./ é", min_size=1, max_size=60)
@@ -20,7 +20,7 @@ keys = st.lists(
 
 
 def named(tools: list[Key], kept: dict[Key, ToolId] | None = None, prefix: str | None = None) -> dict[Key, ToolId]:
-    return assign([((server, tool), server if prefix is None else prefix) for server, tool in tools], kept or {})
+    return assign_names([((server, tool), server if prefix is None else prefix) for server, tool in tools], kept or {})
 
 
 @requirement("names:49-characters")
@@ -65,29 +65,29 @@ def test_a_long_name_is_cut_and_carries_a_digest_of_the_whole() -> None:
 
 @requirement("names:collisions")
 def test_of_two_that_want_one_name_the_first_in_the_config_gets_it() -> None:
-    names = assign([(("a", "add"), ""), (("b", "add"), "")], {})
+    names = assign_names([(("a", "add"), ""), (("b", "add"), "")], {})
     assert names == {("a", "add"): "add", ("b", "add"): "b__add"}
 
 
 @requirement("names:collisions")
 def test_one_that_had_the_name_keeps_it_though_another_comes_before_it() -> None:
     kept = {("b", "add"): ToolId("add")}
-    assert assign([(("a", "add"), ""), (("b", "add"), "")], kept) == {("a", "add"): "a__add", ("b", "add"): "add"}
+    assert assign_names([(("a", "add"), ""), (("b", "add"), "")], kept) == {("a", "add"): "a__add", ("b", "add"): "add"}
 
 
 @requirement("names:collisions")
 def test_a_tool_that_took_the_last_resort_of_another_does_not_get_its_calls() -> None:
     pair = [(("u", "a.b"), "u"), (("u", "a_b"), "u")]
-    last_resort = assign(pair, {})["u", "a_b"]
+    last_resort = assign_names(pair, {})["u", "a_b"]
     malicious = ("u", last_resort.removeprefix("u__"))
-    names = assign([(malicious, "u"), *pair], {})
+    names = assign_names([(malicious, "u"), *pair], {})
     assert names[malicious] == last_resort
     assert len(set(names.values())) == 3
 
 
 @requirement("names:collisions")
 def test_nothing_is_called_like_our_own_two_tools() -> None:
-    names = assign([(("a", "call_tool"), ""), (("a", "discover_tools"), "")], {})
+    names = assign_names([(("a", "call_tool"), ""), (("a", "discover_tools"), "")], {})
     assert names == {("a", "call_tool"): "a__call_tool", ("a", "discover_tools"): "a__discover_tools"}
 
 
