@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.embedding import Embedding
+from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.models import Models, base, prior
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exposure import Exposures
@@ -85,7 +85,7 @@ class App:
             time.time,
         )
         self.proxy = Proxy(config, self.catalog, self.search, self.exposures, self.recorder, self)
-        self.embedding = Embedding(config.settings, self.catalog, store, self.search)
+        self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.models = Models(self.search, store, self._learned)
         self.schedule = Schedule(store, config.path)
         self.prompts = Prompts(self.proxy, store, time.time)

@@ -73,7 +73,7 @@ def command(
     with offline.read(config) as known:
         if not len(known.app.catalog):
             return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)
-        embedding.attach(config.settings, known.store, known.app.search)
+        embedding.install_encoders(config.settings, known.app.search, known.store)
         for problem in models.attach(known.app.search, known.store):
             output.warn(problem)
         found = find(known, " ".join(task), profile, limit)

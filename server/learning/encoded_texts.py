@@ -31,11 +31,11 @@ class EncodedTexts:
         """Opens the encoders of the settings; None if there are none or one cannot be opened."""
         from foretool.retrieval.encoders import EncoderError, open_encoder
 
-        wanted = embedding.Wanted.of(settings)
+        choice = embedding.EncoderChoice.of(settings)
         try:
-            weights = wanted.weights()
-            folder = embedding.cache_folder(store)
-            encoders = [open_encoder(each, folder, key=wanted.endpoint.key) for each in weights]
+            weights = choice.find_weights()
+            folder = embedding.find_cache_folder(store)
+            encoders = [open_encoder(each, folder, key=choice.endpoint.key) for each in weights]
         except (EncoderError, OSError):
             return None
         return cls(weights, encoders, store) if weights else None

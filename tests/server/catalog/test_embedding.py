@@ -20,7 +20,7 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from foretool.retrieval.encoders import find, weights
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.embedding import Embedding, attach
+from foretool.server.catalog.embedding import Embedder, install_encoders
 from foretool.server.catalog.search import Search
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
@@ -59,8 +59,8 @@ def catalog() -> Catalog:
 @asynccontextmanager
 async def embedding(
     setting: str, tools: Catalog, store: Store, search: Search | None = None
-) -> AsyncIterator[Embedding]:
-    one = Embedding(Settings(encoder=setting), tools, store, search or search_over(tools))
+) -> AsyncIterator[Embedder]:
+    one = Embedder(Settings(encoder=setting), tools, store, search or search_over(tools))
     try:
         yield one
     finally:
@@ -72,10 +72,10 @@ def find_in(search: Search, text: str) -> Ranking:
 
 
 def attached(setting: str, search: Search, store: Store) -> str:
-    return attach(Settings(encoder=setting), store, search)
+    return install_encoders(Settings(encoder=setting), search, store)
 
 
-async def settled(one: Embedding) -> None:
+async def settled(one: Embedder) -> None:
     async with asyncio.timeout(60):
         one.tick()
         if one._task is not None:
@@ -93,7 +93,6 @@ async def test_tools_are_embedded_at_once_and_the_encoder_comes_after_a_search(t
     search = search_over(tools)
     async with embedding(folder, tools, store, search) as one:
         await settled(one)
-        assert one.progress == {"tiny": (5, 5)}
         assert len(store.vectors.known(find(folder)[0].key)) == 5
         assert not search.has_encoders
         assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
@@ -110,7 +109,7 @@ async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None
         before = store.vectors.known(find(folder)[0].key)
         tools.replace("web", definitions("open_page", "find_page", "report_page"))
         await settled(one)
-        assert one.progress == {"tiny": (6, 6)}
+        assert len(store.vectors.known(find(folder)[0].key)) == 6
         assert len(store.vectors.known(find(folder)[0].key) - before) == 1
         assert find_in(search, "report").evidence[0].signs is not None
         task = one._task
@@ -195,10 +194,11 @@ async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: 
         settings = Settings(encoder="tiny", encoder_url=server.url, encoder_key="s3cret")
         tools = catalog()
         search = search_over(tools)
-        one = Embedding(settings, tools, store, search)
+        one = Embedder(settings, tools, store, search)
         find_in(search, "open an issue")
         await settled(one)
-        assert (one.problem, one.progress) == ("", {"tiny": (5, 5)})
+        (used,) = one._weights or ()
+        assert (one.problem, used.name, len(store.vectors.known(used.key))) == ("", "tiny", 5)
         assert {each["key"] for each in server.asked} == {"Bearer s3cret"}
         (encoder,) = search._slow
         assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
@@ -208,4 +208,4 @@ async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: 
         assert encoder.queries(["open an issue"]).any()
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts
         await one.stop()
-        assert "s3cret" not in repr(one._wanted)
+        assert "s3cret" not in repr(one._choice)
