@@ -20,7 +20,7 @@ from typing import Any, Final
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
-from foretool.server.catalog.models import Models, base, prior
+from foretool.server.catalog.models import ModelLoader, read_base, read_prior
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exposure import Exposures
 from foretool.server.config.errors import ConfigError
@@ -86,11 +86,11 @@ class App:
         )
         self.proxy = Proxy(config, self.catalog, self.search, self.exposures, self.recorder, self)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
-        self.models = Models(self.search, store, self._learned)
+        self.models = ModelLoader(self.search, store, self._learned)
         self.schedule = Schedule(store, config.path)
         self.prompts = Prompts(self.proxy, store, time.time)
-        self.exposures.prior = lambda: prior(store)
-        self.exposures.base = lambda: base(store)
+        self.exposures.prior = lambda: read_prior(store)
+        self.exposures.base = lambda: read_base(store)
         self.started_at = time.time()
         self._watcher = ChildWatcher()
         self._fingerprints: dict[str, str] = {}

@@ -1,7 +1,8 @@
-"""Gives the ranking what was learned, as soon as somebody has a list, and anew whenever other models are to be served.
+"""Reads learned models from the store, checks and opens them, and installs them into the search.
 
-Models are read from the store, checked, and opened in a thread; one that is damaged or of another version is refused,
-and the one it had replaced serves in its place. Nothing here is heavy until there is a model to open.
+A running proxy does so once a client has a list, and again whenever other models are to serve. A model that is damaged
+or has another version is refused, and the model that it had replaced serves in its place. This module imports nothing
+heavy until there is a model to open.
 """
 
 from __future__ import annotations
@@ -31,32 +32,33 @@ CLASSES: Final[Mapping[str, str]] = {
     "masstool": "foretool.retrieval.rankers.masstool:MassTool",
     "ports": "foretool.retrieval.rankers.ports:Ports",
 }
-"""Who reads the models of each method."""
+"""The class that reads the models of each method."""
 WEIGHTS: Final = "weights"
-"""The kind of the refitted weights; its bytes are JSON (`rankers.experience.Factors`)."""
+"""The kind of the refitted weights; its bytes are JSON (`rankers.learned.Factors`)."""
 PRIOR: Final = "prior"
-"""The kind of what lists are made from; its bytes are JSON (`retrieval.prior`)."""
+"""The kind of the prior that orders lists; its bytes are JSON (`retrieval.list_prior`)."""
 GROWTH: Final = "growth"
-"""The kind of how lists grow; its bytes are JSON (`retrieval.growth`). It counts for the models it was fitted with."""
+"""The kind of how lists grow; its bytes are JSON (`retrieval.list_growth`)."""
 RETRY_TICKS: Final = 30
-"""Ticks between two looks at a store that could not be read."""
+"""How many ticks to wait after the store could not be read."""
+_WAY_OUT = "pip install 'foretool[models]'"
 
-Kept = Mapping[str, Sequence[tuple[Artifact, bytes]]]
-"""Models with their bytes by kind, in the order in which to try them."""
+Candidates = Sequence[tuple[Artifact, bytes]]
+"""The models of one kind with their bytes, in the order in which to try them."""
 
 log = logging.getLogger("foretool.models")
 
 
-class Opened(Struct, frozen=True):
-    """What came of the models that are kept."""
+class OpenedModels(Struct, frozen=True):
+    """The models that serve, where each came from, and in words why others do not serve."""
 
     experience: Experience | None
     served: dict[str, Artifact]
     problems: tuple[str, ...]
 
 
-class Models:
-    """See the module. `tick` is called about once a second; one task at a time."""
+class ModelLoader:
+    """Installs the models that are to serve, one load at a time. Housekeeping calls `tick` about once a second."""
 
     def __init__(self, search: Search, store: Store, changed: Callable[[], None]) -> None:
         """`changed` is called when other models serve than before, or a learning run has ended."""
@@ -67,12 +69,9 @@ class Models:
         self._version = 0
         self._wait = 0
         self._has_listed = False
-        self.served: dict[str, Artifact] = {}
-        self.problems: tuple[str, ...] = ()
-        """What keeps a model from being served, in words."""
 
     def tick(self, has_listed: bool) -> None:
-        """Look whether there is something new; `has_listed`: somebody has a list now, so nobody waits for the first."""
+        """Look for other models. `has_listed`: a client has a list, so no client waits for its first one any more."""
         self._has_listed |= has_listed
         if not self._has_listed or (self._task is not None and not self._task.done()):
             return
@@ -83,44 +82,55 @@ class Models:
             version = self._store.artifacts.version
             if version == self._version:
                 return
-            kept = read(self._store)
+            kept = read_models(self._store)
         except StorageError as error:
             log.warning("%s; the models in use stay", error)
             self._wait = RETRY_TICKS
             return
-        self._task = asyncio.create_task(self._take(version, kept))
+        self._task = asyncio.create_task(self._load(version, kept))
 
     async def stop(self) -> None:
-        """End what is being done."""
+        """End the load under way."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    async def _take(self, version: int, kept: Kept) -> None:
-        opened = await asyncio.to_thread(open_models, kept) if kept else Opened(None, {}, ())
+    async def _load(self, version: int, kept: Mapping[str, Candidates]) -> None:
+        opened = await asyncio.to_thread(open_models, kept) if kept else OpenedModels(None, {}, ())
         for problem in opened.problems:
             log.warning("%s", problem)
-        self._version, self.served, self.problems = version, opened.served, opened.problems
+        self._version = version
         self._search.install_models(opened.experience)
         if opened.served:
             log.info("learned: %s", ", ".join(f"{kind} {each.number}" for kind, each in opened.served.items()))
         self._changed()
 
 
-def read(store: Store) -> dict[str, list[tuple[Artifact, bytes]]]:
-    """Everything that is to be served, with what it replaced."""
+def install_models(search: Search, store: Store) -> tuple[str, ...]:
+    """Open and install the models now, for a command; returns in words why some do not serve."""
+    kept = read_models(store)
+    if not kept:
+        return ()
+    opened = open_models(kept)
+    search.install_models(opened.experience)
+    return opened.problems
+
+
+def read_models(store: Store) -> dict[str, Candidates]:
+    """The candidates of every kind that takes part in ranking. Raises `StorageError`."""
     artifacts = store.artifacts
     return {kind: artifacts.load_intact(kind) for kind in artifacts.served() if kind in (*CLASSES, WEIGHTS, GROWTH)}
 
 
-def open_models(kept: Kept) -> Opened:
-    """The models of these bytes; imports what they need. Never raises for what a model may be."""
+def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
+    """Open the first usable candidate of each kind, which imports what its method needs. Never raises for a bad model:
+    `problems` says what is wrong with it."""
     try:
         from foretool.retrieval.model_format import ModelError
         from foretool.retrieval.rankers.learned import Experience, Factors
     except ImportError as error:
-        return Opened(None, {}, (f"what was learned is not served: {error.name} is missing; {_WAY_OUT}",))
+        return OpenedModels(None, {}, (f"what was learned is not served: {error.name} is missing; {_WAY_OUT}",))
     models: dict[str, Learned] = {}
     served: dict[str, Artifact] = {}
     problems: list[str] = []
@@ -128,12 +138,10 @@ def open_models(kept: Kept) -> Opened:
     for kind, candidates in kept.items():
         if not candidates:
             problems.append(f"{kind}: every copy that is kept is damaged; `foretool learn` makes a new one")
-        for artifact, data in candidates:
+        for artifact, data in candidates if kind != GROWTH else ():
             try:
                 if kind == WEIGHTS:
                     factors = msgspec.json.decode(data, type=Factors)
-                elif kind == GROWTH:
-                    continue  # once it is known which models serve
                 else:
                     models[kind] = open_model(kind, data)
             except (ModelError, msgspec.MsgspecError) as error:
@@ -144,33 +152,47 @@ def open_models(kept: Kept) -> Opened:
             else:
                 served[kind] = artifact
                 break
-    fitting = _fitting(kept.get(GROWTH, ()), served)
-    if fitting is not None:
-        served[GROWTH] = fitting[0]
-    growth = fitting[1] if fitting is not None else None
+    growth = None
+    if (chosen := choose_growth(kept.get(GROWTH, ()), collect_numbers(served))) is not None:
+        served[GROWTH], growth = chosen
     trained_with = {kind: each.report.get("encoders", "") for kind, each in served.items()}
     experience = Experience(models, factors, growth, trained_with) if models else None
-    return Opened(experience, served, tuple(problems))
-
-
-def numbers(served: Mapping[str, Artifact]) -> dict[str, int]:
-    """The number of each model that takes part in scores."""
-    return {kind: each.number for kind, each in served.items() if kind in (*CLASSES, WEIGHTS)}
-
-
-_WAY_OUT = "pip install 'foretool[models]'"
+    return OpenedModels(experience, served, tuple(problems))
 
 
 def open_model(kind: str, data: bytes) -> Learned:
-    """Raises `ModelError`, and `ImportError` where something is not installed."""
+    """Open one model. Raises `ModelError`, and `ImportError` if a package that it needs is not installed."""
     module, _, name = CLASSES[kind].partition(":")
-    made: Learned = getattr(import_module(module), name).loads(data)
-    return made
+    model: Learned = getattr(import_module(module), name).loads(data)
+    return model
 
 
-def prior(store: Store) -> tuple[int, bytes]:
-    """Number of the last learning run, and what it says of coming tasks; (0, b"") where nothing was learned, or the
-    store does not answer."""
+def collect_numbers(served: Mapping[str, Artifact]) -> dict[str, int]:
+    """The number of each model that takes part in scores, by kind."""
+    return {kind: each.number for kind, each in served.items() if kind in (*CLASSES, WEIGHTS)}
+
+
+def choose_growth(
+    candidates: Candidates, numbers: Mapping[str, int], encoders: str | None = None
+) -> tuple[Artifact, Growth] | None:
+    """The first growth that was fitted with the models of these numbers, and with these encoders if they are given:
+    other models and encoders give other scores, about which it says nothing."""
+    if not candidates:
+        return None
+    # Not at the top: a list that the store has is served before this is needed.
+    from foretool.retrieval import list_growth
+
+    for artifact, data in candidates:
+        with contextlib.suppress(msgspec.MsgspecError):
+            growth = list_growth.loads(data)
+            if growth.models == numbers and encoders in (None, growth.encoders):
+                return artifact, growth
+    return None
+
+
+def read_prior(store: Store) -> tuple[int, bytes]:
+    """The number of the last learning run, and the bytes of the prior that orders lists. Returns (0, b"") if nothing
+    was learned or the store does not answer."""
     artifacts = store.artifacts
     try:
         version = artifacts.version
@@ -180,42 +202,12 @@ def prior(store: Store) -> tuple[int, bytes]:
     return version, whole[0][1] if whole else b""
 
 
-def base(store: Store) -> int | None:
-    """Tokens that a growing list begins with, by what was learned with the models that serve; None where nothing was,
-    or the store does not answer."""
+def read_base(store: Store) -> int | None:
+    """The tokens that a growing list begins with, as learned with the models that serve. Returns None if it was not
+    learned or the store does not answer."""
     artifacts = store.artifacts
     try:
-        whole = artifacts.load_intact(GROWTH)
-        served = artifacts.served()
+        chosen = choose_growth(artifacts.load_intact(GROWTH), collect_numbers(artifacts.served()))
     except StorageError:
         return None
-    fitting = _fitting(whole, served)
-    return fitting[1].base if fitting is not None else None
-
-
-def _fitting(
-    candidates: Sequence[tuple[Artifact, bytes]], served: Mapping[str, Artifact]
-) -> tuple[Artifact, Growth] | None:
-    """The newest way to grow that was fitted with the models that serve; other models give other scores, of which it
-    says nothing."""
-    if not candidates:
-        return None
-    # Not at the top: a list that is restored is served before this is wanted.
-    from foretool.retrieval import list_growth as growths
-
-    for artifact, data in candidates:
-        with contextlib.suppress(msgspec.MsgspecError):
-            growth = growths.loads(data)
-            if growth.models == numbers(served):
-                return artifact, growth
-    return None
-
-
-def attach(search: Search, store: Store) -> tuple[str, ...]:
-    """Give the ranking what was learned now; returns what stands in the way."""
-    kept = read(store)
-    if not kept:
-        return ()
-    opened = open_models(kept)
-    search.install_models(opened.experience)
-    return opened.problems
+    return chosen[1].base if chosen is not None else None

@@ -74,7 +74,7 @@ def command(
         if not len(known.app.catalog):
             return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)
         embedding.install_encoders(config.settings, known.app.search, known.store)
-        for problem in models.attach(known.app.search, known.store):
+        for problem in models.install_models(known.app.search, known.store):
             output.warn(problem)
         found = find(known, " ".join(task), profile, limit)
     if as_json:

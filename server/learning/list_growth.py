@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -125,12 +124,9 @@ class ListGrowth:
     def _rule_in_use(self) -> Fixed | Growth:
         """How lists grow now, with the models that serve now."""
         results = self._results
-        for _, data in results.artifacts.load_intact(models.GROWTH):
-            with suppress(msgspec.MsgspecError):
-                growth = growths.loads(data)
-                if growth.models == results.numbers() and growth.encoders == results.encoders:
-                    return growth
-        return Fixed()
+        whole = results.artifacts.load_intact(models.GROWTH)
+        chosen = models.choose_growth(whole, results.numbers(), results.encoders)
+        return chosen[1] if chosen is not None else Fixed()
 
     def _base(self, rule: Rule) -> int:
         """The tokens that a list begins with, our own tools left out."""

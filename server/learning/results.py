@@ -50,7 +50,7 @@ class Results:
 
     def numbers(self) -> dict[str, int]:
         """The number of each model in use that takes part in scores."""
-        return models.numbers(self.artifacts.served())
+        return models.collect_numbers(self.artifacts.served())
 
     def _write(self, kind: str, data: bytes, report: Mapping[str, Any], promote: bool) -> tuple[dict[str, Any], int]:
         whole = {**self._stamp, **report}

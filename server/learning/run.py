@@ -135,7 +135,7 @@ class Learner:
     def _known(self) -> KnownModels:
         """The models in use that the encoders in use can feed."""
         known = KnownModels()
-        opened = models.open_models(models.read(self._store))
+        opened = models.open_models(models.read_models(self._store))
         for kind, model in opened.experience.models.items() if opened.experience is not None else ():
             if self._results.comparable(kind) is not None:
                 known.add(kind, self.timeline.place_after(opened.served[kind]), model)

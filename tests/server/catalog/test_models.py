@@ -11,7 +11,7 @@ from foretool.retrieval import list_growth as growths
 from foretool.retrieval.list_prior import Prior, dumps
 from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.models import Opened, open_models, prior, read
+from foretool.server.catalog.models import OpenedModels, open_models, read_models, read_prior
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 
@@ -59,7 +59,7 @@ async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
         assert "often comes first" in answer["matches"][0]["why"]
         stage.store.artifacts.roll_back("dtdr")
         await taken(stage)
-        assert (search.has_learned, models_of.served) == (False, {})
+        assert not search.has_learned
 
 
 @requirement("learn:list")
@@ -82,12 +82,12 @@ def test_a_damaged_model_is_refused_and_the_one_before_it_serves() -> None:
         artifacts = store.artifacts
         first = artifacts.add("dtdr", MODEL, {}, promote=True)
         artifacts.add("dtdr", MODEL[: len(MODEL) // 2], {}, promote=True)  # half-written, its checksum right
-        opened = open_models(read(store))
+        opened = open_models(read_models(store))
         assert opened.experience is not None
         assert [each.id for each in opened.served.values()] == [first.id]
         assert opened.problems[0].startswith("dtdr 2 is refused: dtdr:")
         connection_of(store).execute("UPDATE artifacts SET data = ?", (b"0",))
-        assert open_models(read(store)) == Opened(
+        assert open_models(read_models(store)) == OpenedModels(
             None, {}, ("dtdr: every copy that is kept is damaged; `foretool learn` makes a new one",)
         )
 
@@ -96,7 +96,7 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "CLASSES", {"dtdr": "nowhere_to_be_found:Model"})
     with open_store(":memory:") as store:
         store.artifacts.add("dtdr", MODEL, {}, promote=True)
-        opened = open_models(read(store))
+        opened = open_models(read_models(store))
     assert opened.problems == ("dtdr is not served: nowhere_to_be_found is missing; pip install 'foretool[models]'",)
 
 
@@ -104,11 +104,11 @@ def test_weights_are_read_with_the_models() -> None:
     with open_store(":memory:") as store:
         store.artifacts.add("dtdr", MODEL, {}, promote=True)
         store.artifacts.add("weights", b'{"encoders":"","factors":{"history":2.0}}', {}, promote=True)
-        opened = open_models(read(store))
+        opened = open_models(read_models(store))
         assert opened.experience is not None
         assert opened.experience.factors_for("") == {"history": 2.0}
         connection_of(store).execute("UPDATE artifacts SET data = ? WHERE kind = 'weights'", (b"{}]",))
-        assert models.attach(search_over(Catalog([])), store) == (
+        assert models.install_models(search_over(Catalog([])), store) == (
             "weights: every copy that is kept is damaged; `foretool learn` makes a new one",
         )
 
@@ -121,31 +121,31 @@ def grown(**models_of: int) -> bytes:
 def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None:
     with open_store(":memory:") as store:
         artifacts = store.artifacts
-        assert models.base(store) is None
+        assert models.read_base(store) is None
         artifacts.add("dtdr", MODEL, {}, promote=True)
         artifacts.add("growth", grown(dtdr=1), {}, promote=True)
-        opened = open_models(read(store))
+        opened = open_models(read_models(store))
         assert opened.experience is not None
         assert opened.experience.growth == growths.loads(grown(dtdr=1))
-        assert models.base(store) == 250
+        assert models.read_base(store) == 250
         artifacts.add("dtdr", MODEL, {}, promote=True)
-        opened = open_models(read(store))
+        opened = open_models(read_models(store))
         assert opened.experience is not None
-        assert (opened.experience.growth, sorted(opened.served), models.base(store)) == (None, ["dtdr"], None)
+        assert (opened.experience.growth, sorted(opened.served), models.read_base(store)) == (None, ["dtdr"], None)
         # Of what was fitted later, that which was fitted with the models that serve again counts.
         artifacts.add("growth", grown(dtdr=2), {}, promote=True)
         artifacts.roll_back("dtdr")
-        assert models.base(store) == 250
+        assert models.read_base(store) == 250
         connection_of(store).execute("UPDATE artifacts SET data = ? WHERE kind = 'growth'", (b"{}",))
-        assert models.base(store) is None
+        assert models.read_base(store) is None
 
 
 def test_the_prior_of_an_empty_store_is_none() -> None:
     with open_store(":memory:") as store:
-        assert prior(store) == (0, b"")
+        assert read_prior(store) == (0, b"")
         store.artifacts.add("prior", b"{}", {}, promote=True)
         store.artifacts.bump_version()
-        assert prior(store) == (1, b"{}")
+        assert read_prior(store) == (1, b"{}")
 
 
 async def test_a_store_that_fails_leaves_the_models_in_use() -> None:
