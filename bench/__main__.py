@@ -9,7 +9,6 @@ FORETOOL; default: the one beside this Python). A benchmark whose needs are not 
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import processes
+from bench.options import make_parser
 
 LIMIT_S = 1800.0
 RANKED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "toole_unseen", "apibank")
@@ -27,14 +27,14 @@ SIMULATED = ("ultratool", "bfcl_multi_turn", "mcpbench")
 
 
 class Step(NamedTuple):
-    """One command of a sitting."""
+    """One benchmark of a sitting."""
 
     name: str
     words: Sequence[str]
-    """After `python -m`."""
+    """The words after `python -m`."""
 
 
-def always(foretool: Sequence[str]) -> Iterator[Step]:
+def proxy_steps(foretool: Sequence[str]) -> Iterator[Step]:
     yield Step("startup", ("bench.proxy.startup", *foretool, "--repeat", "9"))
     yield Step("http", ("bench.proxy.http_calls",))
     yield Step("soak", ("bench.proxy.soak",))
@@ -42,14 +42,14 @@ def always(foretool: Sequence[str]) -> Iterator[Step]:
     yield Step("hostile", ("bench.proxy.hostile_messages",))
 
 
-def beside_peers(folder: str, foretool: Sequence[str]) -> Iterator[Step]:
+def peer_steps(folder: str, foretool: Sequence[str]) -> Iterator[Step]:
     for kind in ("calls", "startup", "slow", "never"):
         yield Step(f"peers-{kind}", ("bench.proxy.peers", kind, "--peerbench", folder, *foretool))
     few = ("--peers", "direct,ours,mcp-compressor", "--", "--nups", "5")
     yield Step("peers-calls-5", ("bench.proxy.peers", "calls", "--peerbench", folder, *foretool, *few))
 
 
-def over_data(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
+def data_steps(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
     catalogs, queries = data / "mcp_catalogs", data / "livemcpbench" / "dev.jsonl"
     if catalogs.is_dir():
         whole = ("bench.proxy.many_servers", str(catalogs), *foretool, "--queries", str(queries))
@@ -69,27 +69,27 @@ def over_data(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
 
 
 def plan(foretool: Sequence[str]) -> Iterator[Step]:
-    """What can be run here, and a word about what cannot."""
-    yield from always(foretool)
+    """The benchmarks that can run here; prints which are left out, and why."""
+    yield from proxy_steps(foretool)
     if (peerbench := os.environ.get("PEERBENCH")) and os.environ.get("PEERS_HOME"):
-        yield from beside_peers(peerbench, foretool)
+        yield from peer_steps(peerbench, foretool)
     else:
         print("left out: other proxies; PEERBENCH and PEERS_HOME name no folders")
     if data := os.environ.get("FORETOOL_DATA"):
-        yield from over_data(Path(data), foretool)
+        yield from data_steps(Path(data), foretool)
     else:
         print("left out: catalogues, ranking and papers; FORETOOL_DATA names no folder")
 
 
 def commit() -> str:
-    """Of the checkout, `+` where it has changes."""
+    """The commit of the checkout, with `+` where files have changed."""
     words = ("git", "describe", "--always", "--dirty=+")
     done = subprocess.run(words, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
-def sit(folder: Path, steps: Sequence[Step]) -> None:
-    """Run them all; one that fails or takes too long is noted, and the next one runs."""
+def run_sitting(folder: Path, steps: Sequence[Step]) -> None:
+    """Run all steps; a step that fails or takes too long is noted, and the next one runs."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log").open("w", encoding="utf-8") as log:
         print(f"commit {commit()}", file=log, flush=True)
@@ -109,8 +109,8 @@ def sit(folder: Path, steps: Sequence[Step]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    """Read the arguments and run the sitting."""
+    parser = make_parser("bench", __doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="folder for what the commands print")
     parser.add_argument("--only", metavar="NAMES", help="comma-separated beginnings of names")
     arguments = parser.parse_args(argv)
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.only:
         wanted = tuple(arguments.only.split(","))
         steps = [step for step in steps if step.name.startswith(wanted)]
-    sit(arguments.out, steps)
+    run_sitting(arguments.out, steps)
 
 
 if __name__ == "__main__":

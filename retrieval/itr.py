@@ -10,7 +10,7 @@
 Where the paper names no number (weights, M, B, tau, the factor of an expansion) `Parameters` has that of its authors'
 implementation (github.com/uriafranko/ITR), which also brings BM25 into the range of a cosine by its best score.
 What `server/methods/agent_step.py` serves differs: its rankers are those of `pipeline.py`, it fills the budget down the
-ranking and not by score per token, which favours short tools (`python -m bench.papers.itr --data` prints both).
+ranking and not by score per token, which favours short tools (`python -m bench.papers.itr` prints both).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from bench.clients.messages import IDENTITY, LEGACY, LINE_LIMIT, MODERN, PATIENC
 
 
 class HttpClient:
-    """One connection to an MCP endpoint, one request at a time; as many as wanted may share a session."""
+    """One connection to an MCP endpoint, for one request at a time; several may share a session."""
 
     def __init__(self, port: int, version: str = LEGACY, path: str = "/mcp") -> None:
         self.port = port
@@ -54,7 +54,7 @@ class HttpClient:
             await self._receive()
 
     async def ask(self, method: str, params: Json | None = None, patience_s: float = PATIENCE_S) -> Json:
-        """The result of a request. Raises `Failed`, and `TimeoutError`."""
+        """Send a request; its result. Raises `Failed` and `TimeoutError`."""
         params = dict(params or {}) | ({"_meta": self.envelope()} if self.is_modern else {})
         request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         async with asyncio.timeout(patience_s):
@@ -65,7 +65,7 @@ class HttpClient:
         raise Failed(f"{method} was not answered")
 
     def envelope(self) -> Json:
-        """What a modern request says of its sender, in its `_meta`."""
+        """The members of `_meta` by which a modern request names its sender; none in the legacy era."""
         meta = {"protocolVersion": MODERN, "clientInfo": IDENTITY, "clientCapabilities": {}}
         return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()} if self.is_modern else {}
 
@@ -94,12 +94,15 @@ class HttpClient:
         self._writer.write(b"%s %s HTTP/1.1\r\n%s\r\n%s" % (verb, self.path.encode(), head.encode(), body))
         await self._writer.drain()
 
-    async def _receive(self) -> list[Json]:
-        """The messages of one response. Raises `Failed` for a status that says so."""
+    async def _read_head(self) -> tuple[str, dict[str, str]]:
+        """The status line of a response, and its headers with small letters."""
         assert self._reader is not None
-        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        status, *lines = head.split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        status, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        return status, {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+    async def _receive(self) -> list[Json]:
+        """The messages of one response. Raises `Failed` unless its status is 200 or 202."""
+        status, headers = await self._read_head()
         self.session = headers.get("mcp-session-id", self.session)
         body = await self._body(headers)
         if status.split()[1] not in ("200", "202"):

@@ -11,16 +11,16 @@ LEGACY = "2025-06-18"
 MODERN = "2026-07-28"
 IDENTITY = {"name": "foretool-bench", "version": "1"}
 LINE_LIMIT = 64 * 2**20
-"""Bytes of one message; a full list of thousands of tools is several megabytes."""
+"""The longest message in bytes; a full list of thousands of tools has several megabytes."""
 PATIENCE_S = 60.0
 
 
 class Failed(Exception):
-    """A request was answered with an error, or not at all."""
+    """A request was answered with an error, or not answered."""
 
 
 def result_of(reply: Json) -> Json:
-    """Raises `Failed` for an error."""
+    """The result of a reply. Raises `Failed` for an error."""
     if "result" not in reply:
         raise Failed(json.dumps(reply.get("error", reply))[:500])
     result: Json = reply["result"]

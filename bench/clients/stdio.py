@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from bench.clients.messages import IDENTITY, LEGACY, LINE_LIMIT, PATIENCE_S, Failed, Json, result_of
 
@@ -27,8 +27,8 @@ class StdioClient:
     @classmethod
     async def start(
         cls, command: Sequence[str], env: Mapping[str, str] | None = None, log: IO[bytes] | None = None
-    ) -> StdioClient:
-        """`env` comes on top of ours; stderr goes to `log`."""
+    ) -> Self:
+        """Start the command; `env` is added to our environment, stderr goes to `log`."""
         started_at = time.perf_counter()
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -53,20 +53,25 @@ class StdioClient:
         assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
             message = json.loads(line)
-            waiting = self._waiting.pop(message.get("id"), None) if "method" not in message else None
-            if waiting is not None and not waiting.done():
+            if "method" in message:
+                self.hear(message)
+            elif (waiting := self._waiting.pop(message.get("id"), None)) is not None and not waiting.done():
                 waiting.set_result(message)
         for waiting in self._waiting.values():
             waiting.set_exception(Failed("the process closed its output"))
-            waiting.exception()  # seen, even if nobody waits any more
+            waiting.exception()  # marks it as seen, because nobody may wait for it any more
+
+    def hear(self, message: Json) -> None:
+        """Take a notification or a request of the server; this client ignores both."""
 
     def tell(self, method: str, **more: Any) -> None:
+        """Send a message; `more` are its members beside the method."""
         assert self.process.stdin is not None
         message = {"jsonrpc": "2.0", "method": method, **more}
         self.process.stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def ask(self, method: str, params: Json | None = None, patience_s: float = PATIENCE_S) -> Json:
-        """The result of a request. Raises `Failed`, and `TimeoutError`."""
+        """Send a request; its result. Raises `Failed` and `TimeoutError`."""
         ident = next(self._ids)
         waiting = self._waiting[ident] = asyncio.get_running_loop().create_future()
         self.tell(method, id=ident, params=params or {})
@@ -74,6 +79,7 @@ class StdioClient:
             return result_of(await waiting)
 
     async def initialize(self) -> Json:
+        """Begin a session; the result of `initialize`."""
         params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": IDENTITY}
         result = await self.ask("initialize", params)
         self.tell("notifications/initialized")
@@ -93,7 +99,7 @@ class StdioClient:
         return await self.ask("tools/call", {"name": tool, "arguments": arguments}, patience_s)
 
     async def stop(self, patience_s: float = 15.0) -> int:
-        """Close its input and wait; killed only if it does not end. Returns the exit status."""
+        """Close the process's input and wait for its end, or kill it. Returns the exit status."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 class Tally:
-    """How often each request was answered, over all connections; keyed by session and id."""
+    """Counts the replies of each request over all connections, by session and id."""
 
     def __init__(self) -> None:
         self.replies: Counter[tuple[str, Any]] = Counter()
@@ -30,7 +30,7 @@ class Tally:
 
 
 class TalliedClient(HttpClient):
-    """One keep-alive connection whose replies are counted; a modern one has a name of its own in place of a session."""
+    """A connection whose replies are counted; a modern one has its own name in place of a session."""
 
     def __init__(self, port: int, version: str, tally: Tally, name: str) -> None:
         super().__init__(port, version)
@@ -44,16 +44,16 @@ class TalliedClient(HttpClient):
         return messages
 
     async def say(self, method: str, params: Json) -> None:
-        """A notification."""
+        """Send a notification."""
         await self._post({"jsonrpc": "2.0", "method": method, "params": params}, method, "")
 
     def stream(self) -> Stream:
-        """A further connection in the same session."""
+        """A new connection in the same session."""
         return Stream(self)
 
 
 class Stream(HttpClient):
-    """One request on a connection of its own, read event by event."""
+    """A request on its own connection, whose answer is read event by event."""
 
     def __init__(self, client: TalliedClient) -> None:
         super().__init__(client.port, client.version)
@@ -61,16 +61,16 @@ class Stream(HttpClient):
         self._ids, self._client = client._ids, client
         self.id: Any = None
         self.last_id = ""
-        """Of the last event, to resume after."""
+        """The id of the last event, after which `get` can resume."""
         self._headers_in: Mapping[str, str] = {}
         self._chunk = b""
 
     async def call(self, tool: str, arguments: Json, patience_s: float = PATIENCE_S, **meta: Any) -> Json:
-        """Send the call and read the head of the answer, which for a stream is there before any event."""
+        """Send a call and read the head of the answer, which comes before any event."""
         return await self.begin("tools/call", {"name": tool, "arguments": arguments, "_meta": meta}, tool)
 
     async def begin(self, method: str, params: Json, name: str = "") -> Json:
-        """Send a request; see `call`."""
+        """Send a request and read the head of the answer."""
         self.id = next(self._ids)
         params = {**params, "_meta": {**self.envelope(), **params.get("_meta", {})}}
         body = {"jsonrpc": "2.0", "id": self.id, "method": method, "params": params}
@@ -80,22 +80,19 @@ class Stream(HttpClient):
         return body
 
     async def get(self, last_id: str = "") -> None:
-        """The stream of what belongs to no request, or the rest of another stream."""
+        """Open the stream of messages that belong to no request, or the rest of another stream."""
         await self.connect()
         more = {"Last-Event-ID": last_id} if last_id else {}
         await self._send(b"GET", self._headers("", "") | {"Accept": "text/event-stream"} | more, b"")
         await self._head()
 
     async def _head(self) -> None:
-        assert self._reader is not None
-        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        status, *lines = head.split("\r\n")
-        self._headers_in = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        status, self._headers_in = await self._read_head()
         if status.split()[1] != "200":
             raise Failed(status)
 
     async def next(self, patience_s: float = PATIENCE_S) -> Json | None:
-        """The next message; None at the end. Raises `TimeoutError`."""
+        """The next message; None at the end of the stream. Raises `TimeoutError`."""
         async with asyncio.timeout(patience_s):
             message = await (
                 self._event() if "event-stream" in self._headers_in.get("content-type", "") else self._json()
@@ -123,7 +120,7 @@ class Stream(HttpClient):
         return None
 
     async def _line(self) -> bytes | None:
-        """Of the stream, over the borders of chunks; None at its end."""
+        """The next line of the stream, joined across chunks; None at its end."""
         assert self._reader is not None
         while b"\n" not in self._chunk:
             size = int((await self._reader.readline()) or b"0", 16)
@@ -135,8 +132,8 @@ class Stream(HttpClient):
         return line
 
     async def answer(self, patience_s: float = PATIENCE_S) -> tuple[list[Json], Json | None]:
-        """The notifications from here on, and the reply; None where the stream ends without."""
-        notes = []
+        """The notifications from here on, and the reply; None where the stream ends without a reply."""
+        notes: list[Json] = []
         while (message := await self.next(patience_s)) is not None:
             if "method" not in message and message.get("id") == self.id:
                 return notes, message
@@ -144,6 +141,6 @@ class Stream(HttpClient):
         return notes, None
 
     def drop(self) -> None:
-        """Break the connection, at once."""
+        """Break the connection at once."""
         if self._writer is not None:
             self._writer.transport.abort()

@@ -10,7 +10,6 @@ written there as `crash-...`, and the run ends with status 77. The output is one
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -19,6 +18,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from bench.options import make_parser
 
 NAMES = ("messages", "events", "configs", "documents", "models")
 _STATUS = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/")
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     if "--" in words:
         fuzz(words[0], words[words.index("--") + 1 :])
-    parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
+    parser = make_parser("bench.fuzz", __doc__)
     parser.add_argument("target", choices=NAMES)
     parser.add_argument("--seconds", type=int, default=300, help="default %(default)s")
     parser.add_argument("--corpus", type=Path, help="default: a folder that is thrown away")

@@ -19,8 +19,6 @@ one. docs/decisions/0008 explains how recipe and scale were chosen.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -31,16 +29,18 @@ from typing import Any
 
 import numpy as np
 
-from bench.papers.ports import Remembered
-from bench.retrieval.ranking import Task, read_lines, read_tasks, read_tools
-from bench.retrieval.ranking_methods import Embedder, Pool, method
+from bench.datasets import Task, read_rows, read_tasks, read_tools
+from bench.kept_encoder import KeptEncoder, open_kept
+from bench.options import add_json, make_parser
+from bench.reports import Row, difference, print_row, rounded
+from bench.retrieval.pool import Pool
+from bench.retrieval.ranking_methods import build_method
 from foretool.retrieval import encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, Weights, adapted
-from foretool.retrieval.evaluation import paired_interval, recall
+from foretool.retrieval.evaluation import recall
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.pipeline import digest
 from foretool.retrieval.training.ports_trainer import Batch, Example, Trainer, TrainingPlan
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool
@@ -49,39 +49,38 @@ RECIPE = (("toole_unseen", 5000), ("sealtools", 700), ("ultratool", 1400), ("api
 """Training parts, and how many tasks of each at most."""
 DRAW = 3
 STRUNG = 0.3
-"""How many tasks are strung together, as a share of those of the set."""
+"""Tasks that are strung together, as a share of the set's tasks."""
 PLAN = TrainingPlan(batch=64, epochs=1, seed=42, tokens=(128, 64))
 SCALE = 0.75
-"""The largest of 1, .75 and .5 with which nothing was lost outside its error, alone or served, on the training parts of
-sets that took no part."""
+"""The largest of 1, .75 and .5 that lost nothing beyond its error, alone or served, on the training parts of sets that
+took no part."""
 SEEN_ONLY = ("toole_unseen", "octopus_unseen")
-"""Sets that mark tools which training must not see."""
+"""Sets that mark the tools that training must not see."""
 CALLED_ONLY = ("apibench",)
 """Sets whose other tools belong to parts that are not trained on."""
 UNSEEN = ("toole_unseen", "octopus_unseen", "bfcl_ports", "stabletoolbench", "apibank", "mcptoolbenchpp", "mcpbench")
 """Sets whose queried tools took no part in training."""
-Row = dict[str, Any]
 
 
 def base() -> Weights:
-    """What is trained: the first encoder as its package has it."""
+    """The weights that are trained: those of the first encoder as its package has it."""
     return encoders.MANIFEST[0].untrained
 
 
-def material(data: Path, embedder: Embedder) -> tuple[list[str], Floats, list[Example]]:
-    """Documents with their vectors, and the tasks of all sets."""
+def material(data: Path, encoder: KeptEncoder) -> tuple[list[str], Floats, list[Example]]:
+    """The documents of all sets with their vectors, and their tasks."""
     draw = random.Random(DRAW)
     texts: list[str] = []
     by_set: list[list[Example]] = []
     for name, most in RECIPE:
-        tools, rows = read_tools(data / name), read_lines(data / name / "train.jsonl")
+        tools, rows = read_tools(data / name), read_rows(data / name / "train.jsonl")
         kept = _kept(data / name, tools, rows)
         place = {tool.name: len(texts) + at for at, tool in enumerate(kept)}
         texts += [embedded_text(document(tool)) for tool in kept]
         rows = [row for row in rows if row["calls"] and all(call in place for call in row["calls"])]
         draw.shuffle(rows)
         by_set.append([_example(row["query"], [place[call] for call in row["calls"]], draw) for row in rows[:most]])
-    return texts, vectors_of(embedder, texts), [each for own in by_set for each in own] + strung(by_set)
+    return texts, encoder.documents(texts), [each for own in by_set for each in own] + strung(by_set)
 
 
 def _example(query: str, calls: Sequence[int], draw: random.Random) -> Example:
@@ -91,7 +90,7 @@ def _example(query: str, calls: Sequence[int], draw: random.Random) -> Example:
 
 
 def strung(by_set: Sequence[Sequence[Example]]) -> list[Example]:
-    """Long tasks of many tools: two to four of a set as one."""
+    """Long tasks that need many tools: two to four tasks of a set as one."""
     draw = random.Random(11)
     found = []
     for own in by_set:
@@ -102,11 +101,15 @@ def strung(by_set: Sequence[Sequence[Example]]) -> list[Example]:
     return found
 
 
+Recalls = dict[int, list[float]]
+"""By k, the recall of each query."""
+
+
 class SeveralRight(Trainer):
-    """Every tool of a task is right, and none of them stands against another."""
+    """A trainer to which every tool of a task is right, and no right tool is a negative of another."""
 
     def _loss(self, cosines: Any, batch: Batch) -> Any:
-        """The mean over the batch of the mean over a task's tools."""
+        """The mean over the batch of the mean loss over a task's tools."""
         torch = self._torch
         scores = cosines / self.plan.temperature
         right = [self._right(at) for at in batch.examples]
@@ -125,14 +128,14 @@ class SeveralRight(Trainer):
 
 
 def scaled(adapter: Adapter, scale: float) -> Adapter:
-    """So much of what was learned."""
+    """The adapter with its change multiplied by `scale`."""
     changes = {name: (left * np.float32(scale), right) for name, (left, right) in adapter.changes.items()}
     return Adapter(adapter.base, changes, {**adapter.report, "scale": scale})
 
 
 def _kept(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:
     if folder.name in SEEN_ONLY:
-        seen = [row["seen_in_training"] for row in read_lines(folder / "tools.jsonl")]
+        seen = [row["seen_in_training"] for row in read_rows(folder / "tools.jsonl")]
         return [tool for tool, known in zip(tools, seen, strict=True) if known]
     if folder.name in CALLED_ONLY:
         called = {call for row in rows for call in row["calls"]}
@@ -140,30 +143,24 @@ def _kept(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:
     return tools
 
 
-def vectors_of(embedder: Embedder, texts: Sequence[str]) -> Floats:
-    """(texts, dimension), from the cache where it has them."""
-    known = embedder.vectors(texts)
-    return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
-
-
-def train(data: Path, out: Path, cache: Path, embedder: Embedder) -> None:
-    """Write the adapter."""
-    texts, vectors, examples = material(data, embedder)
+def train(data: Path, out: Path, cache: Path, encoder: KeptEncoder) -> None:
+    """Train, and write the adapter to `out`."""
+    texts, vectors, examples = material(data, encoder)
     started = time.monotonic()
     trainer = SeveralRight(
         base(), texts, examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=vectors
     )
 
-    def told(done: int, total: int, loss: float) -> None:
+    def show_step(done: int, total: int, loss: float) -> None:
         print(f"step {done} of {total}, loss {loss:.3f}, {(time.monotonic() - started) / 60:.1f} min", flush=True)
 
-    trainer.run(told)
+    trainer.run(show_step)
     report = {"sets": dict(RECIPE), "tasks": len(examples), "documents": len(texts), "seed": PLAN.seed}
     out.write_bytes(scaled(trainer.encoder.adapter(report), SCALE).dumps())
 
 
-class Swapped:
-    """Embeds queries with the trained encoder and documents with the untrained one, under the untrained one's name."""
+class QueriesOnly:
+    """Embeds queries with the trained encoder and documents with the untrained one, whose name it has."""
 
     def __init__(self, trained: Encoder, base: Encoder) -> None:
         self._trained, self._base, self.name = trained, base, base.name
@@ -175,14 +172,15 @@ class Swapped:
         return self._trained.queries(texts)
 
 
-def report(data: Path, model: bytes, cache: Path, sets: Sequence[str], embedders: Sequence[Embedder]) -> Iterator[Row]:
-    """A row for each set and ranking, with the paired difference."""
-    weights = base()
-    first = embedders[0]
+def report(
+    data: Path, model: bytes, cache: Path, sets: Sequence[str], untrained: Sequence[KeptEncoder]
+) -> Iterator[Row]:
+    """A row for each set and ranking: recall before and after, and the interval of the gain."""
+    weights, first = base(), untrained[0]
     key = f"queries {weights.key} {sha256(model).hexdigest()[:16]}"
-    read = Remembered(adapted.opened(weights, model, cache / "encoders"), key, first.kept)
-    trained = Swapped(read, first.encoder)
-    after = [Embedder(trained, first.key, first.kept), *embedders[1:]]
+    adapter = adapted.opened(weights, model, cache / "encoders")
+    trained = KeptEncoder(QueriesOnly(adapter, first.encoder), first.vectors, first.key, key)
+    after = [trained, *untrained[1:]]
     for name in sets:
         if not (data / name / "dev.jsonl").exists():
             continue
@@ -190,71 +188,62 @@ def report(data: Path, model: bytes, cache: Path, sets: Sequence[str], embedders
         tasks = read_tasks(data / name / "dev.jsonl", tools)
         pools = {"all": tools}
         if name in SEEN_ONLY:
-            seen = [row["seen_in_training"] for row in read_lines(data / name / "tools.jsonl")]
+            seen = [row["seen_in_training"] for row in read_rows(data / name / "tools.jsonl")]
             pools["unseen tools"] = [tool for tool, known in zip(tools, seen, strict=True) if not known]
         for pool, members in pools.items():
             for said, before_after in (
                 ("encoder alone", [alone(members, tasks, each) for each in (first, after[0])]),
-                ("served", [served(members, tasks, each) for each in (embedders, after)]),
+                ("served", [served(members, tasks, each) for each in (untrained, after)]),
             ):
-                yield {"set": name, "method": said, "n": len(tasks), "pool": pool, **_compared(*before_after)}
+                yield {"set": name, "method": said, "n": len(tasks), "pool": pool, **gains(*before_after)}
 
 
-def _compared(before: dict[int, list[float]], after: dict[int, list[float]]) -> Row:
+def gains(before: Recalls, after: Recalls) -> Row:
+    """The means before and after, and the interval of the mean difference."""
     row: Row = {}
     for k in before:
-        row[f"r@{k}"] = [round(fmean(each[k]), 4) for each in (before, after)]
-        row[f"r@{k}_gain"] = [round(end, 4) for end in paired_interval(after[k], before[k])]
+        row[f"r@{k}"] = rounded([fmean(each[k]) for each in (before, after)])
+        row[f"r@{k}_gain"] = difference(after[k], before[k])[1:]
     return row
 
 
-def alone(tools: Sequence[Tool], tasks: Sequence[Task], embedder: Embedder) -> dict[int, list[float]]:
+def alone(tools: Sequence[Tool], tasks: Sequence[Task], encoder: KeptEncoder) -> Recalls:
     """Recalls by the cosine."""
-    vectors = vectors_of(embedder, [embedded_text(document(tool)) for tool in tools])
-    scores = embedder.encoder.queries([task.query for task in tasks]) @ vectors.T
+    vectors = encoder.documents([embedded_text(document(tool)) for tool in tools])
+    scores = encoder.queries([task.query for task in tasks]) @ vectors.T
     ranked = [[tools[at].id for at in row] for row in np.argsort(-scores, 1, kind="stable")[:, :5]]
     return {k: [recall(row, task.gold, k) for row, task in zip(ranked, tasks, strict=True)] for k in (1, 5)}
 
 
-def served(tools: Sequence[Tool], tasks: Sequence[Task], embedders: Sequence[Embedder]) -> dict[int, list[float]]:
+def served(tools: Sequence[Tool], tasks: Sequence[Task], have: Sequence[KeptEncoder]) -> Recalls:
     """Recalls by the sum of words and encoders, each query as one text."""
-    search = method("hybrid", Pool(tools, {}, embedders))
+    search = build_method("hybrid", Pool(tools, {}, have))
     ranked = [search(task.query)[:5] for task in tasks]
     return {k: [recall(row, task.gold, k) for row, task in zip(ranked, tasks, strict=True)] for k in (1, 5)}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.learning.shipped_encoder",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """Read the arguments; train, or print the report."""
+    parser = make_parser("bench.learning.shipped_encoder", __doc__)
     parser.add_argument("what", choices=("train", "report"))
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--cache", type=Path, required=True, metavar="FOLDER", help="keeps vectors and checkpoints")
     parser.add_argument("--out", type=Path, metavar="FILE")
     parser.add_argument("--adapter", type=Path, metavar="FILE")
     parser.add_argument("--sets", default=",".join(UNSEEN))
-    parser.add_argument("--json", action="store_true")
+    add_json(parser)
     arguments = parser.parse_args(argv)
     cache: Path = arguments.cache
     cache.mkdir(parents=True, exist_ok=True)
     with open_store(cache / "vectors.sqlite3") as store:
-        kept = store.vectors
-        opened = [
-            Embedder(
-                Remembered(encoders.open_encoder(each, cache / "encoders"), f"queries {each.key}", kept), each.key, kept
-            )
-            for each in (found.untrained for found in encoders.find("auto"))
-        ]
+        vectors = store.vectors
+        opened = [open_kept(each.untrained, cache / "encoders", vectors) for each in encoders.find("auto")]
         if arguments.what == "train":
             train(arguments.data, arguments.out, cache, opened[0])
             return
         model = arguments.adapter.read_bytes()
         for row in report(arguments.data, model, cache, arguments.sets.split(","), opened):
-            rest = "  ".join(f"{key} {value}" for key, value in row.items() if key not in ("set", "method"))
-            print(json.dumps(row) if arguments.json else f"{row['set']:<16} {row['method']:<14} {rest}", flush=True)
+            print_row(row, arguments.json, width=14)
 
 
 if __name__ == "__main__":

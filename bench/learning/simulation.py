@@ -19,7 +19,6 @@ the tasks before the first epoch against as many at the end, all tasks, and all 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -39,9 +38,10 @@ from msgspec import Struct
 from bench import processes
 from bench.clients.messages import Failed, Json
 from bench.clients.stdio import StdioClient
+from bench.datasets import is_there, read_rows
 from bench.learning import chart
+from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
-from bench.retrieval.ranking import read_lines
 from foretool.retrieval import tokens
 from foretool.storage.opening import open_store
 
@@ -50,9 +50,9 @@ SEED = 7
 PROMPTED = "growing+prompts"
 """The policy `growing`, with a client whose prompt hook is `foretool hint`."""
 PROMPT_S = 2.0
-"""What a model takes to read a prompt, at least; the list may grow meanwhile."""
+"""The least time that a model takes to read a prompt; the list may grow meanwhile."""
 PICK_UP_S = 8.0
-"""For a running proxy to take up what was learned; it looks once a second."""
+"""Waited until a running proxy has taken up what was learned; it looks once a second."""
 OFTEN_NEXT = "Often next: "
 
 
@@ -62,32 +62,32 @@ class Task(Struct, frozen=True):
     """Exposed names, in order."""
 
 
-class Told(Struct):
-    """What one block of tasks cost."""
+class Cost(Struct):
+    """The calls and tokens of one block of tasks."""
 
     calls: int = 0
     hidden: int = 0
-    """Calls of tools that the list did not have when they were wanted."""
+    """Calls of tools that were not in the list when they were wanted."""
     discoveries: int = 0
     not_found: int = 0
-    """Discoveries without the tool that was wanted."""
+    """Discoveries whose answer lacked the wanted tool."""
     hinted: int = 0
     """Hidden tools that a hint had named."""
     list_tokens: int = 0
-    """Of the lists at the beginning of each conversation."""
+    """Tokens of the lists at the beginning of each conversation."""
     grown_tokens: int = 0
-    """Of what lists gained."""
+    """Tokens of the tools that lists gained."""
     answer_tokens: int = 0
-    """Of discoveries and hints."""
+    """Tokens of discoveries and hints."""
 
 
 class Agent(StdioClient):
-    """A client that lists again as soon as it is told to."""
+    """A client that lists again as soon as the server announces a change."""
 
     listed: dict[str, Json]
 
     async def begin(self) -> list[Json]:
-        """A new conversation; its list."""
+        """Begin a new conversation; its first list."""
         self.listed = {}
         self.news = asyncio.Event()
         await self.initialize()
@@ -95,26 +95,16 @@ class Agent(StdioClient):
         self.listed = {tool["name"]: tool for tool in tools}
         return tools
 
-    async def _read(self) -> None:
-        assert self.process.stdout is not None
-        self._listing: asyncio.Task[None] | None = None
-        while line := await self.process.stdout.readline():
-            message = json.loads(line)
-            if message.get("method") == "notifications/tools/list_changed":
-                self._listing = asyncio.create_task(self._list_again())
-            waiting = self._waiting.pop(message.get("id"), None) if "method" not in message else None
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
-        for waiting in self._waiting.values():
-            waiting.set_exception(Failed("the process closed its output"))
-            waiting.exception()
+    def hear(self, message: Json) -> None:
+        if message["method"] == "notifications/tools/list_changed":
+            self._listing = asyncio.create_task(self._list_again())
 
     async def _list_again(self) -> None:
         self.listed = {tool["name"]: tool for tool in await self.tools()}
         self.news.set()
 
     async def read_prompt(self) -> None:
-        """Until the list has grown for it, or the model has read it."""
+        """Wait until the list has grown for the prompt, or a model would have read it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROMPT_S):
                 await self.news.wait()
@@ -126,16 +116,17 @@ def _tokens(text: str) -> int:
 
 
 def size(*texts: str) -> int:
-    """Tokens."""
+    """The tokens of some texts."""
     return sum(map(_tokens, texts))
 
 
 def written(tools: Sequence[Json]) -> list[str]:
+    """The definitions as they are sent."""
     return [json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in tools]
 
 
 def sample(schema: Any) -> Any:
-    """The smallest value that a schema takes, as far as types and what is required go."""
+    """The smallest value that a schema accepts, by its types and required members."""
     if not isinstance(schema, dict):
         return None
     if "const" in schema:
@@ -160,36 +151,36 @@ def sample(schema: Any) -> Any:
 
 
 async def do(
-    agent: Agent, task: Task, schemas: Mapping[str, Any], told: Told, hook: Sequence[str] | None = None
+    agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, hook: Sequence[str] | None = None
 ) -> None:
-    """One task, call by call; `hook`: the command that is told of its prompt."""
+    """Do one task, call by call; `hook`: the command that is told of its prompt."""
     first = await agent.begin()
     if hook:
         agent.news.clear()
         event = json.dumps({"prompt": task.query, "session_id": "simulation", "cwd": str(Path.cwd())})
-        # Its deadline is for people who wait; a busy machine must not make it skip prompts here.
+        # The hook's own deadline serves people who wait; a busy machine must not make it skip prompts here.
         env = {**os.environ, "FORETOOL_HINT_MS": "20000"}
         await asyncio.to_thread(
             subprocess.run, hook, input=event.encode(), stdout=subprocess.DEVNULL, check=True, env=env
         )
         if not set(task.calls) <= agent.listed.keys():
             await agent.read_prompt()
-    told.list_tokens += size(*written(first))
+    cost.list_tokens += size(*written(first))
     started_with = {tool["name"] for tool in first}
     known: set[str] = set()
     for name in task.calls:
-        told.calls += 1
+        cost.calls += 1
         if name not in agent.listed:
-            told.hidden += 1
+            cost.hidden += 1
             if name in known:
-                told.hinted += name not in started_with and f"hint:{name}" in known
+                cost.hinted += name not in started_with and f"hint:{name}" in known
             else:
-                told.discoveries += 1
+                cost.discoveries += 1
                 answer = await agent.call("discover_tools", {"task": task.query})
                 found = {match["name"] for match in answer["structuredContent"]["matches"]}
-                told.not_found += name not in found
+                cost.not_found += name not in found
                 known |= found | _hints(answer)
-                told.answer_tokens += size(*_texts(answer))
+                cost.answer_tokens += size(*_texts(answer))
         arguments = sample(schemas[name])
         if name in agent.listed:
             result = await agent.call(name, arguments)
@@ -197,10 +188,10 @@ async def do(
             result = await agent.call("call_tool", {"name": name, "arguments": arguments})
             if result.get("isError"):
                 raise Failed(f"{name}: {' '.join(_texts(result))[:300]}")
-            told.answer_tokens += size(*[text for text in _texts(result) if text.startswith(OFTEN_NEXT)])
+            cost.answer_tokens += size(*[text for text in _texts(result) if text.startswith(OFTEN_NEXT)])
         known |= _hints(result)
     grown = [tool for name, tool in agent.listed.items() if name not in started_with]
-    told.grown_tokens += size(*written(grown)) if grown else 0
+    cost.grown_tokens += size(*written(grown)) if grown else 0
 
 
 def _texts(result: Json) -> list[str]:
@@ -208,26 +199,26 @@ def _texts(result: Json) -> list[str]:
 
 
 def _hints(result: Json) -> set[str]:
-    """Tools named at the end of a result, and the same marked as hints."""
+    """The tools that the end of a result names, and the same names marked as hints."""
     named = {text.removeprefix(OFTEN_NEXT).partition("(")[0] for text in _texts(result) if text.startswith(OFTEN_NEXT)}
     return named | {f"hint:{name}" for name in named}
 
 
-class Place:
-    """A config and a store in a folder, over replayed upstreams."""
+class Setup:
+    """A config and a store in a folder, over stand-in upstreams with the tools of a set."""
 
     def __init__(self, command: Sequence[str], folder: Path, data: Path, policy: str, encoder: str) -> None:
         self.command = list(command)
         self.folder = folder
         self.catalogs = many_servers.read_set(data)
-        entries = many_servers.servers(folder, self.catalogs)
+        entries = processes.serve_tools(folder, self.catalogs)
         settings = {"policy": policy.partition("+")[0], "encoder": encoder, "epoch_s": 0, "learn_s": 0}
         self.path = processes.write_config(folder, entries, **settings)
         self.names: dict[str, str] = {}
         self.schemas: dict[str, Any] = {}
 
     async def remember(self) -> None:
-        """Let a proxy list every tool once, so that the first task finds a warm store without any usage."""
+        """Let a proxy learn of every tool, so that the first task finds a warm store without any usage."""
         agent = await Agent.start([*self.command, "serve", "--config", str(self.path)])
         await agent.begin()
         wanted = sum(map(len, self.catalogs.values()))
@@ -246,11 +237,8 @@ class Place:
         return [{"upstream": upstream, "tool": tool, "name": name} for name, (upstream, tool) in names.items()]
 
     def tasks(self, data: Path, count: int) -> list[Task]:
-        """In the order of the seed; calls of tools that the set does not describe are left out."""
-        source = data / "train.jsonl"
-        rows = read_lines(
-            source if source.exists() or source.with_name("train.jsonl.gz").exists() else data / "dev.jsonl"
-        )
+        """The tasks in the order of the seed; calls of tools that the set does not describe are left out."""
+        rows = read_rows(data / ("train.jsonl" if is_there(data / "train.jsonl") else "dev.jsonl"))
         random.Random(SEED).shuffle(rows)
         bare = {key.partition("/")[2]: name for key, name in self.names.items()}
         # Some sets write `server/tool`, with the server as the set calls it.
@@ -263,7 +251,7 @@ class Place:
         return found[:count]
 
     def learn(self) -> Json:
-        """`foretool learn`, and what came of it."""
+        """Run `foretool learn`; its outcome for each method."""
         started = time.perf_counter()
         done = subprocess.run(
             [*self.command, "learn", "--json", "--config", str(self.path)],
@@ -274,7 +262,7 @@ class Place:
         return {"took_s": round(time.perf_counter() - started, 1), **outcomes}
 
     def begin_epoch(self) -> None:
-        """A new epoch without learning: lists follow usage."""
+        """Begin a new epoch without learning: lists follow usage."""
         with open_store(self.folder / "foretool.sqlite3", busy_ms=5000) as store:
             store.artifacts.bump_version()
 
@@ -282,20 +270,20 @@ class Place:
 async def run(
     command: Sequence[str], data: Path, policy: str, learning: bool, count: int, block: int, every: int, encoder: str
 ) -> list[Json]:
-    """The blocks of one run; `every`: blocks between two epochs."""
+    """Do the tasks of one run and print its blocks; `every`: blocks between two epochs."""
     with tempfile.TemporaryDirectory(prefix="bench-simulation-") as folder:
-        place = Place(command, Path(folder), data, policy, encoder)
+        place = Setup(command, Path(folder), data, policy, encoder)
         await place.remember()
         tasks = place.tasks(data, count)
         hook = [*command, "hint", "--config", str(place.path)] if policy == PROMPTED else None
         agent = await Agent.start([*command, "serve", "--config", str(place.path)])
         found: list[Json] = []
         for start in range(0, len(tasks), block):
-            part, told = tasks[start : start + block], Told()
+            part, cost = tasks[start : start + block], Cost()
             for task in part:
-                await do(agent, task, place.schemas, told, hook)
+                await do(agent, task, place.schemas, cost, hook)
             row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
-                   **block_of(told, len(part)), "done": start + len(part)}  # fmt: skip
+                   **block_of(cost, len(part)), "done": start + len(part)}  # fmt: skip
             if start + block < len(tasks) and (start // block + 1) % every == 0:
                 if learning:
                     row["learned"] = await asyncio.to_thread(place.learn)
@@ -308,19 +296,19 @@ async def run(
     return found
 
 
-def block_of(told: Told, count: int) -> Json:
-    """The figures of a block, by task."""
-    spent = told.list_tokens + told.grown_tokens + told.answer_tokens
+def block_of(cost: Cost, count: int) -> Json:
+    """The figures of a block, per task."""
+    spent = cost.list_tokens + cost.grown_tokens + cost.answer_tokens
     return {
         "tasks": count,
-        "calls": told.calls,
-        "hidden": told.hidden,
-        "hidden_share": round(told.hidden / told.calls, 4),
-        "discoveries_per_task": round(told.discoveries / count, 3),
-        "not_found_share": round(told.not_found / told.discoveries, 3) if told.discoveries else 0.0,
-        "hinted_per_task": round(told.hinted / count, 3),
-        "list_tokens": round(told.list_tokens / count),
-        "listed_tokens": round((told.list_tokens + told.grown_tokens) / count),
+        "calls": cost.calls,
+        "hidden": cost.hidden,
+        "hidden_share": round(cost.hidden / cost.calls, 4),
+        "discoveries_per_task": round(cost.discoveries / count, 3),
+        "not_found_share": round(cost.not_found / cost.discoveries, 3) if cost.discoveries else 0.0,
+        "hinted_per_task": round(cost.hinted / count, 3),
+        "list_tokens": round(cost.list_tokens / count),
+        "listed_tokens": round((cost.list_tokens + cost.grown_tokens) / count),
         "tokens_per_task": round(spent / count),
     }
 
@@ -349,11 +337,12 @@ def summary(blocks: Sequence[Json], every: int) -> Json:
 
 
 def tasks_of(blocks: Sequence[Json]) -> int:
+    """The number of tasks in several blocks."""
     return sum(block["tasks"] for block in blocks)
 
 
 def hidden_share(blocks: Sequence[Json]) -> float:
-    """Of the calls of several blocks."""
+    """The share of hidden calls over several blocks."""
     return round(sum(block["hidden"] for block in blocks) / sum(block["calls"] for block in blocks), 4)
 
 
@@ -363,7 +352,7 @@ def by_task(blocks: Sequence[Json], key: str, digits: int | None = None) -> floa
 
 
 def table(summaries: Sequence[Json]) -> Iterator[str]:
-    """Runs as rows of Markdown, one a line, as docs/learning.md has them."""
+    """A Markdown row for each run, as docs/learning.md has them."""
     for each in summaries:
         onoff = "on" if each["learning"] else "off"
         yield (
@@ -376,7 +365,7 @@ def table(summaries: Sequence[Json]) -> Iterator[str]:
 
 
 def drawn(runs: Sequence[Sequence[Json]], key: str, title: str, unit: str, most: float | None = None) -> str:
-    """The runs as one plot, a panel a set."""
+    """The runs as one plot with a panel for each set."""
     panels: dict[str, tuple[list[float], dict[str, list[float]]]] = {}
     for blocks in runs:
         first = blocks[0]
@@ -387,7 +376,7 @@ def drawn(runs: Sequence[Sequence[Json]], key: str, title: str, unit: str, most:
 
 
 def plots(runs: Sequence[Sequence[Json]], file: Path) -> Iterator[tuple[Path, str]]:
-    """The files to be written: misses, and tokens beside them."""
+    """The files of the two plots: hidden calls, and tokens."""
     title = "Share of calls whose tool was hidden, by tasks done (learning on and off)"
     yield file, drawn(runs, "hidden_share", title, "share", 1.0)
     tokens_file = file.with_name(f"{file.stem}_tokens{file.suffix}")
@@ -398,12 +387,13 @@ def plots(runs: Sequence[Sequence[Json]], file: Path) -> Iterator[tuple[Path, st
 
 
 def draw(runs: Sequence[Sequence[Json]], file: Path) -> None:
+    """Write the plots."""
     for place, text in plots(runs, file):
         place.write_text(text, "utf-8")
 
 
-def told_by(files: Sequence[Path]) -> list[list[Json]]:
-    """The blocks of the runs that these files hold, one run after the other."""
+def read_runs(files: Sequence[Path]) -> list[list[Json]]:
+    """The blocks of each run that the files hold."""
     runs: dict[tuple[Any, ...], list[Json]] = {}
     for row in (json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()):
         if row["test"] == "simulation":
@@ -413,7 +403,7 @@ def told_by(files: Sequence[Path]) -> list[list[Json]]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and simulate."""
-    parser = argparse.ArgumentParser(prog="python -m bench.learning.simulation", description=__doc__)
+    parser = make_parser("bench.learning.simulation", __doc__)
     parser.add_argument("data", type=Path, nargs="?", help="folder of data sets; default $FORETOOL_DATA")
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--policies", default=f"frozen,growing,{PROMPTED}")
@@ -426,12 +416,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--drawn", type=Path, nargs="*", help="simulate nothing: draw and tabulate what earlier runs printed"
     )
-    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    add_foretool(parser)
     arguments = parser.parse_args(argv)
     if arguments.drawn:
-        runs = told_by(arguments.drawn)
-        print("\n".join(table([summary(blocks, arguments.every) for blocks in runs])))
-        draw(runs, arguments.svg)
+        earlier = read_runs(arguments.drawn)
+        print("\n".join(table([summary(blocks, arguments.every) for blocks in earlier])))
+        draw(earlier, arguments.svg)
         return
     data = arguments.data or Path(os.environ.get("FORETOOL_DATA", ""))
     if not data.is_dir() or data == Path():

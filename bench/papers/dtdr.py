@@ -22,26 +22,24 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.retrieval.ranking import read_lines, tool_of
+from bench.datasets import place_by_name, read_rows, read_tools
+from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
+from bench.reports import Row, rounded, times_row
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders import Encoder, Weights
-from foretool.retrieval.evaluation import quantile
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers.dtdr import history_text
 from foretool.retrieval.papers.dtdr_training import fit_c, fit_l
-from foretool.retrieval.pipeline import digest
 from foretool.retrieval.rankers.dtdr import Dtdr
-from foretool.retrieval.training import Material
+from foretool.retrieval.training import Embed, Material
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import METHOD, Lesson, Recipe, Shelf, Trainer, spread, task_vectors
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
-from foretool.storage.stores import VectorStore
 
 SETS = ("ultratool", "taskbench_multimedia", "bfcl_multi_turn", "sealtools")
 PAPER = {
@@ -50,19 +48,18 @@ PAPER = {
         "DR (ToolNet)": (0.38, 0.27), "LR (TinyAgent)": (0.49, 0.28), "DTDR-C": (0.52, 0.43), "DTDR-L": (0.69, 0.55),
     }
 }  # fmt: skip
-"""Table 2 (MRR, F1): all plan types of the set, about ten times the demonstrations."""
+"""Table 2 (MRR, F1)."""
 SEED = 7
 FEW = 100
 DRAWS = (0, 1, 2, 3, 4)
-"""Seeds of the draws of so few demonstrations."""
+"""Seeds of the draws of `FEW` demonstrations."""
 LATER_SHARE = 0.2
 """Share of the tools that are installed after training, for the rows about such."""
 STRANGERS = {"taskbench_multimedia": "bfcl_multi_turn"}
-"""Whose tools are installed after training though no task needs them; else those of taskbench_multimedia."""
+"""The set whose tools are installed after training though no task needs them; default: taskbench_multimedia."""
 LIKELY = 0.15
-"""The probability from which a growing list takes a tool in."""
+"""The probability at which a growing list takes a tool in."""
 LARGE = 5_000
-Row = dict[str, Any]
 
 
 class Prediction(NamedTuple):
@@ -84,7 +81,7 @@ class World(NamedTuple):
     """Of queries, by the first encoder."""
     documents: Embed | None
     """Of tools, by the first encoder."""
-    readings: Callable[[Sequence[str]], Floats] | None = None
+    readings: Embed | None = None
     """Of queries, by all encoders one after the other."""
     frozen: Embed | None = None
     """Of queries, by the first encoder untrained: as published."""
@@ -118,71 +115,42 @@ class World(NamedTuple):
         )
 
 
-class Embed:
-    """Texts to vectors of one encoder, kept by the hash of the text."""
-
-    def __init__(self, encoder: Encoder, key: str, kept: VectorStore, *, queries: bool) -> None:
-        self._run = encoder.queries if queries else encoder.documents
-        self._key = f"{key}:queries" if queries else key
-        self._kept = kept
-
-    @classmethod
-    def open(cls, weights: Weights, cache: Path | None, kept: VectorStore, *, queries: bool) -> Self:
-        """Of these weights."""
-        key = weights.query_key if queries and weights.adapter else weights.key
-        return cls(encoders.open_encoder(weights, cache), key, kept, queries=queries)
-
-    def __call__(self, texts: Sequence[str]) -> Floats:
-        wanted = {digest(text): text for text in texts}
-        found = self._kept.load(self._key, wanted)
-        # Alike lengths run together: a batch takes as long as its longest text.
-        missing = sorted((each for each in wanted if each not in found), key=lambda each: len(wanted[each]))
-        for start in range(0, len(missing), 256):
-            part = missing[start : start + 256]
-            rows = self._run([wanted[each] for each in part])
-            new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
-            self._kept.save(self._key, new)
-            found |= new
-        return np.stack([np.frombuffer(found[digest(text)], np.float32) for text in texts])
-
-
 def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
-    """See the module."""
+    """Every row of the sets, then one of the time of a prediction."""
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
     with open_store(cache / "dtdr.sqlite" if cache else ":memory:") as store:
         found = encoders.find("auto")
         vectors = store.vectors
-        embeds = [Embed.open(weights, cache, vectors, queries=True) for weights in found]
-        frozen, documents = (
-            Embed.open(found[0].untrained, cache, vectors, queries=kind) if found else None for kind in (True, False)
-        )
+        opened = [open_kept(weights, cache, vectors) for weights in found]
+        untrained = open_kept(found[0].untrained, cache, vectors) if found else None
         for name in sets or [each for each in SETS if (data / each).is_dir()]:
-            world = read(data / name, queries, embeds, documents)._replace(frozen=frozen)
+            world = read(data / name, queries, opened, untrained)
             strangers = data / STRANGERS.get(name, "taskbench_multimedia")
             yield from over(world, tools_in(strangers) if strangers.is_dir() else [])
     yield latency()
 
 
-def read(folder: Path, queries: str, embeds: Sequence[Embed], documents: Embed | None) -> World:
-    """A set, read by so many encoders."""
+def read(folder: Path, queries: str, opened: Sequence[KeptEncoder], untrained: KeptEncoder | None) -> World:
+    """A set, whose queries the opened encoders read, and whose tools the untrained one reads."""
     tools = tools_in(folder)
-    number = {tool.name: at for at, tool in enumerate(tools)}
+    number = place_by_name(tools)
     train, asked = (
-        [demonstration(row, number) for row in read_lines(folder / file)] for file in ("train.jsonl", queries)
+        [demonstration(row, number) for row in read_rows(folder / file)] for file in ("train.jsonl", queries)
     )
-    readings = (lambda texts: np.concatenate([embed(texts) for embed in embeds], axis=1)) if embeds else None
-    return World(folder.name, tools, train, asked, embeds[0] if embeds else None, documents, readings)
+    return World(
+        folder.name, tools, train, asked,
+        embed=opened[0].queries if opened else None,
+        documents=untrained.documents if untrained else None,
+        readings=joined_queries(opened),
+        frozen=untrained.queries if untrained else None,
+    )  # fmt: skip
 
 
 def tools_in(folder: Path) -> list[Tool]:
-    """The tools of a set; one that several servers have is the first one's."""
-    by_name: dict[str, Tool] = {}
-    for row in read_lines(folder / "tools.jsonl"):
-        definition = {"name": row["name"], "description": row.get("description") or ""}
-        definition["inputSchema"] = row.get("input_schema") or {}
-        by_name.setdefault(row["name"], tool_of(row.get("server") or "", row["name"], definition))
-    return list(by_name.values())
+    """The tools of a set; of several with one name the first."""
+    tools = read_tools(folder)
+    return [tools[place] for place in place_by_name(tools).values()]
 
 
 def demonstration(row: Mapping[str, Any], number: Mapping[str, int]) -> Demonstration:
@@ -197,11 +165,11 @@ def demonstration(row: Mapping[str, Any], number: Mapping[str, int]) -> Demonstr
 
 
 Predict = Callable[[Demonstration, Step], Floats]
-"""What every class scores, (classes and END,)."""
+"""Scores every class at a step, (classes and END,)."""
 
 
 def judged(asked: Sequence[Demonstration], end: int, predict: Predict) -> list[Prediction]:
-    """Every step of every task."""
+    """A prediction for every step of every task."""
     found = []
     for number, each in enumerate(asked):
         for step in each.steps(end):
@@ -215,7 +183,7 @@ def judged(asked: Sequence[Demonstration], end: int, predict: Predict) -> list[P
 
 
 def figures(found: Sequence[Prediction]) -> Row:
-    """Means over steps, with their intervals over tasks."""
+    """Means over steps, with intervals over tasks."""
     by_task: dict[int, list[Prediction]] = {}
     for each in found:
         by_task.setdefault(each.task, []).append(each)
@@ -228,12 +196,12 @@ def figures(found: Sequence[Prediction]) -> Row:
     ):
         means = sums[:, at] / sums[:, 0]
         row[name] = round(fmean(values), 4)
-        row[f"{name}_interval"] = [round(float(end), 4) for end in np.quantile(means, (0.025, 0.975))]
+        row[f"{name}_interval"] = rounded(np.quantile(means, (0.025, 0.975)).tolist())
     return row
 
 
 def over(world: World, strangers: Sequence[Tool]) -> Iterator[Row]:
-    """Every row of one set."""
+    """Every row of one set; `strangers`: tools of another set, which no task needs."""
     head = {"set": world.name, "tools": len(world.tools)}
     for method, (mrr, f1) in PAPER.get(world.name, {}).items():
         yield {**head, "method": f"paper: {method}", "n": "-", "mrr": mrr, "f1": f1}
@@ -263,17 +231,17 @@ def over(world: World, strangers: Sequence[Tool]) -> Iterator[Row]:
 
 
 def without_earlier(past: Sequence[Demonstration]) -> list[Demonstration]:
-    """A turn as a task of its own."""
+    """Each turn as a separate task."""
     return [Demonstration(each.calls, each.after, each.task, each.ended) for each in past]
 
 
 def vectors_of(past: Sequence[Demonstration], embed: Embed | None) -> Floats:
-    """By one encoder."""
+    """(tasks, dimension), by one encoder."""
     return task_vectors([each.task for each in past], embed)
 
 
 def readings_of(world: World, past: Sequence[Demonstration]) -> Floats:
-    """By all of them."""
+    """(tasks, dimensions together), by all encoders."""
     return task_vectors([each.task for each in past], world.readings)
 
 
@@ -298,7 +266,7 @@ def text_of(world: World, each: Demonstration, step: Step) -> str:
 
 
 def aligned(world: World, model: bytes) -> Dtdr:
-    """As the proxy has it: read from its bytes, over the whole catalog."""
+    """The model as the proxy has it: read from its bytes, over the whole catalog."""
     served = Dtdr.loads(model)
     served.align([tool.id for tool in world.tools], shelf(world).vectors)
     return served
@@ -311,7 +279,7 @@ def shelf(world: World) -> Shelf:
 
 
 def served_by(world: World, model: Dtdr, *, said: bool = True) -> Predict:
-    """The model's probabilities."""
+    """Predicts the model's probabilities; without `said` the model is not told the task."""
     ids = [tool.id for tool in world.tools]
     vectors = readings_of(world, world.asked)
     known = dict(zip((each.task for each in world.asked), vectors, strict=True)) if vectors.shape[1] else {}
@@ -329,7 +297,7 @@ def scored(world: World, model: bytes, *, said: bool = True) -> Row:
 
 
 def across_turns(world: World) -> bytes:
-    """Trained on histories that begin with the calls of earlier turns."""
+    """A model trained on histories that begin with the calls of earlier turns."""
     lesson = Lesson(tuple(tool.id for tool in world.tools), world.train, readings_of(world, world.train))
     return Trainer().model(lesson, shelf(world), SEED, lambda what, share: None).dumps()
 
@@ -349,14 +317,14 @@ def cold(world: World) -> Row:
 
 
 def unseen(world: World, head: Row) -> Iterator[Row]:
-    """A share of the tools is installed after training: all steps, those that need one of them, and the others."""
+    """Rows about tools that are installed after training: over all steps, over steps that need one, over the others."""
     called = sorted({call for each in world.train for call in each.calls})
     later = set(random.Random(SEED).sample(called, int(LATER_SHARE * len(called))))
     past = [each for each in world.train if later.isdisjoint(each.calls)]
     if len(past) < METHOD.minimum:
         return
     model = METHOD.train(world.material(past, later), lambda what, share: None)
-    watched = Watched(served_by(world, aligned(world, model)), later)
+    watched = NewToolWatch(served_by(world, aligned(world, model)), later)
     methods: dict[str, Predict] = {"as served": watched}
     if world.embed is not None:
         methods["query-tool similarity"] = similarity(world)
@@ -373,8 +341,8 @@ def unseen(world: World, head: Row) -> Iterator[Row]:
                        "demonstrations": len(past), "tools_after": len(later), "seeds": [SEED]}  # fmt: skip
 
 
-class Watched:
-    """Predictions, and how probable new tools were in them."""
+class NewToolWatch:
+    """Passes predictions on and notes how probable new tools are in them."""
 
     def __init__(self, predict: Predict, new: Container[int]) -> None:
         self._predict = predict
@@ -392,24 +360,24 @@ class Watched:
         return found
 
     def shares(self, steps: Sequence[int], needed: bool) -> Row:
-        """Over these steps: how often one was likely, and the mean probability of all of them together."""
+        """How often a new tool was likely at these steps, and the mean probability of all new tools together."""
         likely = [(self._needed if needed else self._any)[at] >= LIKELY for at in steps]
         together = [self._together[at] for at in steps]
         return {"likely" if needed else "false": round(fmean(likely), 3), "new_together": round(fmean(together), 3)}
 
 
 def among_strangers(world: World, model: bytes, strangers: Sequence[Tool]) -> Row:
-    """The same with tools beside the others that came after training and that no task needs."""
+    """The row with further tools that came after training and that no task needs."""
     wider = world._replace(tools=[*world.tools, *strangers])
     served = served_by(wider, aligned(wider, model))
     new = range(len(world.tools), len(wider.tools))
-    watched = Watched(served, new)
+    watched = NewToolWatch(served, new)
     found = judged(world.asked, wider.end, watched)
     return {**figures(found), **watched.shares(range(len(found)), needed=False)}
 
 
 def similarity(world: World) -> Predict:
-    """The cosine of query and tool, tools already called behind all others; END never."""
+    """Predicts by the cosine of query and tool; tools already called come last, and END never comes."""
     documents = shelf(world).vectors
     assert documents is not None
     known = dict(zip((each.task for each in world.asked), vectors_of(world.asked, world.embed), strict=True))
@@ -423,8 +391,8 @@ def similarity(world: World) -> Predict:
 
 
 def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
-    """Milliseconds of one prediction over so many tools, all of them called in training, two encoders, the history new
-    each time: `first` with a task that was not there before, `next` with one that was."""
+    """Milliseconds of one prediction over `size` tools that all were called in training, with two encoders and a new
+    history each time: `first` with a new task, `next` with the task of the prediction before."""
     draw = np.random.default_rng(SEED)
     ids = [ToolId(f"server_{number // 25}__tool_{number}") for number in range(size)]
     called = np.concatenate([draw.permutation(size) for _ in range(-(-4 * episodes // size))])
@@ -450,5 +418,5 @@ def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
             times[kind].append(1e3 * (time.perf_counter() - started))
     row: Row = {"set": f"{size} tools", "method": "as served, one prediction", "n": len(times["first"])}
     for kind, values in times.items():
-        row |= {f"{kind}_p50_ms": round(quantile(values, 0.5), 3), f"{kind}_p95_ms": round(quantile(values, 0.95), 3)}
+        row |= {f"{kind}_{name}": value for name, value in times_row(values, digits=3).items()}
     return row

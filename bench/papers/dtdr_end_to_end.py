@@ -35,9 +35,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bench.papers.dtdr import Embed, Predict, World, aligned, read, served_by, without_earlier
-from bench.retrieval.ranking_methods import Pool, bm25
-from foretool.retrieval import encoders, evaluation
+from bench.kept_encoder import open_kept
+from bench.options import make_parser
+from bench.papers.dtdr import Predict, World, aligned, read, served_by, without_earlier
+from bench.reports import Row, difference, mean_row
+from bench.retrieval.pool import Pool, bm25
+from foretool.retrieval import encoders
+from foretool.retrieval.evaluation import quantile
 from foretool.retrieval.training.demonstrations import Demonstration, Step
 from foretool.retrieval.training.dtdr import METHOD
 from foretool.storage.opening import open_store
@@ -47,15 +51,14 @@ SETS: Final = ("taskbench_multimedia", "bfcl_multi_turn")
 SHOWN: Final = 5
 SEED: Final = 7
 CONTEXT: Final = 16_384
-"""Tokens; the longest list of these sets is below it."""
+"""Tokens; the longest list of these sets has fewer."""
 ANSWER: Final = 96
 """Tokens of an answer; a longer one is cut and does not count as filled."""
 OPENING: Final = '{"name": "'
-"""What the answer begins with, so that every model answers with a call."""
+"""The answer begins with this text, so that every model answers with a call."""
 
-Row = dict[str, Any]
 Shown = list[tuple[int, float | None]]
-"""Places of tools, with their probability where the ranker has one."""
+"""Places of tools, each with its probability where the ranker has one."""
 
 
 class Asked(NamedTuple):
@@ -66,7 +69,7 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the model said."""
+    """An answer of the model."""
 
     text: str
     tokens: int
@@ -75,7 +78,7 @@ class Answer(NamedTuple):
 
 
 class Model:
-    """Greedy answers of one GGUF file."""
+    """Answers greedily with the model of one GGUF file, and keeps its answers."""
 
     def __init__(self, path: Path, threads: int, kept: Path) -> None:
         from llama_cpp import Llama
@@ -99,7 +102,7 @@ class Model:
 
 
 def signature(tool: Tool, chance: float | None) -> str:
-    """A tool in one line: name, parameters, the first sentences of what it does, how likely it is."""
+    """A tool in one line: name, parameters, the start of its description, its probability."""
     definition = json.loads(tool.definition)
     schema = definition.get("inputSchema") or {}
     required = set(schema.get("required") or ())
@@ -115,7 +118,7 @@ def _type(schema: Any) -> str:
 
 
 def prompt(world: World, asked: Asked, shown: Shown) -> str:
-    """ChatML. The list comes first, so that what is the same in every prompt is read once."""
+    """The question as ChatML. The list comes first, so that llama.cpp reads the part that prompts share only once."""
     tools = "\n".join(signature(world.tools[place], chance) for place, chance in shown)
     weighed = (
         " The number behind a tool says how likely it is the next." if any(c is not None for _, c in shown) else ""
@@ -130,7 +133,7 @@ def prompt(world: World, asked: Asked, shown: Shown) -> str:
 
 
 def steps(world: World, most: int) -> list[Asked]:
-    """Calls to be made, `most` of them, drawn with a fixed seed, in an order in which lists repeat."""
+    """At most `most` steps at which a call is due, drawn with a fixed seed."""
     every = [
         Asked(each, step) for each in world.asked for step in each.steps(world.end) if world.end not in step.acceptable
     ]
@@ -138,13 +141,13 @@ def steps(world: World, most: int) -> list[Asked]:
 
 
 def lists(world: World) -> Mapping[str, Callable[[Asked], Shown]]:
-    """What each method shows at a step."""
+    """By method, the tools that it shows at a step."""
     place = {tool.id: at for at, tool in enumerate(world.tools)}
     search = bm25(Pool(world.tools, {}))
 
     @cache
     def trained() -> Predict:
-        # Minutes, so only when it is asked for.
+        # Training takes minutes, so it waits until a step needs it.
         model = METHOD.train(world.material(world.train), lambda what, share: None)
         return served_by(world, aligned(world, model))
 
@@ -163,7 +166,7 @@ def lists(world: World) -> Mapping[str, Callable[[Asked], Shown]]:
 
 
 def judged(world: World, asked: Asked, shown: Shown, said: str) -> tuple[float, float, float | None]:
-    """Accurate, listed, filled; the last is None where it named no tool that it was shown."""
+    """Whether the answer is accurate, listed and filled; the last is None where it names a tool that was not shown."""
     name, _, rest = said.partition('"')
     wanted = {world.tools[place].name for place in asked.step.acceptable}
     seen = {world.tools[place].name: world.tools[place] for place, _ in shown}
@@ -183,7 +186,7 @@ def _fits(tool: Tool, text: str) -> bool:
 
 
 def over(world: World, model: Callable[[str], Answer], most: int, methods: Sequence[str]) -> Iterator[Row]:
-    """A row for each method, and how each differs from the full list on the same steps."""
+    """A row for each method, with its difference to the full list on the same steps."""
     drawn = steps(world, most)
     baseline: list[float] = []
     for method, shows in lists(world).items():
@@ -200,26 +203,25 @@ def over(world: World, model: Callable[[str], Answer], most: int, methods: Seque
         filled = [each[2] for each in found if each[2] is not None]
         baseline = baseline or right
         yield {
-            "set": world.name, "method": method, "n": len(drawn), "accuracy": round(fmean(right), 3),
-            "accuracy_interval": [round(end, 3) for end in evaluation.interval(right)],
-            "over_full": [round(fmean(right) - fmean(baseline), 3),
-                          *(round(end, 3) for end in evaluation.paired_interval(right, baseline))],
+            "set": world.name, "method": method, "n": len(drawn), **mean_row("accuracy", right, 3),
+            "over_full": difference(right, baseline, 3),
             "listed": round(fmean(each[1] for each in found), 3),
             "filled": round(fmean(filled), 3) if filled else None,
             "prompt_tokens": round(fmean(tokens)), "seconds": round(fmean(seconds), 2),
-            "seconds_median": round(evaluation.quantile(seconds, 0.5), 2),
+            "seconds_median": round(quantile(seconds, 0.5), 2),
         }  # fmt: skip
 
 
 def results(arguments: argparse.Namespace) -> Iterator[Row]:
+    """The rows of each set."""
     cache: Path = arguments.cache
     cache.mkdir(parents=True, exist_ok=True)
     model = Model(arguments.model, arguments.threads, cache / "answers.jsonl")
     weights = encoders.find("auto")[0]
     with open_store(cache / "vectors.sqlite") as store:
-        queries, documents = (Embed.open(weights, cache, store.vectors, queries=kind) for kind in (True, False))
+        encoder = open_kept(weights, cache, store.vectors)
         for name in arguments.sets.split(","):
-            world = read(arguments.data / name, arguments.queries, [queries], documents)
+            world = read(arguments.data / name, arguments.queries, [encoder], encoder)
             if any(each.earlier for each in world.train):
                 world = world._replace(train=without_earlier(world.train), asked=without_earlier(world.asked))
             yield from over(world, model, arguments.steps, arguments.methods.split(","))
@@ -227,11 +229,7 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and print as results come."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.papers.dtdr_end_to_end",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("bench.papers.dtdr_end_to_end", __doc__)
     parser.add_argument("data", type=Path, help="the folder of data sets")
     parser.add_argument("--model", type=Path, required=True, metavar="FILE", help="an instruct model in GGUF")
     parser.add_argument("--sets", default=",".join(SETS), help="comma-separated; default %(default)s")

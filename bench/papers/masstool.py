@@ -1,19 +1,19 @@
-"""Past tasks (MassTool): the paper's table 1 on ToolLens, ours as published, ours as served, and what a log from
-elsewhere does to sets it knows nothing of.
+"""Compares MassTool, which learns from past tasks, with its paper (Table 1 on ToolLens): as published and as served.
 
-Rows, all on the queries of FILE, everything fitted on `train.jsonl`:
+It also measures what the log of one set does to sets that the log knows nothing of. All rows are on the queries of
+FILE, and everything is fitted on `train.jsonl`:
 
     toollens              the paper's rows; the ranking without a past; MassTool as served, that is in the ranking
                           that the proxy answers with, alone, and without an encoder; where torch is installed also
-                          with the encoder fine-tuned on the past, and last of all sets as published (frozen MiniLM,
-                          `Settings` of `training/masstool_published.py` with what a row names)
-    metatool_awareness    detection: the area under the curve of `needs_tool`, which tasks need a tool at all
-    stabletoolbench, livemcpbench   the ranking without a past and with that of `toollens`
-    bfcl_ports            the same with its own thin log, 1,260 tasks over 1,015 tools; `over`: the mean difference on
-                          the same queries with its 95 % interval
+                          with the encoder fine-tuned on the past, and after all other sets as published (frozen
+                          MiniLM, `Settings` of `retrieval/papers/masstool.py` with the settings that a row names)
+    metatool_awareness    detection: the area under the curve (`AUC`) of telling tasks that need a tool from others
+    stabletoolbench, livemcpbench   the ranking without a past, and with the past of `toollens`
+    bfcl_ports            the same with its own thin log; a key that ends in `_over` is the mean difference to the
+                          ranking without a past, with its 95 % interval
 
 Settings are the constants of `retrieval/training/masstool.py`, seed 7. Intervals are 95 % bootstraps over queries.
-ToolLens and ToolDet name no licence: nothing of them is in the repository.
+ToolLens and ToolDet name no licence, so the repository contains nothing of them.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ import numpy as np
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
-from bench.retrieval.ranking import Task, read_lines, read_tasks, read_tools
+from bench.datasets import Task, is_there, read_rows, read_tasks, read_tools
+from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
+from bench.reports import Row, area_under_curve, difference, mean_row
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers.masstool import Task as PublishedTask
-from foretool.retrieval.pipeline import Corpus, Pipeline, digest
+from foretool.retrieval.pipeline import Corpus, Pipeline
 from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training import Embed, Material, masstool_tuned
+from foretool.retrieval.training import Material, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
-from foretool.storage.stores import VectorStore
 
 SETS = ("toollens", "metatool_awareness", "stabletoolbench", "livemcpbench", "bfcl_ports")
 LOGS: Mapping[str, str] = {"stabletoolbench": "toollens", "livemcpbench": "toollens", "bfcl_ports": "bfcl_ports"}
-"""Whose past is attached to a set: one it does not belong to, or its own where that is thin."""
+"""The set whose past is attached to a set: another one, or its own where that is thin."""
 WITHOUT_TOOLS = "tooldet"
 """Queries that need no tool, for the published detection tower."""
 SEED = 7
@@ -64,8 +64,7 @@ PAPER = {
 PUBLISHED: Sequence[Mapping[str, Any]] = ({"epochs": 20}, {"epochs": 80})
 """Settings of the published rows; an epoch takes 4 s of a core. The authors go up to 200 and stop by the test set."""
 DETECTION_EPOCHS = 200
-"""Of the published tower on so small a set: one step each."""
-Row = dict[str, Any]
+"""Of the published tower; on so small a set an epoch is one step."""
 Answer = Callable[[str], list[ToolId]]
 
 
@@ -78,46 +77,17 @@ class World(NamedTuple):
     asked: Sequence[Task]
 
     def episodes(self) -> tuple[Episode, ...]:
-        """The past as training gets it."""
+        """The past tasks as training gets them."""
         return tuple(Episode(tuple(min(need) for need in task.gold), (task.query,)) for task in self.train)
 
 
-class Remembered:
-    """An encoder whose vectors are kept by the hash of the text. `Encoder`."""
-
-    def __init__(self, weights: encoders.Weights, cache: Path | None, kept: VectorStore) -> None:
-        self._encoder, self._weights, self._kept = encoders.open_encoder(weights, cache), weights, kept
-        self._held: dict[tuple[str, bytes], Floats] = {}
-        self.name = weights.name
-
-    def documents(self, texts: Sequence[str]) -> Floats:
-        return self._of(texts, self._weights.key, self._encoder.documents)
-
-    def queries(self, texts: Sequence[str]) -> Floats:
-        return self._of(texts, self._weights.query_key, self._encoder.queries)
-
-    def _of(self, texts: Sequence[str], key: str, run: Callable[[Sequence[str]], Floats]) -> Floats:
-        named = {digest(text): text for text in texts if (key, digest(text)) not in self._held}
-        if named:
-            found = self._kept.load(key, named)
-            self._held.update({(key, each): np.frombuffer(data, np.float32) for each, data in found.items()})
-            # Alike lengths run together: a batch takes as long as its longest text.
-            missing = sorted(named.keys() - found.keys(), key=lambda each: len(named[each]))
-            for start in range(0, len(missing), 256):
-                part = missing[start : start + 256]
-                new = dict(zip(part, run([named[each] for each in part]), strict=True))
-                self._kept.save(key, {each: row.tobytes() for each, row in new.items()})
-                self._held.update({(key, each): row for each, row in new.items()})
-        return np.stack([self._held[key, digest(text)] for text in texts])
-
-
 def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
-    """See the module."""
+    """Every row of the sets; the published forms come last, because they take longest."""
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
     with open_store(cache / "masstool.sqlite" if cache else ":memory:") as store:
         found, kept = encoders.find("auto"), store.vectors
-        have = [Remembered(weights, cache, kept) for weights in found]
+        have = [open_kept(weights, cache, kept) for weights in found]
         pasts: dict[str, MassTool] = {}
         names = sets or [each for each in SETS if is_there(data / each / queries)]
         for name in names:
@@ -128,8 +98,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
             else:
                 yield from with_a_past(data, name, queries, have, pasts)
         if have and find_spec("torch") is not None:
-            # Last: they take longest.
-            plain = Remembered(found[0].untrained, cache, kept)
+            plain = open_kept(found[0].untrained, cache, kept)
             for name in names:
                 if name == "metatool_awareness":
                     yield published_detection(data / name, queries, plain)
@@ -138,22 +107,22 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
 
 
 def read(folder: Path, queries: str, *, asked: bool = True) -> World:
-    """A set; with `asked` false its past alone."""
+    """A set; without `asked` only its past."""
     tools = read_tools(folder)
-    train = read_tasks(folder / "train.jsonl", tools) if any(folder.glob("train.jsonl*")) else []
+    train = read_tasks(folder / "train.jsonl", tools) if is_there(folder / "train.jsonl") else []
     return World(folder.name, tools, train, read_tasks(folder / queries, tools) if asked else [])
 
 
-def trained(world: World, have: Sequence[Remembered]) -> MassTool:
-    """What is served, on the past of a set."""
+def trained(world: World, have: Sequence[KeptEncoder]) -> MassTool:
+    """The served method, trained on the past of a set."""
     first = have[0].queries if have else None
-    material = Material(tuple(world.tools), world.episodes(), queries=first, readings=joined(have), seed=SEED)
+    material = Material(tuple(world.tools), world.episodes(), queries=first, readings=joined_queries(have), seed=SEED)
     return MassTool.loads(METHOD.train(material, lambda step, share: None))
 
 
 @contextmanager
 def without_tuning() -> Iterator[None]:
-    """Nothing is fine-tuned in here."""
+    """Within the block no encoder is fine-tuned."""
     kept = masstool_tuned.LEAST
     masstool_tuned.LEAST = sys.maxsize  # type: ignore[misc]
     try:
@@ -163,7 +132,7 @@ def without_tuning() -> Iterator[None]:
 
 
 def kinds(model: MassTool) -> Iterator[tuple[str, MassTool]]:
-    """What is served without torch, and what its fine-tuned encoder adds where training had it."""
+    """The model as served without torch, and with its fine-tuned encoder where training made one."""
     plain = copy(model)
     plain.tuned = None
     yield "", plain
@@ -171,19 +140,8 @@ def kinds(model: MassTool) -> Iterator[tuple[str, MassTool]]:
         yield " with foretool[train]", model
 
 
-def joined(have: Sequence[Remembered]) -> Embed | None:
-    """The vectors of all these encoders, one after the other; None without any."""
-    if not have:
-        return None
-
-    def embed(texts: Sequence[str]) -> Floats:
-        return np.concatenate([each.queries(texts) for each in have], axis=1)
-
-    return embed
-
-
-def ranking(world: World, have: Sequence[Remembered], model: MassTool | None = None) -> Answer:
-    """The ranking that the proxy answers with, and what was learned in it."""
+def ranking(world: World, have: Sequence[KeptEncoder], model: MassTool | None = None) -> Answer:
+    """The ranking that the proxy answers with; `model` takes part in it."""
     meaning = None
     if have:
         from foretool.retrieval.rankers.dense import Meaning
@@ -192,18 +150,18 @@ def ranking(world: World, have: Sequence[Remembered], model: MassTool | None = N
         said = [embedded_text(document(tool, "")) for tool in world.tools]
         for head, encoder in zip(meaning.heads, have, strict=True):
             encoder.queries([task.query for task in world.asked])
-            head.add({digest(text): row.tobytes() for text, row in zip(said, encoder.documents(said), strict=True)})
+            head.add(encoder.rows(said))
     experience = Experience({"masstool": model}) if model is not None else None
     pipeline = Pipeline(Corpus(world.tools), meaning, experience)
     return lambda text: [each.tool for each in pipeline.rank(Query((text,)), limit=DEPTH).ranked]
 
 
-def alone(world: World, model: MassTool, have: Sequence[Remembered]) -> Answer:
-    """The shares of head and vote, nothing else, whatever the trust."""
-    embed = joined(have)
+def alone(world: World, model: MassTool, have: Sequence[KeptEncoder]) -> Answer:
+    """The shares of head and vote alone, without regard to the trust in them."""
+    embed = joined_queries(have)
     tools = [ToolId(tool) for tool in model.header.tools]
     if embed is not None:
-        embed([task.query for task in world.asked])  # together they are read sooner
+        embed([task.query for task in world.asked])  # one batch is quicker than one query at a time
 
     def answer(text: str) -> list[ToolId]:
         shares = model.past(model.read(text, embed([text])[0] if embed else None)).shares
@@ -215,7 +173,7 @@ def alone(world: World, model: MassTool, have: Sequence[Remembered]) -> Answer:
 # ToolLens
 
 
-def over_toollens(data: Path, queries: str, have: Sequence[Remembered], pasts: dict[str, MassTool]) -> Iterator[Row]:
+def over_toollens(data: Path, queries: str, have: Sequence[KeptEncoder], pasts: dict[str, MassTool]) -> Iterator[Row]:
     """The paper's rows, then ours."""
     world = read(data / "toollens", queries)
     for name, (r3, n3, r5, n5) in PAPER.items():
@@ -235,8 +193,8 @@ def over_toollens(data: Path, queries: str, have: Sequence[Remembered], pasts: d
         yield measured(world, "ours as served, without encoders", ranking(world, [], bare))
 
 
-def as_published(data: Path, queries: str, encoder: Remembered) -> Iterator[Row]:
-    """MassTool from its equations, on frozen vectors of the first encoder."""
+def as_published(data: Path, queries: str, encoder: KeptEncoder) -> Iterator[Row]:
+    """MassTool as its equations say, on frozen vectors of the first encoder."""
     from foretool.retrieval.papers.masstool import Settings, train
 
     world = read(data / "toollens", queries)
@@ -258,7 +216,7 @@ def as_published(data: Path, queries: str, encoder: Remembered) -> Iterator[Row]
         }
 
 
-def published_task(world: World, encoder: Remembered, without: Sequence[str]) -> PublishedTask:
+def published_task(world: World, encoder: KeptEncoder, without: Sequence[str]) -> PublishedTask:
     """Queries, tools and golden sets as vectors and numbers."""
     place = {tool.id: at for at, tool in enumerate(world.tools)}
     return PublishedTask(
@@ -280,29 +238,21 @@ def measured(world: World, method: str, answer: Answer) -> Row:
     row: Row = {"set": world.name, "method": method, "n": len(found)}
     for k in (3, 5):
         for name, metric in (("R", evaluation.recall), ("N", evaluation.ndcg)):
-            row |= spread(f"{name}@{k}", [metric(ranked, gold, k) for ranked, gold in found])
-    return row | spread("complete@5", [evaluation.completeness(ranked, gold, 5) for ranked, gold in found])
-
-
-def spread(name: str, values: Sequence[float]) -> Row:
-    """A mean with its interval."""
-    return {
-        name: round(fmean(values), 4),
-        f"{name}_interval": [round(end, 4) for end in evaluation.interval(values, seed=SEED)],
-    }
+            row |= mean_row(f"{name}@{k}", [metric(ranked, gold, k) for ranked, gold in found])
+    return row | mean_row("complete@5", [evaluation.completeness(ranked, gold, 5) for ranked, gold in found])
 
 
 # Detection
 
 
-def over_awareness(folder: Path, queries: str, have: Sequence[Remembered]) -> Iterator[Row]:
+def over_awareness(folder: Path, queries: str, have: Sequence[KeptEncoder]) -> Iterator[Row]:
     """Which tasks need a tool: the served detection with and without an encoder, and the published tower."""
-    past = read_lines(folder / "train.jsonl")
+    past = read_rows(folder / "train.jsonl")
     texts, needed = awareness(folder / queries)
     yield {"set": folder.name, "method": "paper: no figure", "n": len(texts)}
     episodes = tuple(Episode(tuple(map(ToolId, row["calls"])), (row["query"],)) for row in past)
     for read_by in dict.fromkeys((tuple(have), ())):
-        embed = joined(read_by)
+        embed = joined_queries(read_by)
         model = MassTool.loads(METHOD.train(Material((), episodes, queries=embed, seed=SEED), lambda *_: None))
         vectors = list(embed(texts)) if embed else [None] * len(texts)
         found = [model.needs_tool(vector, text) or 0.0 for vector, text in zip(vectors, texts, strict=True)]
@@ -311,13 +261,13 @@ def over_awareness(folder: Path, queries: str, have: Sequence[Remembered]) -> It
 
 
 def awareness(path: Path) -> tuple[list[str], NDArray[np.bool_]]:
-    """What is asked, and whether it needs a tool."""
-    asked = read_lines(path)
+    """The queries of a file, and whether each needs a tool."""
+    asked = read_rows(path)
     return [row["query"] for row in asked], np.asarray([bool(row["calls"]) for row in asked])
 
 
-def published_detection(folder: Path, queries: str, encoder: Remembered) -> Row:
-    """The tower, trained with all the rest of it on the same tasks."""
+def published_detection(folder: Path, queries: str, encoder: KeptEncoder) -> Row:
+    """The published detection tower, trained with the rest of the published model on the same tasks."""
     from foretool.retrieval.papers.masstool import Settings, train
 
     without, needing = awareness(folder / "train.jsonl")
@@ -339,52 +289,40 @@ def detected(name: str, method: str, found: NDArray[np.float64], needed: NDArray
         "set": name,
         "method": method,
         "n": len(found),
-        "AUC": round(area(found, needed), 4),
-        "AUC_interval": [round(areas[25], 4), round(areas[974], 4)],
+        "AUC": area(found, needed),
+        "AUC_interval": [areas[25], areas[974]],
         "accuracy": round(float(((found >= 0.5) == needed).mean()), 4),
     }
 
 
 def area(found: NDArray[np.float64], needed: NDArray[np.bool_]) -> float:
-    """The chance that a query which needs a tool scores above one that needs none; equals count half."""
-    yes, no = found[needed], found[~needed]
-    above = (yes[:, None] > no[None, :]).mean() + 0.5 * (yes[:, None] == no[None, :]).mean()
-    return float(above)
+    """How well the scores tell queries that need a tool from the others."""
+    return area_under_curve(found[needed], found[~needed], 4)
 
 
 def said(path: Path) -> list[str]:
-    """The queries of a file, none where it is not there."""
-    return [row["query"] for row in read_lines(path)] if is_there(path) else []
+    """The queries of a file; none where there is no such file."""
+    return [row["query"] for row in read_rows(path)] if is_there(path) else []
 
 
-def is_there(path: Path) -> bool:
-    """This file, or the same gzipped."""
-    return any(path.parent.glob(f"{path.name}*"))
-
-
-# A past that is thin or from elsewhere
+# A past that is thin or comes from another set
 
 
 def with_a_past(
-    data: Path, name: str, queries: str, have: Sequence[Remembered], pasts: dict[str, MassTool]
+    data: Path, name: str, queries: str, have: Sequence[KeptEncoder], pasts: dict[str, MassTool]
 ) -> Iterator[Row]:
-    """The ranking with a log that is thin or has nothing to do with it, against the one without."""
+    """The ranking with a log that is thin or comes from another set, against the ranking without a log."""
     world = read(data / name, queries)
     before = recalled(world, ranking(world, have))
-    yield {"set": name, "method": "ours without a past", "n": len(world.asked), **told_recall(before)}
+    yield {"set": name, "method": "ours without a past", "n": len(world.asked), **recall_row(before)}
     log = LOGS.get(name, name)
     if log not in pasts and (data / log).is_dir():
         pasts[log] = trained(read(data / log, queries, asked=False), have)
     for kind, model in kinds(pasts[log]) if log in pasts else ():
         after = recalled(world, ranking(world, have, model))
-        over = {
-            f"{key}_over": [
-                round(end, 4) for end in (fmean(after[key]) - fmean(before[key]), *paired(after[key], before[key]))
-            ]
-            for key in before
-        }
+        over = {f"{key}_over": difference(after[key], before[key]) for key in before}
         row = {"set": name, "method": f"ours with a log of {log}{kind}", "n": len(world.asked)}
-        yield {**row, **told_recall(after), **over}
+        yield {**row, **recall_row(after), **over}
 
 
 def recalled(world: World, answer: Answer) -> dict[str, list[float]]:
@@ -393,14 +331,6 @@ def recalled(world: World, answer: Answer) -> dict[str, list[float]]:
     return {f"r@{k}": [evaluation.recall(ranked, gold, k) for ranked, gold in found] for k in (5, 10)}
 
 
-def told_recall(found: Mapping[str, Sequence[float]]) -> Row:
-    """Means with intervals."""
-    row: Row = {}
-    for key, values in found.items():
-        row |= spread(key, values)
-    return row
-
-
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """The interval of the mean difference."""
-    return evaluation.paired_interval(ours, theirs, seed=SEED)
+def recall_row(found: Mapping[str, Sequence[float]]) -> Row:
+    """The means with their intervals."""
+    return {name: value for key, values in found.items() for name, value in mean_row(key, values).items()}

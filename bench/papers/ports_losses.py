@@ -1,12 +1,12 @@
-"""The losses of PORTS on the same tasks and seeds: `bench.papers ports`, its last round.
+"""Compares the losses of PORTS on the same tasks and seeds: the last round of `bench.papers ports`.
 
-`FEW` tasks of the training part, for each of which the language model is asked about the right tool and `NEGATIVES`
-hard ones, once through in batches of 16, thin matrices of rank 16 beside the weights of all-MiniLM-L6-v2, queries only.
-What the paper does otherwise: both sides, all weights, batches of 2, 10,000 tasks twice through, RoBERTa or BGE of 110
-million weights, language models of 8 to 22 billion.
+Each loss trains on `FEW` tasks of the training part, once, in batches of 16. For each task the language model is asked
+about the right tool and `NEGATIVES` hard ones. Only queries are trained, by matrices of rank 16 beside the weights of
+all-MiniLM-L6-v2. The paper trains both sides, all weights, in batches of 2, on 10,000 tasks, twice, with RoBERTa or BGE
+of 110 million weights and language models of 8 to 22 billion.
 
-All begin with the untrained encoder. The share of the published loss in the full one (`TrainingPlan.share`) was
-chosen on tools of the training part that were held out of training, never on the queries that are scored here.
+All losses begin with the untrained encoder. The share of the published loss in the full one (`PublishedPlan.share`) was
+chosen on tools that were held out of training, never on the queries that are scored here.
 """
 
 from __future__ import annotations
@@ -15,30 +15,25 @@ import os
 import random
 from collections.abc import Iterator, Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
 
-from bench.papers.ports import RECALLS, Recipe, hits, recalls, untrainable
-from foretool.retrieval.evaluation import paired_interval
+from bench.papers.ports_set import RECALLS, Bench, Recipe, World, hits, recalls, untrainable
+from bench.reports import Row, difference
 from foretool.retrieval.papers.ports import Loss
 from foretool.retrieval.training.continuation import ContinuationScorer, ScoreFile, ScorerError
 from foretool.retrieval.training.ports import Answers, ask
 from foretool.server.learning.language_models import open_scorer
 
-if TYPE_CHECKING:
-    from bench.papers.ports import Bench, World
-
 FEW, BATCH, NEGATIVES = 200, 16, 3
 LOSSES: tuple[Loss, ...] = ("contrastive", "replug", "ports", "full")
 SEEDS = (42, 0, 1)
 QUERIES = 500
-"""Of the file, drawn once; enough for paired differences of three points."""
-Row = dict[str, Any]
+"""Queries of the file, drawn once; enough for paired differences of three points."""
 Found = dict[str, dict[int, list[float]]]
-"""By pool and k, for each query how often its tool was among the first k, over the seeds."""
+"""By pool and k: for each query the share of the seeds with which its tool was among the first k."""
 
 
 def compared(bench: Bench) -> Iterator[Row]:
-    """The losses, and the full one against each of the others on the same queries; one line where it cannot be had."""
+    """The rows of each loss, and of the full loss against each of the others on the same queries."""
     if missing := untrainable():
         yield {**bench.head, "method": "losses", "skipped": f"{missing} not installed"}
         return
@@ -71,12 +66,12 @@ def compared(bench: Bench) -> Iterator[Row]:
                 **head,
                 "method": f"full over {loss}",
                 "pool": pool,
-                **difference(found["full"][pool], found[loss][pool]),
+                **differences(found["full"][pool], found[loss][pool]),
             }
 
 
 def answers(bench: Bench, scorer: ContinuationScorer) -> Answers:
-    """What the language model says of the tasks that all losses are trained on."""
+    """The language model's answers about the tasks that all losses are trained on."""
     with ScoreFile(bench.cache / "scores.txt") as kept:
         trainer = bench.trainer(Recipe("full", SEEDS[0], FEW, 1, BATCH))
         tools = [bench.world.tools[at] for at in bench.called]
@@ -84,30 +79,29 @@ def answers(bench: Bench, scorer: ContinuationScorer) -> Answers:
 
 
 def right(asked: Answers) -> float:
-    """How often the right tool's call is the likeliest of those asked about."""
+    """The share of tasks whose right call is the likeliest of those that were asked about."""
     means = [[asked.means[at, each] for each in near] for at, near in asked.scored.items()]
     return round(fmean(max(row) == row[0] for row in means), 3)
 
 
 def drawn(world: World) -> World:
-    """The same with fewer queries."""
+    """The set with fewer queries."""
     few = sorted(random.Random(7).sample(range(len(world.queries)), min(QUERIES, len(world.queries))))
     return world._replace(queries=[world.queries[at] for at in few], gold=[world.gold[at] for at in few])
 
 
 def hits_of(bench: Bench, world: World, loss: Loss, seed: int, asked: Answers) -> Found:
-    """One training."""
+    """Train with one loss and one seed."""
     scores = bench.scores(bench.trained(Recipe(loss, seed, FEW, 1, BATCH), asked), world)
     return {pool: hits(scores, world, members) for pool, members in world.pools.items()}
 
 
 def mean(every: list[dict[int, list[float]]]) -> dict[int, list[float]]:
-    """Over the seeds, query by query."""
+    """The mean over the seeds, query by query."""
     return {k: [fmean(values) for values in zip(*(each[k] for each in every), strict=True)] for k in RECALLS}
 
 
-def difference(ours: Mapping[int, list[float]], theirs: Mapping[int, list[float]]) -> Row:
-    """Of the means, with the interval of the first over the same queries."""
-    row: Row = {f"r@{k}": round(fmean(ours[k]) - fmean(theirs[k]), 4) for k in RECALLS}
-    row["r@1_interval"] = [round(end, 4) for end in paired_interval(ours[1], theirs[1])]
-    return row
+def differences(ours: Mapping[int, list[float]], theirs: Mapping[int, list[float]]) -> Row:
+    """The mean differences on the same queries, the first with its interval."""
+    found = {k: difference(ours[k], theirs[k]) for k in RECALLS}
+    return {f"r@{k}": mean for k, (mean, *_) in found.items()} | {"r@1_interval": found[1][1:]}

@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from bench.retrieval.ranking import Embedder, Pool, read_catalogs, read_lines, tool_of
+from bench.datasets import catalog_tools, read_rows, tool_from_row
+from bench.kept_encoder import KeptEncoder, open_kept
+from bench.reports import Row, mean_row
+from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders, evaluation
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fields import Fields, fields
@@ -38,7 +41,7 @@ SEED: Final = 7
 CUTS: Final = (5, 10)
 DIRECTIONS: Final[tuple[Direction, ...]] = ("prerequisite", "dependant", "symmetric")
 UNRELATED: Final = 500
-"""Pairs without a dependency, as many as the paper's."""
+"""Pairs without a dependency, as many as in the paper."""
 ALL: Final = 1_000_000
 
 PAPER: Final[Mapping[str, Sequence[float]]] = {
@@ -52,27 +55,20 @@ PAPER: Final[Mapping[str, Sequence[float]]] = {
 }
 NAMES: Final = ("recall@5", "recall@10", "ndcg@5", "ndcg@10", "pass@5", "pass@10")
 
-Row = dict[str, Any]
 Ranked = list[list[ToolId]]
 
 
 class Bank:
-    """The tools, the queries, and the vectors of both."""
+    """API-Bank: its tools, its queries, and the vectors of both."""
 
-    def __init__(self, folder: Path, queries: str, embedder: Embedder) -> None:
-        self.rows = read_lines(folder / "tools.jsonl")
-        self.records = read_lines(folder / queries)
-        self.embedder = embedder
+    def __init__(self, folder: Path, queries: str, encoder: KeptEncoder) -> None:
+        self.rows = read_rows(folder / "tools.jsonl")
+        self.records = read_rows(folder / queries)
+        self.encoder = encoder
         self.tools = [
-            tool_of(
-                "",
-                row["name"],
-                {
-                    "name": row["name"],
-                    "description": row.get("description_code") or row["description"],
-                    "inputSchema": row["input_schema"],
-                    "outputSchema": row["output_schema"],
-                },
+            tool_from_row(
+                {**row, "server": "", "description": row.get("description_code") or row["description"]},
+                outputSchema=row["output_schema"],
             )
             for row in self.rows
         ]
@@ -81,15 +77,15 @@ class Bank:
         self.gold = [tuple(frozenset((ToolId(name),)) for name in dict.fromkeys(row["calls"])) for row in self.records]
 
     def descriptions(self) -> Floats:
-        """(tools, dimension) of the table's descriptions alone."""
-        return matrix(self.embedder, [row["description"] for row in self.rows])
+        """(tools, dimension), of the table's descriptions alone."""
+        return self.encoder.documents([row["description"] for row in self.rows])
 
     def queries(self) -> Floats:
         """(queries, dimension), all turns of a query as one text."""
-        return self.embedder.encoder.queries([row["query"] for row in self.records])
+        return self.encoder.queries([row["query"] for row in self.records])
 
     def flowed(self) -> set[tuple[int, int]]:
-        """Places of tools of which the first gave the second a value."""
+        """Pairs of places of tools: the first gave the second a value."""
         place = {tool: at for at, tool in enumerate(self.ids)}
         return {
             (place[row["calls"][one]], place[row["calls"][two]])
@@ -97,14 +93,6 @@ class Bank:
             for one, two in row.get("edges") or ()
             if row["calls"][one] != row["calls"][two]
         }
-
-
-def matrix(embedder: Embedder, texts: Sequence[str]) -> Floats:
-    """(texts, dimension), from the cache where it has them."""
-    from foretool.retrieval.pipeline import digest
-
-    held = embedder.vectors(texts)
-    return np.stack([np.frombuffer(held[digest(text)], np.float32) for text in texts])
 
 
 def scored(bank: Bank, ranked: Ranked) -> Row:
@@ -117,8 +105,7 @@ def scored(bank: Bank, ranked: Ranked) -> Row:
         found[f"ndcg@{k}"] = round(fmean(evaluation.ndcg(order, gold, k) for order, gold in pairs), 4)
     for k in CUTS:
         passed = [evaluation.completeness(order, gold, k) for order, gold in pairs]
-        found[f"pass@{k}"] = round(fmean(passed), 4)
-        found[f"pass@{k}_interval"] = [round(end, 3) for end in evaluation.interval(passed)]
+        found |= mean_row(f"pass@{k}", passed)
     return found
 
 
@@ -128,9 +115,9 @@ def ordered(bank: Bank, scores: Floats) -> Ranked:
 
 
 def published(bank: Bank, graph: Graph, told: str) -> Iterator[tuple[str, Ranked]]:
-    """The base encoder, then eq. 3 over the graph in each direction."""
+    """Rankings by the base encoder, then by eq. 3 over the graph in each direction; `told`: the source of the graph."""
     base, queries = bank.descriptions(), bank.queries()
-    name = bank.embedder.encoder.name
+    name = bank.encoder.name
     if told == "schemas":
         yield f"published: {name} alone", ordered(bank, queries @ base.T)
     prerequisites = adjacency(graph, bank.ids)
@@ -139,8 +126,8 @@ def published(bank: Bank, graph: Graph, told: str) -> Iterator[tuple[str, Ranked
         yield f"published: {name} + eq. 3, {direction}, graph of {told}", ordered(bank, queries @ mixed.T)
 
 
-def served(bank: Bank, held: Sequence[Embedder], graph: Graph | None) -> Ranked:
-    """What the proxy's pipeline ranks, turns as lines."""
+def served(bank: Bank, held: Sequence[KeptEncoder], graph: Graph | None) -> Ranked:
+    """Rankings of the proxy's pipeline, with each turn as a line."""
     pipeline: Pipeline = Pool(bank.tools, {}, held).pipeline()
     if graph is not None:
         pipeline.experience = Experience({"tgr": Tgr(graph)})
@@ -152,32 +139,20 @@ def served(bank: Bank, held: Sequence[Embedder], graph: Graph | None) -> Ranked:
     return found
 
 
-def taught(data: Path, embedder: Embedder) -> tuple[Discriminator, Quality, int] | None:
-    """A discriminator of the tools of sealtools and of real servers, how good it is on servers held out, and on how
-    many pairs of theirs."""
+def taught(data: Path, encoder: KeptEncoder) -> tuple[Discriminator, Quality, int] | None:
+    """A discriminator trained on the tools of sealtools and of real servers, its quality on servers that were held out,
+    and the number of their pairs."""
     tools: list[Tool] = []
     if (data / "sealtools").is_dir():
-        rows = read_lines(data / "sealtools" / "tools.jsonl")
-        tools += [
-            tool_of(
-                row.get("server") or "",
-                row["name"],
-                {
-                    "name": row["name"],
-                    "description": row["description"],
-                    "inputSchema": row["input_schema"],
-                    "outputSchema": row.get("output_schema") or {},
-                },
-            )
-            for row in rows
-        ]
+        rows = read_rows(data / "sealtools" / "tools.jsonl")
+        tools += [tool_from_row(row, outputSchema=row.get("output_schema") or {}) for row in rows]
     if (data / "mcp_catalogs").is_dir():
-        tools += read_catalogs(data / "mcp_catalogs")
+        tools += catalog_tools(data / "mcp_catalogs")
     giving = [(tool, each) for tool in tools if (each := fields(tool)).gives]
     if not giving:
         return None
     read = [each for _, each in giving]
-    vectors = matrix(embedder, [embedded_text(document(tool)) for tool, _ in giving])
+    vectors = encoder.documents([embedded_text(document(tool)) for tool, _ in giving])
     balanced, imbalanced = training.pairs_of(read, SEED)
     taught_on, checked = training.split(imbalanced, read, SEED)
     first, _ = training.split(balanced, read, SEED)
@@ -186,7 +161,7 @@ def taught(data: Path, embedder: Embedder) -> tuple[Discriminator, Quality, int]
 
 
 def pairs(bank: Bank) -> list[Pair]:
-    """The paper's test: dependent pairs both ways round, and unrelated ones."""
+    """The pairs of the paper's test: dependent ones both ways round, and unrelated ones."""
     flowed = sorted(bank.flowed())
     related = {*flowed, *((two, one) for one, two in flowed)}
     size = len(bank.ids)
@@ -200,7 +175,7 @@ def pairs(bank: Bank) -> list[Pair]:
 
 
 def of_schemas(read: Sequence[Fields], asked: Sequence[Pair]) -> Quality:
-    """The edges that schemas tell, as an answer to the same question."""
+    """The quality of the edges that schemas give, as answers to the same pairs."""
     place = {each.id: at for at, each in enumerate(read)}
     edges = {(place[edge.before], place[edge.after]) for edge in schema_edges(read)}
     told = [
@@ -225,21 +200,21 @@ def quality(method: str, n: int, found: Quality, name: str = "pairs of apibank_t
 
 
 def discriminators(data: Path, bank: Bank) -> Iterator[tuple[Row, Graph | None]]:
-    """Table 3, and the graph that the trained one draws."""
+    """The rows of Table 3, the last with the graph of the trained discriminator."""
     asked = pairs(bank)
     yield quality("paper: BERT-base discriminator", 620, Quality(0.893, 0.760, 0.817)), None
     yield quality("ours: schemas alone, served", len(asked), of_schemas(bank.read, asked)), None
-    if (found := taught(data, bank.embedder)) is None:
+    if (found := taught(data, bank.encoder)) is None:
         return
     model, held_out, n = found
-    vectors = matrix(bank.embedder, [embedded_text(document(tool)) for tool in bank.tools])
+    vectors = bank.encoder.documents([embedded_text(document(tool)) for tool in bank.tools])
     yield quality("ours: trained discriminator", n, held_out, "servers held out"), None
     graph = Graph(training.discriminated(model, bank.read, vectors))
     yield quality("ours: trained discriminator", len(asked), training.quality(model, bank.read, vectors, asked)), graph
 
 
 def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
-    """See the module."""
+    """The paper's rows, then ours."""
     if sets is not None and SET not in sets:
         return
     for method, figures in PAPER.items():
@@ -250,14 +225,11 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
     with open_store(cache / "vectors.db" if cache else ":memory:") as store:
-        frozen, *opened = [
-            Embedder(encoders.open_encoder(each, cache), each.key, store.vectors)
-            for each in (found[0].untrained, *found)
-        ]
+        frozen, *opened = [open_kept(each, cache, store.vectors) for each in (found[0].untrained, *found)]
         bank = Bank(data / SET, queries, frozen)
         graph = Graph(schema_edges(bank.read))
         n = len(bank.records)
-        name = "+".join(each.encoder.name for each in opened)
+        name = "+".join(each.name for each in opened)
         for method, held, told in (
             (f"served: {name} and graph", opened, graph),
             (f"served: {name}, no graph", opened, None),

@@ -11,7 +11,6 @@ upstreams, and what foretool has on record.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import processes
+from bench.options import add_foretool, make_parser
 from foretool.storage.opening import open_store
 
 Json = dict[str, Any]
@@ -41,20 +41,20 @@ TOOLS = {
     "mail": {"send_letter": "Send a letter to somebody", "read_letter": "Read a letter"},
 }
 _HANDLE = re.compile(r'handle[\\": ]+([A-Za-z0-9_-]{22})')
-"""In the text of an answer, or in its structure, which is JSON within JSON here."""
+"""The handle in the text of an answer, or in its structure, which is JSON within JSON here."""
 
 
 class Model:
-    """The stub: answers the n-th request that carries tools with the n-th step, and keeps what it was asked."""
+    """The stub of the model: answers the n-th request that has tools with the n-th step, and keeps the requests."""
 
     def __init__(self) -> None:
         self.requests: list[Json] = []
         self._turn = threading.Lock()
 
     def answer(self, request: Json) -> list[Json]:
-        """Content blocks."""
+        """The content blocks of the answer."""
         if not request.get("tools"):
-            return [{"type": "text", "text": "a title"}]  # what is asked beside the conversation
+            return [{"type": "text", "text": "a title"}]  # a request beside the conversation
         with self._turn:
             self.requests.append(request)
             step = len(self.requests)
@@ -77,7 +77,7 @@ def _use(step: int, name: str, arguments: Json) -> Json:
 
 
 def events(model: str, blocks: Sequence[Json]) -> Iterator[tuple[str, Json]]:
-    """A streamed message of the Messages API."""
+    """The events of a streamed message of the Messages API."""
     usage = {"input_tokens": 1, "output_tokens": 1}
     head = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "usage": usage}
     yield "message_start", {"message": {**head, "stop_reason": None, "stop_sequence": None}}
@@ -95,8 +95,8 @@ def events(model: str, blocks: Sequence[Json]) -> Iterator[tuple[str, Json]]:
 
 
 @contextmanager
-def served(model: Model) -> Iterator[str]:
-    """The stub on loopback; its URL."""
+def serve_stub(model: Model) -> Iterator[str]:
+    """Serve the stub on loopback; yields its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -143,22 +143,19 @@ def served(model: Model) -> Iterator[str]:
         thread.join()
 
 
-def config(folder: Path, policy: str) -> Path:
-    """foretool's, over two upstreams of two tools each, one of them pinned."""
-    entries: Json = {}
+def write_config(folder: Path, policy: str) -> Path:
+    """Write foretool's config over two upstreams of two tools each, with one tool pinned."""
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}
-    for name, tools in TOOLS.items():
-        path = folder / f"{name}.json"
-        listed = [{"name": tool, "description": said, "inputSchema": schema} for tool, said in tools.items()]
-        path.write_text(json.dumps(listed), "utf-8")
-        entries[name] = processes.upstream(name, "--tools", str(path))
-    # The list is to show what was found, not what was used before.
-    return processes.write_config(folder, entries, policy=policy, pin=[PINNED])
+    catalogs = {
+        name: [{"name": tool, "description": said, "inputSchema": schema} for tool, said in tools.items()]
+        for name, tools in TOOLS.items()
+    }
+    return processes.write_config(folder, processes.serve_tools(folder, catalogs), policy=policy, pin=[PINNED])
 
 
 @contextmanager
-def entry(command: Sequence[str], path: Path, transport: str) -> Iterator[Json]:
-    """How Claude Code is to reach foretool."""
+def server_entry(command: Sequence[str], path: Path, transport: str) -> Iterator[Json]:
+    """The config entry by which Claude Code reaches foretool; over HTTP foretool runs as long as the block."""
     if transport == "stdio":
         yield {"type": "stdio", "command": command[0], "args": [*command[1:], "serve", "--config", str(path)]}
         return
@@ -178,7 +175,7 @@ def entry(command: Sequence[str], path: Path, transport: str) -> Iterator[Json]:
 
 
 def converse(claude: str, server: Json, home: Path, url: str, prompt: str = "Do it.") -> Json:
-    """One prompt, with everything the program asks for answered here; what it printed at the end."""
+    """Give the program one prompt, answer its requests, and return what it prints at the end."""
     mcp = home / "servers.json"
     mcp.write_text(json.dumps({"mcpServers": {"foretool": server}}), "utf-8")
     env = {
@@ -201,10 +198,10 @@ def converse(claude: str, server: Json, home: Path, url: str, prompt: str = "Do 
 
 
 def carried(request: Json) -> Json:
-    """What of ours a request to the model carried: loaded, deferred, or only announced by name in its messages."""
+    """Our tools in a request to the model: loaded, deferred, or only announced by name in its messages."""
     ours = {tool["name"].removeprefix(PREFIX): tool for tool in request["tools"] if tool["name"].startswith(PREFIX)}
     deferred = sorted(name for name, tool in ours.items() if tool.get("defer_loading"))
-    named = set(re.findall(PREFIX + r"([A-Za-z0-9_]+)", json.dumps([_told(request), request.get("system")])))
+    named = set(re.findall(PREFIX + r"([A-Za-z0-9_]+)", json.dumps([_client_blocks(request), request.get("system")])))
     return {
         "others": len(request["tools"]) - len(ours),
         "loaded": sorted(ours.keys() - set(deferred)),
@@ -213,8 +210,8 @@ def carried(request: Json) -> Json:
     }
 
 
-def _told(request: Json) -> list[Any]:
-    """What the client itself says in the messages: neither the model's calls nor their results."""
+def _client_blocks(request: Json) -> list[Any]:
+    """The blocks that the client itself wrote: neither the model's calls nor their results."""
     blocks = [block for message in request["messages"] for block in _blocks(message["content"])]
     return [block for block in blocks if block["type"] not in ("tool_use", "tool_result")]
 
@@ -224,7 +221,7 @@ def _blocks(content: str | list[Json]) -> list[Json]:
 
 
 def recorded(path: Path) -> Json:
-    """What foretool kept."""
+    """What foretool has on record."""
     with open_store(path) as store:
         sessions = store.sessions.recent()
         exposures = [each for session in sessions[::-1] for each in store.sessions.exposures(session.key)]
@@ -241,14 +238,14 @@ def recorded(path: Path) -> Json:
 
 
 def measure(claude: str, command: Sequence[str], policy: str, transport: str) -> Json:
-    """One conversation."""
+    """The row of one conversation."""
     model = Model()
-    with tempfile.TemporaryDirectory(prefix="bench-claude-") as place, served(model) as url:
+    with tempfile.TemporaryDirectory(prefix="bench-claude-") as place, serve_stub(model) as url:
         folder = Path(place)
         home = folder / "home"
         home.mkdir()
-        path = config(folder, policy)
-        with entry(command, path, transport) as server:
+        path = write_config(folder, policy)
+        with server_entry(command, path, transport) as server:
             said = converse(claude, server, home, url)
         return {
             "test": "claude_code",
@@ -261,16 +258,17 @@ def measure(claude: str, command: Sequence[str], policy: str, transport: str) ->
 
 
 def version(claude: str, env: Mapping[str, str]) -> str:
+    """The version that the program prints."""
     return subprocess.run([claude, "--version"], env=env, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and converse."""
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy.claude_code", description=__doc__)
+    parser = make_parser("bench.proxy.claude_code", __doc__)
     parser.add_argument("--claude", required=True, help="the program")
     parser.add_argument("--policies", default="growing,frozen,full", help="default %(default)s")
     parser.add_argument("--transports", default="stdio,http", help="default %(default)s")
-    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    add_foretool(parser)
     arguments = parser.parse_args(argv)
     claude = str(Path(arguments.claude).absolute())
     command = processes.installed(arguments.foretool)

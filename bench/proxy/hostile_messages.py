@@ -10,7 +10,6 @@ with the smallest conversation that breaks it. The benchmark needs hypothesis, a
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -22,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from bench import processes
+from bench.options import make_parser, split_names
 
 TESTS = Path(__file__).parents[2] / "tests"
 ROUND = 4000
-"""Messages between two looks at the memory."""
+"""Messages between two readings of the memory."""
 
 
 def measured(side: str, messages: int, seed: int) -> dict[str, Any]:
-    """Say so many, in rounds of other seeds each."""
+    """Send the messages in rounds, each with its own seed."""
     import test_hostile
 
     said, rounds, started, memory = 0, 0, time.monotonic(), []
@@ -51,20 +51,18 @@ def measured(side: str, messages: int, seed: int) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read the arguments, and be hostile."""
-    # The stages and strategies are the tests'.
+    """Read the arguments and print a row per side."""
+    # The tests have the conversations and the strategies.
     sys.path[:0] = [str(TESTS), str(TESTS / "support"), str(TESTS / "scenarios")]
     import test_hostile
 
     sys.set_int_max_str_digits(0)  # as the tests do
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy.hostile_messages", description=__doc__)
+    parser = make_parser("bench.proxy.hostile_messages", __doc__)
     parser.add_argument("--messages", type=int, default=100_000, help="of all sides together; default %(default)s")
     parser.add_argument("--sides", default=",".join(test_hostile.SIDES), help="default: all")
     parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="default: another at each run")
     arguments = parser.parse_args(argv)
-    sides = arguments.sides.split(",")
-    if unknown := set(sides) - set(test_hostile.SIDES):
-        parser.error(f"--sides: {', '.join(sorted(unknown))} is not known; choose from {', '.join(test_hostile.SIDES)}")
+    sides = split_names(parser, "--sides", arguments.sides, test_hostile.SIDES)
     for side in sides:
         print(json.dumps(measured(side, arguments.messages // len(sides), arguments.seed)), flush=True)
 

@@ -24,11 +24,12 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bench import processes
 from bench.clients.http import HttpClient
 from bench.clients.messages import LEGACY, MODERN, said
+from bench.options import add_foretool, make_parser, split_names
+from bench.reports import Row, times_row
 from foretool.retrieval.evaluation import quantile
 
 ERAS = {"legacy": LEGACY, "modern": MODERN}
@@ -37,13 +38,13 @@ WARM_CALLS = 50
 START_S = 60.0
 UPSTREAM = "up"
 MOST_ADDED = 0.5
-"""Bar: of what the aggregate adds."""
+"""The bar for `added_ratio`."""
 MOST_RSS_MIB = 45.0
 
 
 @dataclass
 class Target:
-    """One server to be asked, and what came of it in one era."""
+    """A server to be called, with the times and rates of one era."""
 
     name: str
     tool: str
@@ -54,7 +55,7 @@ class Target:
     rates: list[float] = field(default_factory=list)
 
     async def open(self, version: str) -> None:
-        """Connections of one session."""
+        """Open the connections of one session, and warm them."""
         self.milliseconds, self.rates = [], []
         self.clients = [HttpClient(self.port, version) for _ in range(AT_ONCE)]
         for client in self.clients:
@@ -93,31 +94,21 @@ class Target:
         self.rates.append(calls / (time.perf_counter() - started))
 
 
-async def listening(port: int) -> None:
-    """Raises `TimeoutError`."""
-    async with asyncio.timeout(START_S):
-        while True:
-            with contextlib.suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return
-            await asyncio.sleep(0.05)
-
-
-def tail(log: Path) -> str:
+def end_of(log: Path) -> str:
+    """The last characters of a log."""
     return log.read_text("utf-8")[-1000:]
 
 
 @contextlib.asynccontextmanager
 async def started(name: str, tool: str, port: int, command: Sequence[str], log: Path) -> AsyncIterator[Target]:
-    """A server while the block runs."""
+    """Run a server as long as the block runs."""
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(*command, stdout=file, stderr=file)
     try:
-        await listening(port)
+        await processes.wait_until_listening(port, process, START_S)
         yield Target(name, tool, port, process.pid)
-    except TimeoutError:
-        raise SystemExit(f"{name} does not listen: {tail(log)}") from None
+    except (TimeoutError, processes.ProcessEnded):
+        raise SystemExit(f"{name} does not listen; the end of its log: {end_of(log)}") from None
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
@@ -126,7 +117,7 @@ async def started(name: str, tool: str, port: int, command: Sequence[str], log: 
 
 @contextlib.asynccontextmanager
 async def targets(folder: Path, foretool: Sequence[str]) -> AsyncIterator[list[Target]]:
-    """The upstream itself, foretool, the aggregate."""
+    """Start the upstream itself, foretool, and the aggregate."""
     upstream = [sys.executable, "-m", "bench.servers.sdk_server"]
     root = str(Path(__file__).parents[2])
     entry = {"command": upstream[0], "args": upstream[1:], "cwd": root}
@@ -146,8 +137,8 @@ async def targets(folder: Path, foretool: Sequence[str]) -> AsyncIterator[list[T
         yield made
 
 
-def rows(era: str, found: Sequence[Target]) -> list[dict[str, Any]]:
-    """One for each target."""
+def rows(era: str, found: Sequence[Target]) -> list[Row]:
+    """A row for each target."""
     p50 = {target.name: quantile(target.milliseconds, 0.5) for target in found}
     added = {name: value - p50["upstream"] for name, value in p50.items() if name != "upstream"}
     made = []
@@ -158,8 +149,7 @@ def rows(era: str, found: Sequence[Target]) -> list[dict[str, Any]]:
             "era": era,
             "target": target.name,
             "calls": len(target.milliseconds),
-            "p50_ms": round(p50[target.name], 3),
-            "p99_ms": round(quantile(target.milliseconds, 0.99), 3),
+            **times_row(target.milliseconds, (50, 99), 3),
             "calls_per_s": round(statistics.median(target.rates)),
             "rss_mib": rss,
             "pss_mib": pss,
@@ -175,14 +165,14 @@ def rows(era: str, found: Sequence[Target]) -> list[dict[str, Any]]:
 
 
 async def measure(arguments: argparse.Namespace, folder: Path) -> None:
-    """Print as eras are done."""
+    """Measure every era, and print its rows."""
     async with targets(folder, processes.installed(arguments.foretool)) as found:
-        for era in arguments.eras.split(","):
+        for era in arguments.eras:
             for target in found:
                 await target.open(ERAS[era])
             share = max(1, arguments.calls // arguments.rounds)
             for turn in range(arguments.rounds):
-                # Each round begins with another, so that none is always the one after the busiest.
+                # Each round begins with another target, so that none always follows the busiest one.
                 order = found[turn % len(found) :] + found[: turn % len(found)]
                 for target in order:
                     await target.one_by_one(share)
@@ -196,14 +186,13 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy.http_calls", description=__doc__)
+    parser = make_parser("bench.proxy.http_calls", __doc__)
     parser.add_argument("--calls", type=int, default=1000, help="of each target in each era; default %(default)s")
     parser.add_argument("--rounds", type=int, default=10, help="default %(default)s")
     parser.add_argument("--eras", default=",".join(ERAS), help="default %(default)s")
-    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    add_foretool(parser)
     arguments = parser.parse_args(argv)
-    if unknown := set(arguments.eras.split(",")) - ERAS.keys():
-        parser.error(f"--eras: {', '.join(sorted(unknown))} is not known; choose from {', '.join(ERAS)}")
+    arguments.eras = split_names(parser, "--eras", arguments.eras, ERAS)
     with tempfile.TemporaryDirectory(prefix="bench-http-") as place:
         asyncio.run(measure(arguments, Path(place)))
 

@@ -11,7 +11,6 @@ call. The output is one JSON object; `no_proxy` has the tokens of the upstreams'
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import subprocess
@@ -22,64 +21,39 @@ from pathlib import Path
 from typing import Any
 
 from bench import processes
-from bench.clients.messages import Failed, said
+from bench.clients.messages import Failed, Json, said
 from bench.clients.stdio import StdioClient
-from bench.retrieval.ranking import read_lines
+from bench.datasets import opening_words, read_catalogs, read_rows
+from bench.options import add_foretool, make_parser
+from bench.proxy.discovery import discover, time_searches, warm_up
+from bench.reports import Row
 from foretool.retrieval import tokens
 from foretool.retrieval.evaluation import quantile
 
-Json = dict[str, Any]
 Catalogs = Mapping[str, list[Json]]
 
 READY_S = 180.0
-"""Longest wait for the tools of all upstreams: on two cores a process costs 40 ms or so to start."""
+"""The longest wait for the tools of all upstreams; a process takes about 40 ms to start."""
 CALL_S = 60.0
 IN_FLIGHT = 8
-"""First calls at once, each of which starts its upstream."""
-WARM_UP = 20
+"""First calls that run at once; each starts its upstream."""
 SETTLE_S = 5.0
-"""For the work in the background after a start: definitions counted and kept, the index built."""
+"""Waited for the background work after a start: definitions are counted and kept, the index is built."""
 OWN = ("discover_tools", "call_tool")
 
 
-def read_catalogs(folder: Path, limit: int | None) -> dict[str, list[Json]]:
-    """Tools by server, the first `limit` servers in the order of their names."""
-    held = (json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))[:limit])
-    return {each["server"]: each["tools"] for each in held}
-
-
 def read_set(folder: Path) -> dict[str, list[Json]]:
-    """The tools of a data set by server."""
+    """The tools of a data set, by server."""
     found: dict[str, list[Json]] = {}
-    for row in read_lines(folder / "tools.jsonl"):
+    for row in read_rows(folder / "tools.jsonl"):
         schema = row.get("input_schema") or {"type": "object"}
         tool = {"name": row["name"], "description": row.get("description") or "", "inputSchema": schema}
         found.setdefault(f"{folder.name}-{row['server']}", []).append(tool)
     return found
 
 
-def servers(folder: Path, catalogs: Catalogs) -> dict[str, Json]:
-    """A replayed upstream for each catalogue, whose tools are written into `folder`."""
-    found = {}
-    for at, (name, tools) in enumerate(catalogs.items()):
-        path = folder / f"tools-{at}.json"
-        path.write_text(json.dumps(tools), "utf-8")
-        found[name] = processes.upstream(name, "--tools", str(path))
-    return found
-
-
-def own_words(catalogs: Catalogs) -> list[str]:
-    """A query for every tenth tool: the first sentence of its description, at most twelve words."""
-    texts = [str(tool.get("description") or tool["name"]) for tools in catalogs.values() for tool in tools]
-    return [" ".join(text.split(". ")[0].split()[:12]) for text in texts[::10]]
-
-
-def read_queries(path: Path) -> list[str]:
-    return [row["query"] for row in read_lines(path)]
-
-
 class Session:
-    """One run of the proxy under a policy."""
+    """Runs the proxy under a policy as long as the block."""
 
     def __init__(self, command: Sequence[str], folder: Path, entries: Mapping[str, Any], policy: str) -> None:
         self.command = list(command)
@@ -112,41 +86,30 @@ async def all_listed(client: StdioClient, wanted: int) -> tuple[float, list[Json
 
 
 async def settled(client: StdioClient) -> None:
-    """Wait until the work after the start is over, that of the process which counts tokens too."""
+    """Wait until the background work is over, also that of the process which counts tokens."""
     await asyncio.sleep(SETTLE_S)
     while processes.children(client.pid) and client.age_s < READY_S:
         await asyncio.sleep(0.5)
 
 
 def cost(listed: Sequence[Json]) -> int:
-    """Tokens of a list as it is sent; tool by tool, since the tokenizer refuses texts of megabytes."""
+    """Tokens of a list as it is sent, counted tool by tool, because the tokenizer refuses texts of megabytes."""
     return sum(tokens.count([json.dumps(tool, ensure_ascii=False, separators=(",", ":")) + "," for tool in listed]))
 
 
-async def search(client: StdioClient, queries: Sequence[str]) -> Json:
-    """Milliseconds of `discover_tools`, asked one after the other, once the index is warm."""
-    for query in queries[:WARM_UP]:
-        await client.call("discover_tools", {"task": query})
-    times, sizes, empty = [], [], 0
-    for query in queries:
-        started = time.perf_counter()
-        result = await client.call("discover_tools", {"task": query})
-        times.append(1e3 * (time.perf_counter() - started))
-        sizes.append(said(result))
-        empty += not result["structuredContent"]["matches"]
-    words = [len(query.split()) for query in queries]
+async def search(client: StdioClient, queries: Sequence[str]) -> Row:
+    """The row of searches once the index is warm; each follows the one before."""
+    await warm_up(client, queries)
+    results, row = await time_searches(client, queries)
     return {
-        "queries": len(queries),
-        "words_median": quantile(words, 0.5),
-        "p50_ms": round(quantile(times, 0.50), 2),
-        "p95_ms": round(quantile(times, 0.95), 2),
-        "answer_tokens_median": quantile(tokens.count(sizes), 0.5),
-        "nothing_found": empty,
+        **row,
+        "answer_tokens_median": quantile(tokens.count([said(each) for each in results]), 0.5),
+        "nothing_found": sum(not each["structuredContent"]["matches"] for each in results),
     }
 
 
 def exposed_names(command: Sequence[str], path: Path) -> dict[str, list[str]]:
-    """What each server's tools are called in front."""
+    """The exposed names of each server's tools."""
     shown = subprocess.run([*command, "tools", "--json", "--config", str(path)], check=True, capture_output=True)
     found: dict[str, list[str]] = {}
     for row in json.loads(shown.stdout)["tools"]:
@@ -178,9 +141,9 @@ async def call_each(client: StdioClient, names: Mapping[str, Sequence[str]]) -> 
 
 
 async def replay(command: Sequence[str], folder: Path, catalogs: Catalogs, asked: Mapping[str, Sequence[str]]) -> Json:
-    """All of it; `asked`: queries by what they are called."""
+    """The whole measurement; `asked`: lists of queries by their names."""
     total = sum(len(tools) for tools in catalogs.values())
-    entries = servers(folder, catalogs)
+    entries = processes.serve_tools(folder, catalogs)
     found: Json = {"test": "replay", "servers": len(catalogs), "tools": total}
     async with Session(command, folder, entries, "full") as client:
         seconds, listed = await first_list(client)
@@ -208,13 +171,13 @@ async def replay(command: Sequence[str], folder: Path, catalogs: Catalogs, asked
 
 
 async def listed_and_asked(client: StdioClient, asked: Mapping[str, Sequence[str]]) -> Json:
-    """The list a client is shown, what finds it the rest, and the time of the first search and of those after it."""
+    """The list that a client sees, the first search, and the searches after it."""
     seconds, listed = await first_list(client)
     own = {tool["name"]: cost([tool]) for tool in listed if tool["name"] in OWN}
     found: Json = {"warm_list_s": seconds, "listed": len(listed), "list_tokens": cost(listed), "own_tokens": own}
     found["rss_mib"] = processes.memory_mib(client.pid)[0]
     started = time.perf_counter()
-    await client.call("discover_tools", {"task": next(iter(asked.values()))[0]})
+    await discover(client, next(iter(asked.values()))[0])
     found["first_search_s"] = round(time.perf_counter() - started, 3)
     await settled(client)
     found["search"] = {name: await search(client, queries) for name, queries in asked.items()}
@@ -223,21 +186,23 @@ async def listed_and_asked(client: StdioClient, asked: Mapping[str, Sequence[str
 
 
 def queries_of(catalogs: Catalogs, files: Iterable[Path]) -> dict[str, list[str]]:
-    """The tools' own words, and the queries of files."""
-    return {"own_words": own_words(catalogs)} | {path.parent.name: read_queries(path) for path in files}
+    """Lists of queries: the words of every tenth tool, and the queries of the files."""
+    every_tenth = [tool for tools in catalogs.values() for tool in tools][::10]
+    asked = {"own_words": opening_words(every_tenth)}
+    return asked | {path.parent.name: [row["query"] for row in read_rows(path)] for path in files}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and replay."""
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy.many_servers", description=__doc__)
+    parser = make_parser("bench.proxy.many_servers", __doc__)
     parser.add_argument("folder", type=Path, help="catalogues, one file a server")
     parser.add_argument("--limit", type=int, help="only the first so many servers")
     parser.add_argument("--servers", help="only these, comma-separated")
     parser.add_argument("--add", type=Path, action="append", default=[], help="a data set whose servers come on top")
     parser.add_argument("--queries", type=Path, action="append", default=[], help="lines of JSON with `query`")
-    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    add_foretool(parser)
     arguments = parser.parse_args(argv)
-    catalogs = read_catalogs(arguments.folder, arguments.limit)
+    catalogs = dict(read_catalogs(arguments.folder, arguments.limit))
     if arguments.servers:
         catalogs = {name: catalogs[name] for name in arguments.servers.split(",")}
     for folder in arguments.add:

@@ -15,7 +15,6 @@ its original with noise, which costs a search as much as a real vector. The outp
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -27,38 +26,32 @@ from pathlib import Path
 from typing import Any
 
 from bench import processes
-from bench.clients.messages import Failed, said
+from bench.clients.messages import Failed, Json, said
 from bench.clients.stdio import StdioClient
-from bench.retrieval.ranking import read_lines, tool_of
-from bench.retrieval.ranking_methods import Embedder
+from bench.datasets import opening_words, read_catalogs, read_rows, tool_of
+from bench.kept_encoder import open_kept
+from bench.options import add_foretool, make_parser
+from bench.proxy.discovery import discover, time_searches, warm_up
+from bench.reports import Row
 from foretool.retrieval import encoders, tokens
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.evaluation import quantile
 from foretool.retrieval.pipeline import digest
 from foretool.storage.opening import open_store
 
-Json = dict[str, Any]
-
 EXCHANGED = 0.15
-"""Share of the words of a repeated tool that are others."""
+"""The share of the words of a repeated tool that are exchanged."""
 NOISE = 0.35
-"""Length of the noise beside a vector of length 1."""
+"""The length of the noise that is added to a vector of length 1."""
 SEARCHES = 300
-WARM_UP = 20
 READY_S = 900.0
 CALL_S = 120.0
 SETTLE_S = 5.0
 PING_S = 0.005
 
 
-def read_catalogs(folder: Path) -> list[tuple[str, Json]]:
-    """Server and tool."""
-    held = (json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json")))
-    return [(each["server"], tool) for each in held for tool in each["tools"]]
-
-
 def varied(tools: Sequence[tuple[str, Json]], size: int) -> Iterator[tuple[int, str, Json]]:
-    """So many tools: which of the originals each is, its server, and what it says."""
+    """`size` tools: the number of the original, the server, and the definition of each."""
     draw = random.Random(7)
     words = [word for _, tool in tools for word in str(tool.get("description") or "").split()]
     for at in range(size):
@@ -75,7 +68,7 @@ def varied(tools: Sequence[tuple[str, Json]], size: int) -> Iterator[tuple[int, 
 
 
 def upstreams(tools: Sequence[tuple[int, str, Json]], per_server: int) -> dict[str, list[tuple[int, Json]]]:
-    """Which original each is and what it says, by upstream, `per_server` each; names are made unique in each."""
+    """By upstream, `per_server` tools each: the number of the original and the definition; names are unique in each."""
     found: dict[str, list[tuple[int, Json]]] = {}
     rest = iter(tools)
     while part := list(islice(rest, per_server)):
@@ -89,13 +82,6 @@ def upstreams(tools: Sequence[tuple[int, str, Json]], per_server: int) -> dict[s
     return found
 
 
-def queries_of(tools: Sequence[tuple[int, str, Json]]) -> list[str]:
-    """The first words of the descriptions of `SEARCHES` tools, spread over all."""
-    step = max(len(tools) // SEARCHES, 1)
-    texts = (str(tool.get("description") or tool["name"]) for _, _, tool in tools[::step][:SEARCHES])
-    return [" ".join(text.split(". ")[0].split()[:12]) for text in texts]
-
-
 def embed(
     weights: encoders.Weights,
     originals: Sequence[tuple[str, Json]],
@@ -103,28 +89,27 @@ def embed(
     folder: Path,
     kept: Path | None,
 ) -> Json:
-    """Vectors of all tools into the proxy's storage; the model is prepared on the way, as the proxy's worker does."""
+    """Write the vectors of all tools into the proxy's storage, and prepare the model as the proxy's worker does."""
     import numpy as np
 
-    encoder = encoders.open_encoder(weights, folder / "encoders")
     texts: dict[bytes, tuple[int, bool]] = {}
     real: dict[int, str] = {}
     for name, tools in served.items():
         for original, tool in tools:
             texts[digest(said_by(name, tool))] = (original, original in real)
-            # As it stands in other benchmarks, which may have embedded it already.
+            # With the server's real name, as in other benchmarks, which may have embedded the text already.
             real.setdefault(original, said_by(*originals[original]))
     started = time.perf_counter()
     with open_store(kept or ":memory:") as cache:
-        known = Embedder(encoder, weights.key, cache.vectors).vectors(list(real.values()))
+        encoder = open_kept(weights, folder / "encoders", cache.vectors)
+        known = dict(zip(real, encoder.documents(list(real.values())), strict=True))
     seconds = time.perf_counter() - started
-    by_original = {original: np.frombuffer(known[digest(text)], np.float32) for original, text in real.items()}
     draw = np.random.default_rng(7)
     with open_store(folder / "foretool.sqlite3") as store:
         for start in range(0, len(texts), 1000):
             rows = {}
             for key, (original, is_copy) in islice(texts.items(), start, start + 1000):
-                vector = by_original[original]
+                vector = known[original]
                 if is_copy:
                     vector = vector + draw.standard_normal(len(vector)).astype(np.float32) * NOISE / len(vector) ** 0.5
                 rows[key] = (vector / np.linalg.norm(vector)).astype(np.float32).tobytes()
@@ -134,11 +119,11 @@ def embed(
 
 def said_by(server: str, tool: Json) -> str:
     """What encoders read of a tool."""
-    return embedded_text(document(tool_of(server, tool["name"], tool)))
+    return embedded_text(document(tool_of(server, tool)))
 
 
 async def until_known(client: StdioClient, path: Path, wanted: int) -> None:
-    """Wait until all tools are on record, looking from outside. Raises `Failed`."""
+    """Wait until the store has all tools. Raises `Failed`."""
     known = 0
     while client.age_s < READY_S:
         await asyncio.sleep(0.5)
@@ -149,48 +134,39 @@ async def until_known(client: StdioClient, path: Path, wanted: int) -> None:
     raise Failed(f"{known} of {wanted} tools were known after {READY_S:.0f} s")
 
 
-async def search(client: StdioClient, queries: Sequence[str]) -> Json:
-    """Milliseconds of `discover_tools`, asked one after the other."""
-    for query in queries[:WARM_UP]:
-        await client.call("discover_tools", {"task": query}, CALL_S)
-    times, sizes, by_meaning = [], [], 0
-    busy = processes.cpu_s(client.pid)
-    for query in queries:
-        started = time.perf_counter()
-        result = await client.call("discover_tools", {"task": query}, CALL_S)
-        times.append(1e3 * (time.perf_counter() - started))
-        sizes.append(said(result))
-        by_meaning += any(match["why"] == "meaning" for match in result["structuredContent"]["matches"])
+async def search(client: StdioClient, queries: Sequence[str]) -> Row:
+    """The row of searches, each after the one before."""
+    await warm_up(client, queries, CALL_S)
+    before = processes.cpu_s(client.pid)
+    results, row = await time_searches(client, queries, CALL_S)
+    matches = [each["structuredContent"]["matches"] for each in results]
     return {
-        "queries": len(queries),
-        "words_median": quantile([len(query.split()) for query in queries], 0.5),
-        "p50_ms": round(quantile(times, 0.50), 2),
-        "p95_ms": round(quantile(times, 0.95), 2),
-        "cpu_ms": round(1e3 * (processes.cpu_s(client.pid) - busy) / len(queries), 2),
-        "answer_tokens_median": quantile([tokens.estimate(each) for each in sizes], 0.5),
-        "with_matches_by_meaning": by_meaning,
+        **row,
+        "cpu_ms": round(1e3 * (processes.cpu_s(client.pid) - before) / len(queries), 2),
+        "answer_tokens_median": quantile([tokens.estimate(said(each)) for each in results], 0.5),
+        "with_matches_by_meaning": sum(any(match["why"] == "meaning" for match in found) for found in matches),
     }
 
 
 async def measured(command: Sequence[str], path: Path, wanted: int, asked: Mapping[str, list[str]]) -> Json:
-    """A cold start and a warm one."""
+    """The figures of a cold start, a warm one, and a hurried one."""
     serve = [*command, "serve", "--config", str(path)]
     client = await StdioClient.start(serve)
     await client.initialize()
     await until_known(client, path.with_name("foretool.sqlite3"), wanted)
     found: Json = {"cold_all_known_s": round(client.age_s, 1), "cold_rss_mib": processes.memory_mib(client.pid)[0]}
-    await settled(client)
+    await asyncio.sleep(SETTLE_S)
     await client.stop(60.0)
     client = await StdioClient.start(serve)
     await client.initialize()
     listed = await client.tools()
     found |= {"warm_list_s": round(client.age_s, 3), "listed": len(listed)}
-    await settled(client)
+    await asyncio.sleep(SETTLE_S)
     found["rss_mib"] = processes.memory_mib(client.pid)[0]
     started = time.perf_counter()
-    await client.call("discover_tools", {"task": next(iter(asked.values()))[0]}, CALL_S)
+    await discover(client, next(iter(asked.values()))[0], CALL_S)
     found["first_search_s"] = round(time.perf_counter() - started, 3)
-    await settled(client)
+    await asyncio.sleep(SETTLE_S)
     found["search"] = {name: await search(client, queries) for name, queries in asked.items()}
     found["rss_after_searches_mib"] = processes.memory_mib(client.pid)[0]
     await client.stop(60.0)
@@ -198,8 +174,8 @@ async def measured(command: Sequence[str], path: Path, wanted: int, asked: Mappi
 
 
 async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
-    """A search right after the first list of a warm start, while the index of words is made, until nothing is missing;
-    and how long a `ping` takes meanwhile, one every few milliseconds."""
+    """Searches right after the first list of a warm start, while the index of words is built, until no tool is missing;
+    and the times of a `ping` every few milliseconds meanwhile."""
     client = await StdioClient.start([*command, "serve", "--config", str(path)])
     await client.initialize()
     await client.tools()
@@ -216,7 +192,7 @@ async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
     started, first = time.perf_counter(), 0.0
     is_short = True
     while is_short and time.perf_counter() - started < READY_S:
-        found = await client.call("discover_tools", {"task": task}, CALL_S)
+        found = await discover(client, task, CALL_S)
         first = first or time.perf_counter() - started
         is_short = "not searched yet" in found["structuredContent"]["advice"]
     whole = time.perf_counter() - started
@@ -227,28 +203,18 @@ async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
     return {"search_after_list_s": round(first, 2), "all_searched_s": round(whole, 2), **pings}
 
 
-async def settled(client: StdioClient) -> None:
-    """Wait until the work after a start or a first search is over, that of child processes too."""
-    await asyncio.sleep(SETTLE_S)
-    until = time.perf_counter() + READY_S
-    idle = processes.children(client.pid)
-    while processes.children(client.pid) > idle and time.perf_counter() < until:
-        await asyncio.sleep(0.5)
-
-
 def scale(command: Sequence[str], originals: Sequence[tuple[str, Json]], size: int, encoder: str, more: Any) -> Json:
-    """One size under one encoder setting."""
+    """The row of one size under one encoder setting."""
     tools = list(varied(originals, size))
     served = upstreams(tools, more.per_server)
-    asked = {"own_words": queries_of(tools)}
-    asked |= {path.parent.name: [row["query"] for row in read_lines(path)] for path in more.queries}
+    spread = tools[:: max(len(tools) // SEARCHES, 1)][:SEARCHES]
+    asked = {"own_words": opening_words(tool for _, _, tool in spread)}
+    asked |= {path.parent.name: [row["query"] for row in read_rows(path)] for path in more.queries}
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as place:
         folder = Path(place)
         embedding = [embed(each, originals, served, folder, more.vectors) for each in encoders.find(encoder)]
-        entries = {}
-        for name, theirs in served.items():
-            (folder / f"{name}.json").write_text(json.dumps([tool for _, tool in theirs]), "utf-8")
-            entries[name] = processes.upstream(name, "--tools", str(folder / f"{name}.json"))
+        catalogs = {name: [tool for _, tool in theirs] for name, theirs in served.items()}
+        entries = processes.serve_tools(folder, catalogs)
         path = processes.write_config(folder, entries, policy="frozen", encoder=encoder)
         found = asyncio.run(measured(command, path, size, asked))
         size_mib = round((folder / "foretool.sqlite3").stat().st_size / 2**20, 1)
@@ -258,21 +224,17 @@ def scale(command: Sequence[str], originals: Sequence[tuple[str, Json]], size: i
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.proxy.many_tools",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("bench.proxy.many_tools", __doc__)
     parser.add_argument("folder", type=Path, help="catalogues, one file a server")
     parser.add_argument("--tools", default="500,5000,44000", help="sizes, comma-separated; default %(default)s")
     parser.add_argument("--encoder", default="none,auto", help="settings, comma-separated; default %(default)s")
     parser.add_argument("--per-server", type=int, default=250, help="tools an upstream; default %(default)s")
     parser.add_argument("--queries", type=Path, action="append", default=[], help="lines of JSON with `query`")
     parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
-    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    add_foretool(parser)
     arguments = parser.parse_args(argv)
     command = processes.installed(arguments.foretool)
-    originals = read_catalogs(arguments.folder)
+    originals = [(server, tool) for server, tools in read_catalogs(arguments.folder) for tool in tools]
     for size in map(int, arguments.tools.split(",")):
         for encoder in arguments.encoder.split(","):
             print(json.dumps(scale(command, originals, size, encoder, arguments)), flush=True)

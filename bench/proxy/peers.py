@@ -11,7 +11,6 @@ quality). "x ours" is a figure divided by that of foretool.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import processes
+from bench.options import add_foretool, make_parser
 
 Row = dict[str, Any]
 Cells = list[str]
@@ -184,11 +184,11 @@ def line(cells: Sequence[str]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments, run, print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy.peers", description=__doc__)
+    parser = make_parser("bench.proxy.peers", __doc__)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--peerbench", type=Path, required=True, metavar="DIR", help="the folder of scripts")
     parser.add_argument("--peers", help="comma-separated; default: those that make sense for the kind")
-    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    add_foretool(parser)
     words = list(sys.argv[1:] if argv is None else argv)
     # What stands after `--` is the script's; it comes last there, so it wins.
     own, more = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])

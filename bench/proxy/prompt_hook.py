@@ -14,7 +14,6 @@ on record.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -27,8 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import processes
+from bench.datasets import read_catalogs
+from bench.options import add_json, make_parser
 from bench.proxy import claude_code
-from foretool.retrieval import evaluation
+from bench.reports import Row, print_row, times_row
 from foretool.server import hint
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
@@ -40,9 +41,8 @@ PROMPT = "find the newest open issue in the repository, and send its author a su
 
 
 def servers(folder: Path, count: int) -> dict[str, list[dict[str, Any]]]:
-    """So many tools, by server; servers come again under other names until there are enough."""
-    read = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
-    known = [(each["server"], each["tools"]) for each in read if isinstance(each, dict) and each.get("tools")]
+    """`count` tools by server; servers repeat under other names until there are enough."""
+    known = [(server, tools) for server, tools in read_catalogs(folder) if tools]
     found: dict[str, list[dict[str, Any]]] = {}
     left, turn = count, 0
     while left:
@@ -56,7 +56,7 @@ def servers(folder: Path, count: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def prepare(folder: Path, tools: dict[str, list[dict[str, Any]]]) -> Path:
-    """A config with these servers and a store that knows them."""
+    """Write a config with these servers, and a store that knows their tools."""
     path = folder / "mcp.json"
     entries = {name: {"command": name} for name in tools}
     path.write_text(json.dumps({"mcpServers": entries, "foretool": {"storage": "store.sqlite3"}}))
@@ -74,8 +74,8 @@ def _tool(server: str, definition: dict[str, Any]) -> Tool:
     return Tool(id, server, definition["name"], data, sha256(data).hexdigest(), 100)
 
 
-def measured(config: Path, runs: int) -> dict[str, Any]:
-    """Milliseconds of `runs` runs."""
+def measured(config: Path, runs: int) -> Row:
+    """The row of `runs` runs, in milliseconds."""
     command = [sys.executable, "-m", "foretool", "hint", "--config", str(config)]
     environ = {**os.environ, "FORETOOL_HINT_MS": "10000"}
     wall, processor, said = [], [], 0
@@ -86,16 +86,17 @@ def measured(config: Path, runs: int) -> dict[str, Any]:
         process.stdin.write(json.dumps({"prompt": PROMPT}).encode())
         process.stdin.close()
         said += bool(process.stdout.read())
-        _, _, used = os.wait4(process.pid, 0)
+        _, _, usage = os.wait4(process.pid, 0)
         process.stdout.close()
         process.returncode = 0
         wall.append(1e3 * (time.perf_counter() - started))
-        processor.append(1e3 * (used.ru_utime + used.ru_stime))
-    quantiles = {f"p{share:.0f}_ms": round(evaluation.quantile(wall, share / 100), 1) for share in (50, 95)}
-    return {**quantiles, "processor_p50_ms": round(evaluation.quantile(processor, 0.5), 1), "said": said, "runs": runs}
+        processor.append(1e3 * (usage.ru_utime + usage.ru_stime))
+    used = {f"processor_{name}": value for name, value in times_row(processor, (50,), 1).items()}
+    return {**times_row(wall, digits=1), **used, "said": said, "runs": runs}
 
 
-def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[dict[str, Any]]:
+def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[Row]:
+    """A row for each number of tools."""
     for count in counts:
         with tempfile.TemporaryDirectory() as kept:
             path = prepare(Path(kept), servers(folder, count))
@@ -103,22 +104,22 @@ def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[dict[str
 
 
 class Listener(claude_code.Model):
-    """A model that says one word and calls nothing."""
+    """A stub of the model that says one word and calls no tool."""
 
     def _step(self, step: int, told: str) -> list[dict[str, Any]]:
         return [{"type": "text", "text": "done"}]
 
 
 def hooked(claude: str) -> dict[str, Any]:
-    """Two prompts to Claude Code with the hook: at the first the tools may not be known yet."""
+    """Give Claude Code with the hook two prompts; at the first one the tools may not be known yet."""
     prompt, model = "compress a folder into an archive", Listener()
-    with tempfile.TemporaryDirectory(prefix="bench-hint-") as place, claude_code.served(model) as url:
+    with tempfile.TemporaryDirectory(prefix="bench-hint-") as place, claude_code.serve_stub(model) as url:
         folder = Path(place)
         home = folder / "home"
-        path = claude_code.config(folder, "frozen")
+        path = claude_code.write_config(folder, "frozen")
         typed = f"env FORETOOL_HINT_MS=5000 {installing.hook_command(path)}"
         installing.install(home / ".claude" / "settings.json", typed)
-        with claude_code.entry(processes.installed(None), path, "stdio") as server:
+        with claude_code.server_entry(processes.installed(None), path, "stdio") as server:
             for _ in range(2):
                 claude_code.converse(claude, server, home, url, prompt)
         with open_store(folder / "foretool.sqlite3") as store:
@@ -130,24 +131,19 @@ def hooked(claude: str) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and print as results come."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.proxy.prompt_hook",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("bench.proxy.prompt_hook", __doc__)
     parser.add_argument("--catalogs", type=Path, metavar="FOLDER")
     parser.add_argument("--claude", metavar="PROGRAM")
     parser.add_argument("--tools", default="300,1000,5000", help="default %(default)s")
     parser.add_argument("--runs", type=int, default=30, help="default %(default)s")
-    parser.add_argument("--json", action="store_true")
+    add_json(parser)
     arguments = parser.parse_args(argv)
     if arguments.claude:
         print(json.dumps(hooked(str(Path(arguments.claude).absolute()))))
     if not arguments.catalogs:
         return
     for result in results(arguments.catalogs, [int(each) for each in arguments.tools.split(",")], arguments.runs):
-        told = "  ".join(f"{key} {value}" for key, value in result.items())
-        print(json.dumps(result) if arguments.json else told, flush=True)
+        print_row(result, arguments.json)
 
 
 if __name__ == "__main__":

@@ -27,12 +27,13 @@ from typing import Any
 from bench import processes
 from bench.clients.messages import Failed, said
 from bench.clients.stdio import StdioClient
+from bench.options import add_foretool, make_parser
 from foretool.retrieval.evaluation import quantile
 
 
 @dataclass
 class Worker:
-    """One proxy and what its client got."""
+    """A proxy, and the answers that its client got."""
 
     number: int
     calls: int
@@ -43,6 +44,7 @@ class Worker:
     milliseconds: list[float] = field(default_factory=list)
 
     async def work(self, at_once: int) -> None:
+        """Make all calls, `at_once` in flight."""
         numbers = iter(range(self.calls))
         await asyncio.gather(*(self._work(numbers) for _ in range(at_once)))
 
@@ -62,7 +64,7 @@ class Worker:
 
 
 async def shared(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Start them, let them work, kill some, look at the file."""
+    """Start the proxies, let them work, kill some, and read the file."""
     path = processes.write_config(folder, {"up": processes.upstream("up")}, policy="full", record="full")
     command = [*processes.installed(arguments.foretool), "serve", "--config", str(path)]
     workers = [Worker(at, arguments.calls, await StdioClient.start(command)) for at in range(arguments.proxies)]
@@ -96,7 +98,7 @@ async def shared(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def records(path: Path, workers: Sequence[Worker]) -> dict[str, Any]:
-    """What is in the file, compared with what was answered."""
+    """Compare the records in the file with the answers."""
     store = sqlite3.connect(path)
     try:
         kept = Counter(json.loads(written)["text"] for (written,) in store.execute("SELECT arguments FROM calls"))
@@ -116,12 +118,12 @@ def records(path: Path, workers: Sequence[Worker]) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy.shared_storage", description=__doc__)
+    parser = make_parser("bench.proxy.shared_storage", __doc__)
     parser.add_argument("--proxies", type=int, default=4, help="default %(default)s")
     parser.add_argument("--calls", type=int, default=2000, help="of each; default %(default)s")
     parser.add_argument("--at-once", type=int, default=8, help="in flight at each; default %(default)s")
     parser.add_argument("--kill", type=int, default=1, help="how many end with SIGKILL; default %(default)s")
-    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    add_foretool(parser)
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="bench-shared-") as place:
         print(json.dumps(asyncio.run(shared(arguments, Path(place)))))

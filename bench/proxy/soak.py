@@ -35,17 +35,18 @@ from typing import Any
 from bench import processes
 from bench.clients.messages import LEGACY, MODERN, Failed, said
 from bench.clients.streams import Stream, TalliedClient, Tally
-from foretool.retrieval.evaluation import quantile
+from bench.options import make_parser
+from bench.reports import times_row
 
 WARM_UP = 0.1
 """Share of the calls before the first sample that counts."""
 SAMPLES = 40
 ASIDE_EVERY = 500
-"""After so many calls a connection lists, and searches."""
+"""Calls after which a connection lists and searches."""
 SLOW_MS = 200
-"""How long a call takes that is cancelled or dropped meanwhile."""
+"""How long a call takes while it is cancelled or dropped."""
 SESSION_IDLE_S = 10.0
-"""Of the proxy, so that sessions which were left do expire during the run."""
+"""The proxy's setting, so that abandoned sessions expire during the run."""
 START_S = 30.0
 SERVERS = Path(__file__).parents[1] / "servers"
 INSTRUMENTED = str(SERVERS / "instrumented.py")
@@ -55,20 +56,20 @@ Json = dict[str, Any]
 
 
 class Lost(Exception):
-    """No answer came to a call that nobody had given up."""
+    """A call that nobody had given up was not answered."""
 
 
 @dataclass
 class Work:
-    """What is to be done, and what has come of it."""
+    """The calls that are to be made, and what became of them."""
 
     calls: int
     deadline: float
-    """`time.monotonic` after which nothing new is asked."""
+    """`time.monotonic` after which no call begins."""
     servers: Sequence[str]
     port: int
     shares: dict[str, float]
-    """Of the calls that are not plain, by what becomes of them: `cancelled`, `dropped`, `watched`."""
+    """Shares of the calls that are not plain: `cancelled`, `dropped`, `watched`."""
     tally: Tally = field(default_factory=Tally)
     begun: int = 0
     done: int = 0
@@ -80,21 +81,21 @@ class Work:
     must_be_kept: set[int] = field(default_factory=set)
     """Numbers of the calls that reached an upstream for certain."""
     may_be_kept: set[int] = field(default_factory=set)
-    """And of those that broke off before anybody could tell."""
+    """Numbers of the calls that broke off before the client knew whether they reached one."""
     wrong: list[str] = field(default_factory=list)
-    """Calls that failed or whose answer was not theirs."""
+    """Calls that failed or got the answer of another call."""
     lost: list[str] = field(default_factory=list)
     milliseconds: list[float] = field(default_factory=list)
 
     def next(self) -> int | None:
-        """The number of the next call, if there is one left."""
+        """The number of the next call; None when none is left."""
         if self.begun >= self.calls or time.monotonic() > self.deadline:
             return None
         self.begun += 1
         return self.begun
 
     def manner(self, number: int) -> str:
-        """What becomes of a call; the same at each run."""
+        """What becomes of a call, the same in every run."""
         at = (number * 2654435761 % 2**32) / 2**32
         for manner, share in self.shares.items():
             if at < share:
@@ -103,15 +104,15 @@ class Work:
         return "plain"
 
     def question(self, number: int, **more: Any) -> tuple[str, str, Json]:
-        """Server, tool and arguments of a call."""
+        """The server, tool and arguments of a call."""
         server = self.servers[number % len(self.servers)]
-        # From a few bytes to some kilobytes, so that no buffer is of one size.
+        # From a few bytes to some kilobytes, so that buffers have many sizes.
         text = f"#{number}#" + "x" * (number % 37) ** 2
         return server, f"{server}_t{number % 9 + 1}", {"text": text, **more}
 
 
 async def work_on(work: Work, client: TalliedClient) -> None:
-    """Call until nothing is left."""
+    """Call until no call is left."""
     while (number := work.next()) is not None:
         manner = work.manner(number)
         started = time.perf_counter()
@@ -143,7 +144,7 @@ def check(result: Json, server: str, tool: str, sent: Json) -> None:
 
 
 async def begun(work: Work, client: TalliedClient, number: int, **more: Any) -> tuple[Stream, Callable[[Json], None]]:
-    """A call on a connection of its own whose first progress has come, and what checks its result."""
+    """A call on its own connection whose first progress has come, and a function that checks its result."""
     server, tool, sent = work.question(number, **more)
     stream = client.stream()
     work.may_be_kept.add(number)
@@ -154,7 +155,7 @@ async def begun(work: Work, client: TalliedClient, number: int, **more: Any) -> 
 
 
 def heard(work: Work, note: Json | None, number: int) -> None:
-    """Count a notification in the course of a call. Raises `Failed` when it is that of another."""
+    """Count a notification of a call. Raises `Failed` when it belongs to another call."""
     if note is None or "method" not in note:
         raise Lost(f"{str(note)[:100]} in place of its progress")
     work.notes[note["method"]] += 1
@@ -165,7 +166,7 @@ def heard(work: Work, note: Json | None, number: int) -> None:
 
 
 async def watched(work: Work, client: TalliedClient, number: int) -> str:
-    """A call to its end, with what is said in its course."""
+    """A call to its end, with its notifications."""
     stream, check_result = await begun(work, client, number, log=True)
     try:
         notes, reply = await stream.answer()
@@ -180,7 +181,7 @@ async def watched(work: Work, client: TalliedClient, number: int) -> str:
 
 
 async def cancelled(work: Work, client: TalliedClient, number: int) -> str:
-    """A call that is cancelled in the manner of its era; a legacy stream then ends without a reply, if in time."""
+    """A call that is cancelled as its era does; a legacy stream then ends without a reply, if it was in time."""
     if client.is_modern:
         return await dropped(work, client, number)
     stream, check_result = await begun(work, client, number, ms=SLOW_MS)
@@ -196,7 +197,7 @@ async def cancelled(work: Work, client: TalliedClient, number: int) -> str:
 
 
 async def dropped(work: Work, client: TalliedClient, number: int) -> str:
-    """A call whose connection breaks. A modern client has cancelled it so; a legacy one comes back or leaves."""
+    """A call whose connection breaks. This cancels a modern call; a legacy client comes back or leaves."""
     if client.is_modern:
         stream, _ = await begun(work, client, number, ms=SLOW_MS)
         stream.drop()
@@ -205,6 +206,7 @@ async def dropped(work: Work, client: TalliedClient, number: int) -> str:
 
 
 async def resumed(work: Work, client: TalliedClient, number: int) -> str:
+    """A call whose connection breaks, and whose client comes back for the rest of the stream."""
     stream, check_result = await begun(work, client, number, ms=SLOW_MS)
     stream.drop()
     again = client.stream()
@@ -221,7 +223,7 @@ async def resumed(work: Work, client: TalliedClient, number: int) -> str:
 
 
 async def left(work: Work, client: TalliedClient, number: int) -> str:
-    """In a session of its own, which is then ended or just left."""
+    """A call in its own session, which is then ended or abandoned."""
     other = TalliedClient(work.port, client.version, work.tally, "")
     await other.connect()
     try:
@@ -257,7 +259,7 @@ async def aside(work: Work, client: TalliedClient, number: int) -> None:
 
 
 async def listen(work: Work, client: TalliedClient) -> None:
-    """Hear what belongs to no call, until cancelled."""
+    """Listen to the notifications that belong to no call, until cancelled."""
     stream = client.stream()
     try:
         if client.is_modern:
@@ -272,7 +274,7 @@ async def listen(work: Work, client: TalliedClient) -> None:
 
 @dataclass
 class Watch:
-    """Samples of the proxy, by what the system sees and what it counts of itself."""
+    """Samples of the proxy: what the operating system sees, and what the proxy counts of itself."""
 
     pid: int
     counts: Path
@@ -308,7 +310,7 @@ class Watch:
         return list(self.storage.parent.glob(self.storage.name + "*"))
 
     async def follow(self, work: Work) -> None:
-        """A sample after every fortieth of the calls, until they are done."""
+        """Take a sample after every fortieth of the calls, until cancelled."""
         while True:
             await asyncio.sleep(0.1)
             if work.done >= len(self.samples) * work.calls / SAMPLES:
@@ -334,14 +336,14 @@ def growth(samples: Sequence[dict[str, Any]], calls: int) -> dict[str, Any]:
 
 
 def slope(at: Sequence[float], values: Sequence[float]) -> float:
-    """Of the straight line with the least squares."""
+    """The slope of the straight line with the least squares."""
     mean_at, mean = sum(at) / len(at), sum(values) / len(values)
     width = sum((x - mean_at) ** 2 for x in at)
     return sum((x - mean_at) * (y - mean) for x, y in zip(at, values, strict=True)) / width if width else 0.0
 
 
 async def clients(work: Work, sessions: int, connections: int) -> list[list[TalliedClient]]:
-    """For each session its connections, of which the first opened it."""
+    """The connections of each session; the first of them opened it."""
     made = []
     for at in range(sessions):
         version = MODERN if at % 2 else LEGACY
@@ -355,29 +357,14 @@ async def clients(work: Work, sessions: int, connections: int) -> list[list[Tall
     return made
 
 
-async def listening(port: int, proxy: asyncio.subprocess.Process) -> None:
-    """Wait until the proxy listens there. Raises `Failed` if it ended instead, and `TimeoutError`."""
-    async with asyncio.timeout(START_S):
-        while True:
-            if proxy.returncode is not None:
-                raise Failed(f"the proxy ended with status {proxy.returncode}")
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.05)
-            else:
-                writer.close()
-                return
-
-
 async def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Start the proxy, do the work, end the proxy, look at the records."""
+    """Start the proxy, make the calls, end the proxy, and read its records."""
     servers = [f"u{at:02d}" for at in range(arguments.upstreams)]
-    lively = {
+    upstreams = {
         name: {"command": sys.executable, "args": ["-S", "-E", SLOW_UPSTREAM, "--name", name]} for name in servers
     }
     settings = {"policy": "full", "record": "full", "encoder": "none", "session_idle_s": SESSION_IDLE_S}
-    path = processes.write_config(folder, lively, **settings)
+    path = processes.write_config(folder, upstreams, **settings)
     port = processes.free_port()
     counts = folder / "counts.jsonl"
     command = [arguments.python, "-P", INSTRUMENTED, str(counts), "serve", "--config", str(path)]
@@ -386,10 +373,10 @@ async def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     shares = {"cancelled": arguments.cancels, "dropped": arguments.drops, "watched": arguments.watches}
     work = Work(arguments.calls, time.monotonic() + arguments.limit_s, servers, port, shares)
     try:
-        await listening(port, proxy)
+        await processes.wait_until_listening(port, proxy, START_S)
         found = await measured(arguments, work, Watch(proxy.pid, counts, folder / "foretool.sqlite3"))
-    except Failed as error:
-        raise SystemExit(f"{error}: {(folder / 'log').read_text('utf-8')[-500:]}") from None
+    except (processes.ProcessEnded, Failed) as error:
+        raise SystemExit(f"the proxy failed: {error}: {(folder / 'log').read_text('utf-8')[-500:]}") from None
     finally:
         if proxy.returncode is None:
             proxy.terminate()
@@ -400,7 +387,7 @@ async def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def records(path: Path, work: Work) -> dict[str, Any]:
-    """What is on record, compared with what was called."""
+    """Compare the records with the calls."""
     store = sqlite3.connect(path)
     try:
         rows = store.execute("SELECT arguments, outcome FROM calls").fetchall()
@@ -438,7 +425,7 @@ async def measured(arguments: argparse.Namespace, work: Work, watch: Watch) -> d
         await session[0].end()
         for client in session:
             await client.close()
-    # Until the sessions that were left have expired.
+    # Abandoned sessions expire meanwhile.
     await asyncio.sleep(arguments.settle_s)
     await watch.sample(work.done)
     *during, after = watch.samples
@@ -461,8 +448,7 @@ async def measured(arguments: argparse.Namespace, work: Work, watch: Watch) -> d
         "upstreams": len(work.servers),
         "seconds": round(took, 1),
         "calls_per_s": round(work.done / took),
-        "p50_ms": round(quantile(work.milliseconds, 0.5), 2),
-        "p99_ms": round(quantile(work.milliseconds, 0.99), 2),
+        **times_row(work.milliseconds, (50, 99)),
         "growth": growth(during, work.calls),
         "rss_mib": [sample["rss_mib"] for sample in during],
         "after_the_clients_left": after,
@@ -472,7 +458,7 @@ async def measured(arguments: argparse.Namespace, work: Work, watch: Watch) -> d
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and soak."""
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy.soak", description=__doc__)
+    parser = make_parser("bench.proxy.soak", __doc__)
     parser.add_argument("--calls", type=int, default=100_000, help="default %(default)s")
     parser.add_argument("--sessions", type=int, default=50, help="default %(default)s")
     parser.add_argument("--cancels", type=float, default=0.03, help="share of the calls; default %(default)s")

@@ -23,16 +23,17 @@ from typing import Any
 
 from bench import processes
 from bench.clients.stdio import StdioClient
+from bench.options import add_foretool, make_parser, split_names
 
 KINDS = ("quick", "slow", "never")
 HANG = "hang"
-"""While this file is there, upstreams of the kind `never` do not start; their config is the same without it."""
+"""While this file exists, upstreams of the kind `never` do not start; their config does not change."""
 READY_S = 60.0
-"""Longest wait for all upstreams' tools to be known."""
+"""The longest wait until the tools of all upstreams are known."""
 
 
 def config(folder: Path, kind: str, count: int, slow_s: float) -> Path:
-    """The config of `count` upstreams of a kind, on the storage that `folder` holds already."""
+    """Write the config of `count` upstreams of a kind, on the storage in `folder`."""
     how = {"quick": (), "slow": ("--start-s", str(slow_s)), "never": ("--hang-if", str(folder / HANG))}[kind]
     return processes.write_config(folder, {name: processes.upstream(name, *how) for name in names(count)})
 
@@ -42,7 +43,7 @@ def names(count: int) -> list[str]:
 
 
 async def alone(slow_s: float) -> float:
-    """Seconds from the start of such an upstream, without a proxy, to the answer of its first call."""
+    """Seconds from the start of one upstream, without a proxy, to the answer of its first call."""
     entry = processes.upstream("u00", "--start-s", str(slow_s))
     client = await StdioClient.start([entry["command"], *entry["args"]])
     try:
@@ -54,7 +55,7 @@ async def alone(slow_s: float) -> float:
 
 
 async def run(command: Sequence[str], path: Path, server: str | None, known: int = 0) -> dict[str, float]:
-    """Start, list, call a tool of `server`, and where `known` is given wait until the catalog has so many tools."""
+    """Start, list, call a tool of `server`, and wait until the catalog has `known` tools. All times in seconds."""
     client = await StdioClient.start([*command, "serve", "--config", str(path)])
     try:
         await client.initialize()
@@ -81,7 +82,7 @@ async def until_known(client: StdioClient, known: int) -> None:
 
 
 async def measure(command: Sequence[str], kind: str, count: int, repeat: int, slow_s: float) -> dict[str, Any]:
-    """One cold run and `repeat` warm ones of a kind; each warm one calls another upstream, which is not running."""
+    """One cold run and `repeat` warm ones of a kind; each warm one calls another upstream, which does not run yet."""
     made = names(count)
     found: dict[str, Any] = {"test": "startup", "kind": kind, "upstreams": count}
     with tempfile.TemporaryDirectory(prefix="bench-startup-") as place:
@@ -109,30 +110,29 @@ async def measure(command: Sequence[str], kind: str, count: int, repeat: int, sl
 
 
 def called(kind: str, server: str) -> str | None:
-    """A call of an upstream that never starts would only wait for its deadline."""
+    """The server to call; none where upstreams never start, because the call would only wait for its deadline."""
     return None if kind == "never" else server
 
 
 async def results(command: Sequence[str], arguments: argparse.Namespace) -> None:
-    """Print as results come."""
-    for kind in arguments.kinds.split(","):
+    """Measure every kind, and print its row."""
+    for kind in arguments.kinds:
         result = await measure(command, kind, arguments.upstreams, arguments.repeat, arguments.slow_s)
         print(json.dumps(result), flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy.startup", description=__doc__)
+    parser = make_parser("bench.proxy.startup", __doc__)
     parser.add_argument("--upstreams", type=int, default=30, help="default %(default)s")
     parser.add_argument("--repeat", type=int, default=5, help="warm runs of each kind; default %(default)s")
     parser.add_argument("--slow-s", type=float, default=2.0, help="start of a slow upstream; default %(default)s")
     parser.add_argument("--kinds", default=",".join(KINDS), help="default %(default)s")
-    parser.add_argument("--foretool", help="the command; default: the one installed beside this Python")
+    add_foretool(parser)
     arguments = parser.parse_args(argv)
-    if unknown := set(arguments.kinds.split(",")) - set(KINDS):
-        parser.error(f"--kinds: {', '.join(sorted(unknown))} is not known; choose from {', '.join(KINDS)}")
+    arguments.kinds = split_names(parser, "--kinds", arguments.kinds, KINDS)
     command = processes.installed(arguments.foretool)
-    # Reads its files once, so that no kind pays for a cold disk.
+    # Read the files once, so that no kind pays for a cold disk.
     subprocess.run([*command, "--version"], check=True, stdout=subprocess.DEVNULL)
     asyncio.run(results(command, arguments))
 

@@ -8,28 +8,27 @@ list and mean nothing: their tools go under no server.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-Json = dict[str, Any]
+from bench.datasets import Json, read_catalogs
+from bench.options import make_parser
+
 _SLICE = re.compile(r"b\d\d")
 
 
 def tools_of(paths: Sequence[Path], pool: Path | None) -> Iterator[tuple[str, Json]]:
-    """Server and tool: of the files first, then of the pool."""
+    """Server and tool: those of the files first, then those of the pool."""
     for path in paths:
         for server, tools in json.loads(path.read_text("utf-8"))["servers"].items():
             yield from (("" if _SLICE.fullmatch(server) else server, tool) for tool in tools)
-    for path in sorted(pool.glob("*.json")) if pool else ():
-        held = json.loads(path.read_text("utf-8"))
-        yield from ((held["server"], tool) for tool in held["tools"])
+    for server, tools in read_catalogs(pool) if pool else ():
+        yield from ((server, tool) for tool in tools)
 
 
-def merged(paths: Sequence[Path], pool: Path | None, size: int, each: int | None) -> Json:
+def merge_sets(paths: Sequence[Path], pool: Path | None, size: int, each: int | None) -> Json:
     """The big set."""
     servers: dict[str, list[Json]] = {}
     names: set[str] = set()
@@ -42,15 +41,15 @@ def merged(paths: Sequence[Path], pool: Path | None, size: int, each: int | None
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write it and say what is in it."""
-    parser = argparse.ArgumentParser(prog="python -m bench.retrieval.merge_sets", description=__doc__)
+    """Write the big set, and print what is in it."""
+    parser = make_parser("bench.retrieval.merge_sets", __doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--pool", type=Path, help="folder of server catalogs")
     parser.add_argument("--size", type=int, default=5000, help="tools in all; default %(default)s")
     parser.add_argument("--each", type=int, help="only the first so many queries of each file")
     arguments = parser.parse_args(argv)
-    found = merged(arguments.files, arguments.pool, arguments.size, arguments.each)
+    found = merge_sets(arguments.files, arguments.pool, arguments.size, arguments.each)
     arguments.out.write_text(json.dumps(found), "utf-8")
     tools = sum(map(len, found["servers"].values()))
     print(f"{arguments.out}: {tools} tools of {len(found['servers'])} servers, {len(found['queries'])} queries")

@@ -18,7 +18,6 @@ measures other proxies (`bench.proxy.peers search`), to be put beside theirs.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import random
@@ -27,15 +26,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from msgspec.structs import replace
 
-from bench.retrieval import ranking_methods
-from bench.retrieval.ranking_methods import DEPTH, Embedder, Pool
+from bench import options, processes
+from bench.datasets import Task, catalog_tools, read_search_file, read_server_texts, read_tasks, read_tools
+from bench.kept_encoder import KeptEncoder
+from bench.reports import Row, difference, mean_row, print_row, times_row
+from bench.retrieval.pool import DEPTH, Pool
+from bench.retrieval.ranking_methods import build_method
 from foretool.retrieval import encoders, evaluation, tokens
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
@@ -52,107 +54,22 @@ CHARGED = 300
 """Most tokens one tool costs of a budget; a bigger schema is shown trimmed."""
 KEY = "FORETOOL_ENCODER_KEY"
 PAIRED = "bm25,light"
-"""Methods that the others are tested against, where they are among those run."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """A query and what it needs."""
-
-    query: str
-    gold: tuple[frozenset[ToolId], ...]
+"""Methods that the others are tested against, where they ran before."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one method answered to every task."""
+    """The answers of one method to every task."""
 
     ranked: list[list[ToolId]]
     milliseconds: list[float]
     build_s: float
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """JSON lines of a file, or of the same file gzipped; what people wrote may hold other line separators."""
-    packed = path if path.suffix == ".gz" else path.with_name(path.name + ".gz")
-    if path.suffix != ".gz" and path.exists():
-        text = path.read_text("utf-8")
-    else:
-        text = gzip.decompress(packed.read_bytes()).decode()
-    return [json.loads(line) for line in text.split("\n") if line.strip()]
-
-
-def tool_of(server: str, name: str, definition: Mapping[str, Any]) -> Tool:
-    """A tool as the catalog would hold it; its id is `server/name`, or the name where no server is known."""
-    raw = json.dumps(definition, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    return Tool(ToolId(f"{server}/{name}" if server else name), server, name, raw, sha256(raw).hexdigest())
-
-
-def read_tools(folder: Path) -> list[Tool]:
-    """The tools of a set."""
-    return [
-        tool_of(
-            row.get("server") or "",
-            row["name"],
-            {
-                "name": row["name"],
-                "description": row.get("description") or "",
-                "inputSchema": row.get("input_schema") or {},
-            },
-        )
-        for row in read_lines(folder / "tools.jsonl")
-    ]
-
-
-def read_search_file(path: Path, servers: bool) -> tuple[list[Tool], list[Task]]:
-    """Tools and tasks of one file; with `servers` false the servers' names are not read as text."""
-    data = json.loads(path.read_text("utf-8"))
-    by_name: dict[str, Tool] = {}
-    for server, tools in data["servers"].items():
-        for tool in tools:
-            by_name[tool["name"]] = tool_of(server if servers else "", tool["name"], tool)
-    wanted = ((row["query"], [by_name[name].id for name in row["gold"] if name in by_name]) for row in data["queries"])
-    tasks = [Task(query, tuple(frozenset((tool,)) for tool in gold)) for query, gold in wanted if gold]
-    return list(by_name.values()), tasks
-
-
-def read_server_texts(folder: Path) -> dict[str, str]:
-    """What the servers of a set say of themselves, if it is known."""
-    path = folder / "servers.jsonl"
-    return {row["server"]: row.get("description") or "" for row in read_lines(path)} if path.exists() else {}
-
-
-def read_catalogs(folder: Path) -> list[Tool]:
-    """Tools of real servers, one file a server with its `tools/list`."""
-    catalogs = (json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json")))
-    return [tool_of(each["server"], tool["name"], tool) for each in catalogs for tool in each["tools"]]
-
-
-def read_tasks(path: Path, tools: Sequence[Tool]) -> list[Task]:
-    """The queries whose gold tools exist; a name without server stands for the first tool that has it."""
-    by_name: dict[str, ToolId] = {}
-    for tool in tools:
-        by_name.setdefault(tool.name, tool.id)
-    known = {str(tool.id): tool.id for tool in tools} | {n: t for n, t in by_name.items() if n == str(t)}
-
-    def need(names: Sequence[str]) -> frozenset[ToolId]:
-        found = (known.get(name) or by_name.get(name) for name in names)
-        return frozenset(tool for tool in found if tool)
-
-    tasks = []
-    for row in read_lines(path):
-        ambiguous = row.get("ambiguous") or {}
-        wanted = row.get("accept") or [[call, *ambiguous.get(call.rpartition("/")[2], ())] for call in row["calls"]]
-        needs = dict.fromkeys(found for names in wanted if (found := need(names)))
-        if needs:
-            tasks.append(Task(row["query"], tuple(needs)))
-    return tasks
-
-
 def run(method: str, pool: Pool, tasks: Sequence[Task]) -> Run:
-    """Build once, ask everything, keep answers and times; asked twice where it is quick, so that caches are warm."""
+    """Build the method once, warm it with some queries, then ask every query and keep answers and times."""
     started = time.perf_counter()
-    search = ranking_methods.method(method, pool)
+    search = build_method(method, pool)
     build_s = time.perf_counter() - started
     for task in tasks[:20]:
         search(task.query)
@@ -164,35 +81,27 @@ def run(method: str, pool: Pool, tasks: Sequence[Task]) -> Run:
     return Run(ranked, milliseconds, build_s)
 
 
-def figures(answers: Run, tasks: Sequence[Task], sizes: Mapping[ToolId, int]) -> dict[str, Any]:
-    """Every metric of a run, those of quality with their 95 % interval."""
+def figures(answers: Run, tasks: Sequence[Task], sizes: Mapping[ToolId, int]) -> Row:
+    """Every metric of a run; metrics of quality have their 95 % interval."""
     pairs = [(ranked, task.gold) for ranked, task in zip(answers.ranked, tasks, strict=True)]
-    found: dict[str, Any] = {}
+    found: Row = {}
     for k in RECALLS:
-        found |= told(f"r@{k}", [evaluation.recall(ranked, gold, k) for ranked, gold in pairs])
-    found |= told("hit@1", [evaluation.hit(ranked, gold, 1) for ranked, gold in pairs])
+        found |= mean_row(f"r@{k}", [evaluation.recall(ranked, gold, k) for ranked, gold in pairs])
+    found |= mean_row("hit@1", [evaluation.hit(ranked, gold, 1) for ranked, gold in pairs])
     for k in (5, 10):
-        found |= told(f"ndcg@{k}", [evaluation.ndcg(ranked, gold, k) for ranked, gold in pairs])
-        found |= told(f"complete@{k}", [evaluation.completeness(ranked, gold, k) for ranked, gold in pairs])
-    found |= told("mrr", [evaluation.reciprocal_rank(ranked, gold) for ranked, gold in pairs])
+        found |= mean_row(f"ndcg@{k}", [evaluation.ndcg(ranked, gold, k) for ranked, gold in pairs])
+        found |= mean_row(f"complete@{k}", [evaluation.completeness(ranked, gold, k) for ranked, gold in pairs])
+    found |= mean_row("mrr", [evaluation.reciprocal_rank(ranked, gold) for ranked, gold in pairs])
     for k in TOKENS_AT:
         found[f"tokens@{k}"] = round(fmean(sum(sizes[tool] for tool in ranked[:k]) for ranked, _ in pairs))
     for budget in BUDGETS:
         values = [evaluation.recall(fitting(ranked, sizes, budget), gold, DEPTH) for ranked, gold in pairs]
         found[f"r_in_{budget}_tokens"] = round(fmean(values), 4)
-    found["build_s"] = round(answers.build_s, 3)
-    found["p50_ms"] = round(evaluation.quantile(answers.milliseconds, 0.50), 3)
-    found["p95_ms"] = round(evaluation.quantile(answers.milliseconds, 0.95), 3)
-    return found
-
-
-def told(name: str, values: Sequence[float]) -> dict[str, Any]:
-    """The mean of a metric and its interval."""
-    return {name: round(fmean(values), 4), f"{name}_interval": [round(end, 4) for end in evaluation.interval(values)]}
+    return {**found, "build_s": round(answers.build_s, 3), **times_row(answers.milliseconds, digits=3)}
 
 
 def fitting(ranked: Sequence[ToolId], sizes: Mapping[ToolId, int], budget: int) -> list[ToolId]:
-    """Greedily down the list while the budget lasts, no tool charged more than `CHARGED`."""
+    """The tools that fit, taken greedily down the list; a tool is charged at most `CHARGED`."""
     return fill_budget(ranked, lambda tool: min(sizes[tool], CHARGED), budget)
 
 
@@ -204,8 +113,7 @@ def paired(answers: Run, other: Run, tasks: Sequence[Task]) -> dict[str, list[fl
             [evaluation.recall(ranked, task.gold, k) for ranked, task in zip(each.ranked, tasks, strict=True)]
             for each in (answers, other)
         )
-        ends = evaluation.paired_interval(ours, theirs)
-        found[f"r@{k}"] = [round(value, 4) for value in (fmean(ours) - fmean(theirs), *ends)]
+        found[f"r@{k}"] = difference(ours, theirs)
     return found
 
 
@@ -224,28 +132,22 @@ def levels(pool: Pool, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
 
 
 def token_sizes(tools: Sequence[Tool]) -> dict[ToolId, int]:
-    """Tokens of every definition: counted where the tokenizer is installed, else estimated."""
+    """The tokens of every definition: counted where the tokenizer is installed, else estimated."""
     texts = [tool.definition.decode() for tool in tools]
     counted = tokens.count(texts) if tokens.available() else [tokens.estimate(text) for text in texts]
     return {tool.id: size for tool, size in zip(tools, counted, strict=True)}
 
 
 def repeated(tools: Sequence[Tool], size: int) -> list[Tool]:
-    """The catalog again and again until it has this many tools, each copy from a server of its own."""
+    """The catalog repeated until it has this many tools, each copy from other servers."""
     return [
         replace(tool, id=ToolId(f"{at // len(tools)}-{tool.id}"), upstream=f"{tool.upstream} {at // len(tools)}")
         for at, tool in ((at, tools[at % len(tools)]) for at in range(size))
     ]
 
 
-def resident_mib() -> float:
-    """Memory of this process that is in RAM."""
-    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-    return pages * 4096 / 2**20
-
-
 def timed(pipeline: Pipeline, query: Query) -> float:
-    """Milliseconds of one search for what an answer shows."""
+    """Milliseconds of one search for as many tools as an answer shows."""
     started = time.perf_counter()
     pipeline.rank(query, limit=15)
     return 1e3 * (time.perf_counter() - started)
@@ -254,11 +156,11 @@ def timed(pipeline: Pipeline, query: Query) -> float:
 def latency(pool: Pool, tasks: Sequence[Task], size: int) -> dict[str, Any]:
     """Build time, memory and search times (best of three) over `size` tools, by length of the query in words."""
     many = repeated(pool.tools, size)
-    before = resident_mib()
+    before = processes.memory_mib(os.getpid())[0]
     started = time.perf_counter()
     corpus = Corpus(many)
     found: dict[str, Any] = {"tools": size, "build_s": round(time.perf_counter() - started, 3)}
-    found["index_mib"] = round(resident_mib() - before, 1)
+    found["index_mib"] = round(processes.memory_mib(os.getpid())[0] - before, 1)
     last = many[-1].upstream
     theirs = [tool for tool in many if tool.upstream == last]
     corpus.remove(last)
@@ -273,28 +175,24 @@ def latency(pool: Pool, tasks: Sequence[Task], size: int) -> dict[str, Any]:
         query = Query((" ".join(task.query.split()),))
         times.setdefault(bucket, []).append(min(timed(pipeline, query) for _ in range(3)))
     for bucket, values in sorted(times.items()):
-        found[f"words_{bucket}"] = {
-            "n": len(values),
-            "p50_ms": round(evaluation.quantile(values, 0.50), 3),
-            "p95_ms": round(evaluation.quantile(values, 0.95), 3),
-        }
-    found["index_warm_mib"] = round(resident_mib() - before, 1)
-    found["process_mib"] = round(resident_mib(), 1)
+        found[f"words_{bucket}"] = {"n": len(values), **times_row(values, digits=3)}
+    found["index_warm_mib"] = round(processes.memory_mib(os.getpid())[0] - before, 1)
+    found["process_mib"] = round(processes.memory_mib(os.getpid())[0], 1)
     return found
 
 
-def opened(arguments: argparse.Namespace, store: Store, setting: str) -> list[Embedder]:
-    """The encoders of a setting; their prepared models and vectors beside `--vectors`."""
+def open_encoders(arguments: argparse.Namespace, store: Store, setting: str) -> list[KeptEncoder]:
+    """Open the encoders of a setting. The vectors of tools are kept in `--vectors`, the prepared models beside it."""
     cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
     endpoint = encoders.Endpoint(arguments.encoder_url, os.environ.get(KEY, ""))
     return [
-        Embedder(encoders.open_encoder(weights, cache, key=endpoint.key), weights.key, store.vectors)
+        KeptEncoder(encoders.open_encoder(weights, cache, key=endpoint.key), store.vectors, weights.key)
         for weights in encoders.find(setting, endpoint)
     ]
 
 
-def read(arguments: argparse.Namespace) -> tuple[list[Tool], list[Task], dict[str, str]]:
-    """Tools, tasks and server texts of what was named."""
+def read_set(arguments: argparse.Namespace) -> tuple[list[Tool], list[Task], dict[str, str]]:
+    """The tools, tasks and server texts that the arguments name."""
     source: Path = arguments.folder
     if source.is_file():
         tools, tasks = read_search_file(source, not arguments.no_servers)
@@ -305,7 +203,7 @@ def read(arguments: argparse.Namespace) -> tuple[list[Tool], list[Task], dict[st
         texts = read_server_texts(source) if arguments.server_texts else {}
     if arguments.pool:
         own = {tool.id for tool in tools}
-        tools = [*tools, *(tool for tool in read_catalogs(arguments.pool) if tool.id not in own)]
+        tools = [*tools, *(tool for tool in catalog_tools(arguments.pool) if tool.id not in own)]
     if not tasks:
         raise SystemExit(f"{source}: no query whose gold tools are in tools.jsonl; give another file with --queries")
     if arguments.needing:
@@ -316,7 +214,7 @@ def read(arguments: argparse.Namespace) -> tuple[list[Tool], list[Task], dict[st
 
 
 def needing(tasks: Sequence[Task], tools: Sequence[Tool], pattern: str) -> list[Task]:
-    """The tasks with those of their needs alone that a tool meets whose description matches."""
+    """The tasks with only those needs that a tool meets whose description matches; tasks without any are left out."""
     matching = {
         tool.id for tool in tools if re.search(pattern, str(json.loads(tool.definition).get("description") or ""))
     }
@@ -324,14 +222,14 @@ def needing(tasks: Sequence[Task], tools: Sequence[Tool], pattern: str) -> list[
     return [task for task in found if task.gold]
 
 
-def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One line of figures per method, then the gate's, or the latency alone."""
-    tools, tasks, texts = read(arguments)
+def results(arguments: argparse.Namespace) -> Iterator[Row]:
+    """A row of figures per method, then a row of the gate; or only the row of latency."""
+    tools, tasks, texts = read_set(arguments)
     name = arguments.folder.stem if arguments.folder.is_file() else arguments.folder.name
     with open_store(arguments.vectors or ":memory:") as store:
-        open_encoders = partial(opened, arguments, store)
-        pool = Pool(tools, texts, open_encoders(arguments.encoder), open_encoders)
-        head = {"set": name, "n": len(tasks), "encoders": "+".join(each.encoder.name for each in pool.encoders)}
+        opener = partial(open_encoders, arguments, store)
+        pool = Pool(tools, texts, opener(arguments.encoder), opener)
+        head = {"set": name, "n": len(tasks), "encoders": "+".join(each.name for each in pool.encoders)}
         if arguments.latency:
             yield {**head, "method": "latency", **latency(pool, tasks, arguments.latency)}
             return
@@ -352,35 +250,18 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def head_to_head(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as the harness for other proxies prints it."""
+    """The row as the harness for other proxies prints it."""
     kept = {f"recall@{k}": result[f"r@{k}"] for k in (1, 5, 10)}
     kept |= {"hit@1": result["hit@1"], "p50_ms": result["p50_ms"], "p95_ms": result["p95_ms"], "tools": result["tools"]}
     name = f"foretool {result['method']}"
     return {"test": "search", "data": result["set"], "peer": name, "queries": result["n"], **kept}
 
 
-def shown(result: Mapping[str, Any]) -> str:
-    """A result for people: one line, intervals left out."""
-    head = f"{result['set']:<18} {result['method']:<8} n={result['n']:<5}"
-    rest = (f"{key} {value}" for key, value in result.items() if key not in ("set", "method", "n") and value != "")
-    return head + "  ".join(part for part in rest if "_interval" not in part)
-
-
-def parser() -> argparse.ArgumentParser:
-    """What the command line takes; `bench.papers.itr` takes the same of a set."""
-    known = argparse.ArgumentParser(
-        prog="python -m bench.retrieval.ranking",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def make_parser(module: str, description: str | None) -> argparse.ArgumentParser:
+    """The arguments that name a set and its encoders, for this benchmark and for `bench.papers.itr`."""
+    known = options.make_parser(module, description)
     known.add_argument("folder", type=Path, help="a data set: a folder, or one JSON file of servers and queries")
     known.add_argument("--queries", type=Path, help="default: dev.jsonl of the folder")
-    known.add_argument(
-        "--methods",
-        default="bm25,lexical,served",
-        help="names of `bench.retrieval.ranking_methods`, with commas; default %(default)s",
-    )
-    known.add_argument("--over", default=PAIRED, help="methods that later ones are tested against; default %(default)s")
     known.add_argument("--limit", type=int, help="only the first so many queries")
     known.add_argument("--sample", type=int, help="only so many queries, drawn with a fixed seed")
     known.add_argument("--needing", metavar="REGEX", help="only needs of tools whose description matches")
@@ -390,18 +271,25 @@ def parser() -> argparse.ArgumentParser:
     known.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
     known.add_argument("--encoder-url", default="", help=f"as the setting `encoder_url`; its key is in {KEY}")
     known.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
-    known.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
-    known.add_argument("--json", action="store_true", help="one JSON object a line")
-    known.add_argument("--head-to-head", action="store_true", help="as `bench.proxy.peers search` prints other proxies")
+    options.add_json(known)
     return known
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and print as results come."""
-    arguments = parser().parse_args(argv)
+    parser = make_parser("bench.retrieval.ranking", __doc__)
+    parser.add_argument(
+        "--methods", default="bm25,lexical,served", help="methods to run, with commas; default %(default)s"
+    )
+    parser.add_argument("--over", default=PAIRED, help="methods to test later ones against; default %(default)s")
+    parser.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
+    parser.add_argument(
+        "--head-to-head", action="store_true", help="as `bench.proxy.peers search` prints other proxies"
+    )
+    arguments = parser.parse_args(argv)
     for result in results(arguments):
         if not arguments.head_to_head:
-            print(json.dumps(result) if arguments.json else shown(result), flush=True)
+            print_row(result, arguments.json)
         elif "r@1" in result:
             print(json.dumps(head_to_head(result)), flush=True)
 

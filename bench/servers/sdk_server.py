@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 from typing import Any
@@ -11,6 +10,8 @@ import mcp_types as t
 import uvicorn
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
+
+from bench.options import make_parser
 
 TOOL = t.Tool(
     name="echo",
@@ -42,7 +43,7 @@ def over_http(server: Server[Any], port: int) -> uvicorn.Config:
 
 def main() -> None:
     """Be the server."""
-    parser = argparse.ArgumentParser(prog="python -m bench.servers.sdk_server", description=__doc__)
+    parser = make_parser("bench.servers.sdk_server", __doc__)
     parser.add_argument("--http", type=int, metavar="PORT")
     arguments = parser.parse_args()
     server: Server[Any] = Server("echo", on_list_tools=listed, on_call_tool=called)

@@ -3,7 +3,7 @@
 Serves `step()` of the library and the prompt `assemble_step`. The algorithm is `retrieval/itr.py`; the ranking, the
 gate and the catalog are the proxy's own. What differs from the paper: the gain of a tool is the gate's probability over
 its rank, that of an instruction the share of the query it has, and the budget is filled by gain, not by gain per token
-(`python -m bench.papers.itr --data` prints what each finds in the same budget).
+(`python -m bench.papers.itr` prints what each finds in the same budget).
 """
 
 from __future__ import annotations

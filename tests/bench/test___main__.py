@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import Step, plan, sit
+from bench.__main__ import Step, plan, run_sitting
 
 
 def test_what_cannot_be_run_here_is_left_out_and_named(
@@ -28,7 +28,7 @@ def test_what_cannot_be_run_here_is_left_out_and_named(
 
 
 def test_a_command_that_fails_is_noted_and_the_next_one_runs(tmp_path: Path) -> None:
-    sit(tmp_path / "out", [Step("bad", ("no_such_module_here",)), Step("good", ("this",))])
+    run_sitting(tmp_path / "out", [Step("bad", ("no_such_module_here",)), Step("good", ("this",))])
     log = (tmp_path / "out" / "log").read_text().splitlines()
     assert log[0].startswith("commit ")
     assert [line.split()[0] for line in log[1:]] == ["bad", "good"]

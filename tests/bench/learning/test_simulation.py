@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
-from bench.learning import chart, simulation
-from bench.learning.simulation import Told, block_of, sample, summary, table
+from bench.learning import simulation
+from bench.learning.simulation import Cost, block_of, sample, summary, table
 
 
 def test_the_smallest_value_that_a_schema_takes() -> None:
@@ -28,8 +27,8 @@ def test_the_smallest_value_that_a_schema_takes() -> None:
 
 
 def test_the_figures_of_a_block_are_by_task() -> None:
-    told = Told(10, 4, 3, 1, 1, 1000, 200, 300)
-    assert block_of(told, 2) == {
+    cost = Cost(10, 4, 3, 1, 1, 1000, 200, 300)
+    assert block_of(cost, 2) == {
         "tasks": 2, "calls": 10, "hidden": 4, "hidden_share": 0.4, "discoveries_per_task": 1.5,
         "not_found_share": 0.333, "hinted_per_task": 0.5,
         "list_tokens": 500, "listed_tokens": 600, "tokens_per_task": 750,
@@ -38,8 +37,8 @@ def test_the_figures_of_a_block_are_by_task() -> None:
 
 def test_a_run_is_summed_up_by_its_tasks_before_the_first_epoch_and_as_many_at_the_end() -> None:
     def block(calls: int, hidden: int, tasks: int, done: int) -> dict[str, Any]:
-        told = Told(calls, hidden, hidden, 0, 0, 100 * tasks, 100 * hidden, 0)
-        return {"set": "s", "policy": "frozen", "learning": True, "done": done, **block_of(told, tasks)}
+        cost = Cost(calls, hidden, hidden, 0, 0, 100 * tasks, 100 * hidden, 0)
+        return {"set": "s", "policy": "frozen", "learning": True, "done": done, **block_of(cost, tasks)}
 
     blocks = [block(10, 8, 2, 2), block(30, 8, 6, 8), block(10, 1, 2, 10), block(10, 0, 2, 12), block(30, 4, 6, 18)]
     told = summary(blocks, 2)
@@ -54,17 +53,6 @@ def test_a_run_is_summed_up_by_its_tasks_before_the_first_epoch_and_as_many_at_t
     )
     alone = summary(blocks[:1], 2)
     assert (alone["hidden_share_first"], alone["hidden_share_last"], alone["falls_to"]) == (0.8, 0.8, 1.0)
-
-
-def test_the_plot_is_an_svg_with_a_line_a_run() -> None:
-    panels = {"one": ([25.0, 50.0], {"frozen, on": [1.0, 0.5], "frozen, off": [1.0, 0.75]})}
-    drawn = chart.svg("A <title>", panels, "share", 1.0)
-    root = ElementTree.fromstring(drawn)
-    lines = root.findall("{http://www.w3.org/2000/svg}polyline")
-    assert len(lines) == 2
-    height = chart.TOP + chart.HEIGHT
-    ends = [line.get("points", "").split()[-1].split(",")[1] for line in lines]
-    assert ends == [f"{height - chart.HEIGHT / 2:.1f}", f"{height - 0.75 * chart.HEIGHT:.1f}"]
 
 
 @pytest.mark.slow

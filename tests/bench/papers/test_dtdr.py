@@ -12,7 +12,7 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 import numpy as np
 
 from bench.papers import dtdr
-from bench.papers.dtdr import Watched, demonstration, figures, judged, read, rows
+from bench.papers.dtdr import NewToolWatch, demonstration, figures, judged, read, rows
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import Recipe, Trainer
 from foretool.retrieval.training.perceptron import Plan
@@ -73,7 +73,7 @@ def test_a_step_counts_the_first_acceptable_place_and_as_many_as_are_acceptable(
 
 def test_new_tools_are_watched_where_they_are_needed_and_where_not() -> None:
     asked = Demonstration((0,), ((),))
-    watched = Watched(lambda each, step: np.asarray([0.5, 0.14, 0.2, 0.16], np.float32), {1, 2})
+    watched = NewToolWatch(lambda each, step: np.asarray([0.5, 0.14, 0.2, 0.16], np.float32), {1, 2})
     for acceptable in ((2,), (1,), (0,)):
         watched(asked, Step((), acceptable))
     assert watched.shares([0, 1], needed=True) == {"likely": 0.5, "new_together": 0.34}

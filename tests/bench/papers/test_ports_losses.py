@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.papers.ports import World
-from bench.papers.ports_losses import difference, drawn, mean, right
+from bench.papers.ports_losses import differences, drawn, mean, right
+from bench.papers.ports_set import World
 from foretool.retrieval.training.ports import Answers
 
 
@@ -14,7 +14,7 @@ def test_the_seeds_are_averaged_query_by_query_and_compared_on_the_same_queries(
     found = mean(seeds)
     assert found == {1: [0.5, 0.0], 2: [1.0, 0.5], 3: [1.0, 1.0]}
     worse = {1: [0.25, -0.25], 2: [1.0, 0.0], 3: [1.0, 1.0]}
-    assert difference(found, worse) == {"r@1": 0.25, "r@2": 0.25, "r@3": 0.0, "r@1_interval": [0.25, 0.25]}
+    assert differences(found, worse) == {"r@1": 0.25, "r@2": 0.25, "r@3": 0.0, "r@1_interval": [0.25, 0.25]}
 
 
 def test_the_language_model_is_right_where_the_right_tool_is_the_likeliest() -> None:

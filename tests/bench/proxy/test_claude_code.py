@@ -28,7 +28,7 @@ def test_the_model_follows_its_script_and_passes_the_handle_on() -> None:
 
 
 def test_an_answer_is_streamed_as_the_messages_api_does() -> None:
-    with claude_code.served(Model()) as url:
+    with claude_code.serve_stub(Model()) as url:
         body = json.dumps({"model": "m", "stream": True, "tools": TOOLS, "messages": []}).encode()
         with urllib.request.urlopen(f"{url}/v1/messages?beta=true", body) as reply:
             said = reply.read().decode()
@@ -59,7 +59,7 @@ def test_a_request_tells_what_it_carried() -> None:
 
 
 def test_the_config_has_every_tool_of_the_script(tmp_path: Path) -> None:
-    written = json.loads(claude_code.config(tmp_path, "frozen").read_text())
+    written = json.loads(claude_code.write_config(tmp_path, "frozen").read_text())
     assert set(written["mcpServers"]) == {"disk", "mail"}
     assert written["foretool"]["policy"] == "frozen"
     for name in (claude_code.FOUND, claude_code.BRIDGED, claude_code.PINNED):

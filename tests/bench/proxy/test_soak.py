@@ -1,31 +1,23 @@
-"""The benchmarks that start a proxy, each at its smallest."""
+"""The soak at its smallest."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from requirements import requirement
 
-from bench.proxy import many_servers, soak, startup
-
-pytestmark = pytest.mark.slow
+from bench.proxy import soak
 
 
-def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+def test_a_steady_process_has_no_slope_and_a_growing_one_has_its_rate() -> None:
+    samples = [{"calls": calls, "rss_mib": 30 + calls / 1000, "open_files": 7} for calls in (0, 1000, 2000, 3000)]
+    found = soak.growth(samples, 3000)
+    assert found["rss_mib"] == {"warm": 31.0, "end": 33.0, "most": 33.0, "per_100000_calls": 100.0}
+    assert found["open_files"]["per_100000_calls"] == 0
 
 
-def test_startup_of_quick_and_slow_upstreams(capsys: pytest.CaptureFixture[str]) -> None:
-    startup.main(["--upstreams", "2", "--repeat", "1", "--slow-s", "0.5", "--kinds", "quick,slow"])
-    quick, slow = printed(capsys)
-    assert (quick["kind"], slow["kind"]) == ("quick", "slow")
-    assert slow["warm_list_s"]["median"] < slow["upstream_alone_s"]["median"] + 0.5
-    assert slow["call_s"]["median"] > 0.5
-
-
+@pytest.mark.slow
 @requirement("http:concurrent")
 def test_fifty_sessions_get_every_answer_once_while_calls_are_cancelled_and_connections_dropped(
     capsys: pytest.CaptureFixture[str],
@@ -35,7 +27,7 @@ def test_fifty_sessions_get_every_answer_once_while_calls_are_cancelled_and_conn
     soak.main(
         ["--calls", "1500", "--sessions", "50", "--cancels", "0.1", "--drops", "0.1", "--watches", "0.1", *options]
     )
-    (found,) = printed(capsys)
+    found = json.loads(capsys.readouterr().out)
     assert (found["calls"], found["exit_status"]) == (1500, 0)
     trouble = ("wrong", "lost", "twice", "streams_that_ended")
     assert {key: found[key] for key in trouble} == dict.fromkeys(trouble, 0), (
@@ -51,20 +43,3 @@ def test_fifty_sessions_get_every_answer_once_while_calls_are_cancelled_and_conn
     assert found["sessions"] == {"legacy": 25, "modern": 25}
     assert found["log_lines"] == 1
     assert {"rss_mib", "open_files", "threads", "tasks", "objects"} <= set(found["growth"])
-
-
-def test_replayed_catalogues_are_listed_searched_and_called(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(many_servers, "SETTLE_S", 0.5)
-    for server, name, description in (("web", "fetch", "Fetch a page."), ("a.b", "do it", "Do what is asked for.")):
-        tool = {"name": name, "description": description, "inputSchema": {"type": "object"}}
-        (tmp_path / f"{server}.json").write_text(json.dumps({"server": server, "tools": [tool]}))
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set/tools.jsonl").write_text(json.dumps({"server": "db", "name": "query", "description": "Ask it."}))
-    many_servers.main([str(tmp_path), "--add", str(tmp_path / "set")])
-    (found,) = printed(capsys)
-    assert (found["servers"], found["tools"], found["missing"]) == (3, 3, 0)
-    assert found["full"]["listed"] == 5
-    assert found["frozen"]["search"]["own_words"]["nothing_found"] == 0
-    assert (found["called"]["answered"], found["called"]["wrong"]) == (3, [])

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.retrieval.merge_sets import main as merge
-from bench.retrieval.ranking import main, read_tasks, read_tools
+from bench.retrieval.ranking import main
 
 
 def write(path: Path, *rows: object) -> None:
@@ -34,11 +33,6 @@ def folder(tmp_path: Path) -> Path:
         {"id": "3", "query": "no tool has this", "calls": ["unknown"]},
     )
     return tmp_path
-
-
-def test_queries_without_a_known_tool_are_left_out(folder: Path) -> None:
-    tasks = read_tasks(folder / "dev.jsonl", read_tools(folder))
-    assert [task.gold for task in tasks] == [(frozenset({"github/create_issue"}),), (frozenset({"whois"}),)]
 
 
 def test_one_json_object_a_line_per_method(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,23 +103,23 @@ def test_only_needs_of_some_tools_can_be_asked_for(folder: Path, capsys: pytest.
     assert (row["n"], row["tools"], row["r@1"]) == (1, 3, 1.0)
 
 
-def test_sets_are_merged_into_a_big_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def a_set(name: str, servers: dict[str, list[str]], *queries: str) -> Path:
-        tools = {server: [{"name": each, "description": each} for each in theirs] for server, theirs in servers.items()}
-        path = tmp_path / name
-        path.write_text(json.dumps({"servers": tools, "queries": [{"query": q, "gold": ["open"]} for q in queries]}))
-        return path
+def test_encoders_take_part_in_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    from tiny_model import write_model
 
-    one = a_set("one.json", {"git": ["open", "close"]}, "open it", "twice")
-    other = a_set("other.json", {"b07": ["open", "whois"]}, "who is it")
-    (tmp_path / "pool").mkdir()
-    catalog = {"server": "web", "tools": [{"name": "close"}, {"name": "fetch"}, {"name": "beyond"}]}
-    (tmp_path / "pool" / "web.json").write_text(json.dumps(catalog))
-    out = tmp_path / "big.json"
-    merge([str(out), str(one), str(other), "--pool", str(tmp_path / "pool"), "--size", "4", "--each", "1"])
-    found = json.loads(out.read_text())
-    assert {server: [tool["name"] for tool in tools] for server, tools in found["servers"].items()} == {
-        "git": ["open", "close"], "": ["whois"], "web": ["fetch"]
-    }  # fmt: skip
-    assert [each["query"] for each in found["queries"]] == ["open it", "who is it"]
-    assert "4 tools of 3 servers, 2 queries" in capsys.readouterr().out
+    tools = [{"name": f"{verb}_{noun}", "description": "", "inputSchema": {"type": "object"}}
+             for verb in ("open", "report") for noun in ("issue", "page", "bug")]  # fmt: skip
+    data = {"servers": {"s0": tools}, "queries": [{"query": "open a page", "gold": ["open_page"]}]}
+    (tmp_path / "set.json").write_text(json.dumps(data))
+    folder = write_model(tmp_path / "tiny")
+    main([
+        str(tmp_path / "set.json"), "--no-servers", "--encoder", str(folder), "--vectors", str(tmp_path / "v.sqlite3"),
+        "--methods", "bm25,dense,light,hybrid,served", "--json",
+    ])  # fmt: skip
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["method"] for row in rows] == ["bm25", "dense", "light", "hybrid", "served", "gate"]
+    assert all(row["encoders"] == "tiny" for row in rows)
+    assert rows[3]["r@1"] == rows[4]["r@1"] == 1.0
+    assert rows[3]["over_bm25"]["r@1"] == [0.0, 0.0, 0.0] and "over_light" in rows[3]
+    with pytest.raises(SystemExit, match="dense needs an encoder"):
+        main([str(tmp_path / "set.json"), "--encoder", "none", "--methods", "dense"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.papers.ports import World, hits, read_world, recalls
+from bench.papers.ports_set import World, hits, read_world, recalls
 from foretool.retrieval.training.ports_trainer import Example
 
 

@@ -1,0 +1,286 @@
+"""One data set of the PORTS benchmark: its tools and tasks, its trainings, and how its queries are scored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from bench.datasets import is_there, place_by_name, read_rows, read_tools
+from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
+from bench.reports import Row, mean_row
+from bench.retrieval.pool import Pool
+from foretool.retrieval import adapters, encoders
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders import adapted
+from foretool.retrieval.model_format import Floats, Learned
+from foretool.retrieval.papers.ports import Loss, PublishedPlan, PublishedTrainer
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.rankers.masstool import MassTool
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.training import Material
+from foretool.retrieval.training.masstool import METHOD as PAST
+from foretool.retrieval.training.ports import Answers, keep_called, shipped_adapter
+from foretool.retrieval.training.ports_trainer import Example, Trainer
+from foretool.storage.records import Episode, Tool
+from foretool.storage.stores import Store
+
+RECALLS = (1, 2, 3)
+CROSSED = ("toole", "octopus")
+"""Sets with the rows of toole_unseen and octopus_unseen, split otherwise. The shipped encoder may have been trained on
+their queries, so everything begins with untrained encoders."""
+SERVED_SEED, MATERIAL_SEED = 42, 7
+MANY = 2048
+"""Most tasks in the training of what is served."""
+REFRESH = 12
+"""Steps after which the trainer embeds the tools again and chooses hard negatives again."""
+MISFIT = "relevance"
+"""The scope of bfcl_ports whose gold is a function that was offered although BFCL says that it does not fit."""
+
+
+class Recipe(NamedTuple):
+    """One training of one set."""
+
+    loss: Loss
+    seed: int
+    tasks: int
+    epochs: int
+    batch: int
+    sides: Literal["both", "query"] = "query"
+    goes_on: bool = False
+    """Whether it begins with the shipped adapter, as `foretool learn` does; else with the untrained encoder."""
+
+    @property
+    def plan(self) -> PublishedPlan:
+        return PublishedPlan(
+            loss=self.loss, seed=self.seed, epochs=self.epochs, batch=self.batch, sides=self.sides, refresh=REFRESH
+        )
+
+    @property
+    def told(self) -> Row:
+        """What a row says of the training."""
+        return {"seed": self.seed, "tasks": self.tasks, "epochs": self.epochs}
+
+
+class World(NamedTuple):
+    """One data set."""
+
+    name: str
+    tools: Sequence[Tool]
+    examples: Sequence[Example]
+    """Of the training part, in an order drawn once."""
+    queries: Sequence[str]
+    gold: Sequence[int]
+    pools: Mapping[str, Sequence[int]]
+    misfits: frozenset[int] = frozenset()
+    """Queries whose gold tool does not fit them, as the set itself says (`MISFIT`)."""
+
+    @property
+    def texts(self) -> list[str]:
+        return [embedded_text(document(each)) for each in self.tools]
+
+
+def read_world(folder: Path, queries: str) -> World:
+    """Read a set; queries whose tool is not in the catalogue are left out."""
+    tools = read_tools(folder)
+    place = place_by_name(tools)
+    known = [row for row in read_rows(folder / queries) if row["calls"] and row["calls"][0] in place]
+    asked = [(row["query"], place[row["calls"][0]]) for row in known]
+    misfits = frozenset(at for at, row in enumerate(known) if row.get("scope") == MISFIT)
+    seen = [row.get("seen_in_training") for row in read_rows(folder / "tools.jsonl")]
+    test = [at for at, was in enumerate(seen) if was is False] or sorted({gold for _, gold in asked})
+    examples = [
+        Example(row["query"], place[row["calls"][0]])
+        for row in (read_rows(folder / "train.jsonl") if is_there(folder / "train.jsonl") else ())
+        if row["calls"][0] in place
+    ]
+    random.Random(7).shuffle(examples)
+    texts, gold = [query for query, _ in asked], [at for _, at in asked]
+    pools: dict[str, Sequence[int]] = {"all": range(len(tools))}
+    if len(test) < len(tools):
+        pools["test"] = test
+    return World(folder.name, tools, examples, texts, gold, pools, misfits)
+
+
+def hits(scores: Floats, world: World, pool: Sequence[int]) -> dict[int, list[float]]:
+    """For each k, whether each query's tool is among the first k of the pool; `scores` (queries, tools)."""
+    columns = np.asarray(pool)
+    order = columns[np.argsort(-scores[:, columns], 1, kind="stable")[:, : max(RECALLS)]]
+    found = order == np.asarray(world.gold)[:, None]
+    return {k: found[:, :k].any(1).astype(float).tolist() for k in RECALLS}
+
+
+def recalls(found: Mapping[int, Sequence[float]], misfits: frozenset[int] = frozenset()) -> Row:
+    """R@k with the interval of the first; where there are misfits, also without them."""
+    row: Row = {f"r@{k}": round(fmean(values), 4) for k, values in found.items()}
+    row |= mean_row("r@1", found[1])
+    if misfits:
+        fitting = {k: [each for at, each in enumerate(values) if at not in misfits] for k, values in found.items()}
+        row |= {f"r@{k}_fitting": round(fmean(values), 4) for k, values in fitting.items()}
+    return row
+
+
+def untrainable() -> str:
+    """The packages that training lacks, for people; empty where it lacks none."""
+    return ", ".join(each for each in ("torch", "sentence_transformers") if find_spec(each) is None)
+
+
+class Bench:
+    """The trainings and rows of one set."""
+
+    def __init__(self, world: World, cache: Path, store: Store) -> None:
+        self.world, self.cache = world, cache
+        self.head: Row = {"set": world.name, "n": len(world.queries)}
+        found = encoders.find("auto")
+        self.weights = tuple(each.untrained for each in found) if world.name in CROSSED else found
+        self.kept = store.vectors
+        self.encoders = [self._open(each) for each in self.weights]
+        self.called, self.examples = keep_called(world.examples)
+
+    def _open(self, weights: encoders.Weights) -> KeptEncoder:
+        return open_kept(weights, self.cache / "encoders", self.kept)
+
+    @cached_property
+    def base(self) -> encoders.Weights:
+        """The weights that are trained."""
+        return self.weights[0].untrained
+
+    @cached_property
+    def untrained(self) -> list[KeptEncoder]:
+        """The encoders as their packages have them."""
+        return [self._open(each.untrained) for each in self.weights]
+
+    @cached_property
+    def vectors(self) -> Floats:
+        """(tools, dimension), by the first encoder."""
+        return self.encoders[0].documents(self.world.texts)
+
+    def alone(self, method: str, encoder: KeptEncoder, **told: Any) -> Iterator[Row]:
+        """Rows of an encoder alone, by cosine."""
+        scores = encoder.queries(self.world.queries) @ encoder.documents(self.world.texts).T
+        yield from self.ranked(method, scores, **told)
+
+    def recipe(self, loss: Loss, batch: int = 64, most: int = MANY) -> Recipe:
+        """The training of what is served, on at most `most` tasks; a small set is gone through several times."""
+        many = min(most, len(self.examples))
+        return Recipe(loss, SERVED_SEED, many, max(1, min(8, most // many)), batch)
+
+    def ranked(self, method: str, scores: Floats, **told: Any) -> Iterator[Row]:
+        """A row for each pool; `scores` (queries, tools)."""
+        for pool, members in self.world.pools.items():
+            head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
+            yield {**head, **recalls(hits(scores, self.world, members), self.world.misfits), **told}
+
+    def served(
+        self, method: str, models: Mapping[str, Learned], others: Sequence[KeptEncoder] = (), **told: Any
+    ) -> Iterator[Row]:
+        """Rows of the proxy's pipeline, one for each pool; `others`: encoders in place of the installed ones."""
+        for pool, members in self.world.pools.items():
+            pipeline = Pool([self.world.tools[at] for at in members], {}, others or self.encoders).pipeline()
+            if models:
+                pipeline.experience = Experience(models)
+            head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
+            yield {**head, **recalls(self._found(pipeline), self.world.misfits), **told}
+
+    def _found(self, pipeline: Pipeline) -> dict[int, list[float]]:
+        found: dict[int, list[float]] = {k: [] for k in RECALLS}
+        for query, gold in zip(self.world.queries, self.world.gold, strict=True):
+            ranking = pipeline.rank(Query(tuple(query.splitlines())), limit=max(RECALLS))
+            places = [each.tool for each in ranking.ranked]
+            for k in RECALLS:
+                found[k].append(float(self.world.tools[gold].id in places[:k]))
+        return found
+
+    def scores(self, model: bytes, world: World | None = None) -> Floats:
+        """Cosines of every query to every tool by a trained adapter; (queries, tools)."""
+        found: Floats = self.opened(model).queries((world or self.world).queries) @ self.vectors.T
+        return found
+
+    def opened(self, model: bytes) -> KeptEncoder:
+        """The first encoder with a trained adapter."""
+        key = f"queries {self.base.key} {sha256(model).hexdigest()[:16]}"
+        return KeptEncoder(adapted.opened(self.base, model, self.cache / "encoders"), self.kept, self.base.key, key)
+
+    def past(self) -> dict[str, Learned]:
+        """What `foretool learn` learns from the same tasks without torch."""
+        episodes = tuple(Episode((self.world.tools[each.tool].id,), (each.query,)) for each in self.world.examples)
+        material = Material(
+            tuple(self.world.tools),
+            episodes,
+            queries=self.encoders[0].queries,
+            readings=joined_queries(self.encoders),
+            seed=MATERIAL_SEED,
+        )
+        return {"masstool": MassTool.loads(PAST.train(material, lambda doing, share: None))}
+
+    def trainer(self, recipe: Recipe, checkpoint: Path | None = None, asked: Answers | None = None) -> Trainer:
+        """Trains the first encoder."""
+        texts, asked = self.world.texts, asked or Answers()
+        return PublishedTrainer(
+            self.base, [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
+            self.cache / "model", checkpoint, asked.useful, asked.scored, self.vectors[self.called],
+            shipped_adapter(recipe.plan.rank) if recipe.goes_on else None,
+        )  # fmt: skip
+
+    def trained(self, recipe: Recipe, asked: Answers | None = None) -> bytes:
+        """The adapter of a recipe: from the cache, or trained now. An interrupted training continues."""
+        path = self.cache / f"{self.told(recipe)}.adapter"
+        if path.exists():
+            adapters.loads(data := path.read_bytes())
+            return data
+        trainer = self.trainer(recipe, path.with_suffix(".checkpoint"), asked)
+        trainer.run()
+        data = trainer.encoder.adapter({"set": self.world.name, **recipe._asdict()}).dumps()
+        path.write_bytes(data)
+        path.with_suffix(".checkpoint").unlink(missing_ok=True)
+        return data
+
+    def told(self, recipe: Recipe) -> str:
+        """The name under which a training is kept."""
+        told = msgspec.json.encode((self.world.name, recipe, msgspec.to_builtins(recipe.plan), len(self.examples)))
+        return f"{self.world.name}-{recipe.loss}-{sha256(told).hexdigest()[:12]}"
+
+    def larger(self, weights: encoders.Weights, recipe: Recipe | None = None) -> KeptEncoder:
+        """An encoder that is not installed, run by torch; with a recipe both of its sides are trained."""
+        key = weights.key if recipe is None else f"{weights.key} {self.told(recipe)}"
+        encoder = InTorch(weights, lambda: self._torch(weights, recipe))
+        return KeptEncoder(encoder, self.kept, key, f"queries {key}")
+
+    def _torch(self, weights: encoders.Weights, recipe: Recipe | None) -> Trainer:
+        if recipe is None:
+            return PublishedTrainer(weights, (), (), PublishedPlan(), self.cache / "larger")
+        texts = self.world.texts
+        checkpoint = self.cache / f"larger-{self.told(recipe)}.checkpoint"
+        trainer = PublishedTrainer(
+            weights, [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
+            self.cache / "larger", checkpoint,
+        )  # fmt: skip
+        trainer.run()
+        return trainer
+
+
+class InTorch:
+    """An `Encoder` that a trainer runs; the trainer is built at the first text."""
+
+    def __init__(self, weights: encoders.Weights, make: Callable[[], Trainer]) -> None:
+        self.name = Path(weights.name).name
+        self._make = make
+
+    @cached_property
+    def _trainer(self) -> Trainer:
+        return self._make()
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        return self._trainer.embed_texts(documents=texts)[0]
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        return self._trainer.embed_texts(queries=texts)[1]
