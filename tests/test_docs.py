@@ -1,4 +1,4 @@
-"""The pages name only files and modules that exist."""
+"""The pages name only files, modules and headings that exist."""
 
 from __future__ import annotations
 
@@ -27,6 +27,19 @@ def test_every_path_on_a_page_exists(page: Path) -> None:
 def test_every_bench_module_on_a_page_exists(page: Path) -> None:
     named = re.findall(r"(?:python -m |`)(bench(?:\.\w+)*)\b(?!/)", page.read_text(encoding="utf-8"))
     assert [module for module in sorted(set(named)) if not _is_module(module)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    wanted = {(page.parent / file if file else page, heading) for file, heading in links}
+    assert sorted(heading for file, heading in wanted if heading not in _headings(file)) == []
+
+
+def _headings(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    titles = re.findall(r"(?m)^#+ (.+)$", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def _is_module(name: str) -> bool:

@@ -352,7 +352,7 @@ def by_task(blocks: Sequence[Json], key: str, digits: int | None = None) -> floa
 
 
 def table(summaries: Sequence[Json]) -> Iterator[str]:
-    """A Markdown row for each run, as docs/learning.md has them."""
+    """A Markdown row for each run, as docs/benchmarks.md has them."""
     for each in summaries:
         onoff = "on" if each["learning"] else "off"
         yield (
