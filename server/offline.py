@@ -1,6 +1,6 @@
-"""What the proxy would show and find, worked out from config and store without starting anything.
+"""Works out what a proxy would show and find, from the config and the store, without starting anything.
 
-The same `App` that serves, over the same file, but nothing is written and no upstream is started.
+It builds the same `App` as serving does, but writes nothing and starts no upstream.
 """
 
 from __future__ import annotations
@@ -13,35 +13,40 @@ from time import time
 from foretool.server.app import App
 from foretool.server.clients.exposure import Exposures, View
 from foretool.server.config.loader import Config, Profile
-from foretool.storage.opening import open_store
+from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Policy, Usage, WorkingSet
 from foretool.storage.stores import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """One reading of the store."""
+    """An application that only reads its store."""
 
     app: App
     exposures: Exposures
     store: Store
 
     def view(self, profile: Profile) -> View:
-        """The list of a profile. Under `auto` it is the start of every client's list: growing ones begin alike."""
+        """Return the list of a profile. Under `auto` it is the list that every client starts with."""
         policy: Policy = "frozen" if profile.policy == "auto" else profile.policy
         return self.exposures.view(profile, policy, self.app.proxy.unknown_upstreams())
 
     @property
     def unlisted(self) -> list[str]:
-        """Servers of the config whose tools are not known, in its order."""
+        """Servers whose tools are not known, in the order of the config."""
         unknown = self.app.proxy.unknown_upstreams()
         return [name for name in self.app.config.servers if name in unknown]
+
+    def suggest(self, name: str) -> str:
+        """Return "; did you mean" with the names closest to an unknown one, or ""."""
+        close, _ = self.app.catalog.near(name)
+        return f"; did you mean {', '.join(close)}?" if close else ""
 
 
 @contextmanager
 def read(config: Config) -> Iterator[Offline]:
-    """Raises `StorageError`. A file that is not there yet is not made."""
-    with open_store(config.storage if config.storage.exists() else ":memory:") as store:
+    """Build the application over the store of a config. Raises `StorageError`."""
+    with open_existing_store(config.storage) as store:
         app = App(config, store)
         settings = config.settings
         exposures = Exposures(
@@ -53,7 +58,7 @@ def read(config: Config) -> Iterator[Offline]:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The store as exposure reads it; the lists it works out are not kept."""
+    """What `Exposures` reads from the store; the lists that it computes are not saved."""
 
     store: Store
 

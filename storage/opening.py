@@ -22,6 +22,11 @@ def open_store(path: Path | Literal[":memory:"], *, busy_ms: int = 250) -> Store
     return SqliteStore(Database.open(path, busy_ms))
 
 
+def open_existing_store(path: Path) -> Store:
+    """Open the store at `path` for reading; if there is none yet, open an empty one in memory instead."""
+    return open_store(path if path.exists() else ":memory:")
+
+
 def examine_store(path: Path, patience_s: float) -> Health:
     """Check a store without changing it, for at most `patience_s`; raises `StorageError` if it cannot be read."""
     from foretool.storage.sqlite.health import examine

@@ -1,1 +1,1 @@
-"""The commands that people type, one a file; `serve` is the odd one, see `cli.py`."""
+"""The commands that people type, one file each, and what they share."""

@@ -1,4 +1,4 @@
-"""`foretool clients`: what was measured of each client, and the policy that `auto` picks from it."""
+"""`foretool clients`: the capabilities of each client, and the policy that `auto` chooses for it."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from foretool.server.clients.exposure import RELIST_SHARE, RELISTERS, choose_pol
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.storage.opening import open_store
+from foretool.storage.opening import open_existing_store
 from foretool.storage.records import ClientRecord, Era, Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Client:
     """One client name and version in one era."""
 
     client: str
     version: str
     era: Era
     announced: int
-    """`list_changed` notifications sent to it."""
+    """How many `list_changed` notifications it received."""
     relisted: int
     """How many of them it answered with `tools/list` in time."""
     relist_ms: float
     """Median delay; 0 if there is none."""
     last_seen: float
     auto: Policy
-    """What the policy `auto` picks for it now."""
+    """The policy that `auto` chooses for it."""
     why: str
 
 
@@ -38,20 +38,18 @@ class Known:
 @config_option
 @json_option
 def command(path: Path | None, as_json: bool) -> int:
-    """Show what was measured of each client.
+    """Show each client's capabilities and how foretool treats it.
 
-    Whether it lists its tools again when told to, how fast, and the policy that "auto" therefore picks.
+    That is whether and how fast a client lists its tools again when told to, and which policy "auto" therefore chooses.
     """
     config = load(path)
-    found: list[Known] = []
-    if config.storage.exists():
-        with open_store(config.storage) as store:
-            found = [known(record) for record in store.clients.all()]
+    with open_existing_store(config.storage) as store:
+        found = [describe_client(record) for record in store.clients.all()]
     if as_json:
         output.emit(found)
         return 0
     if not found:
-        output.say("No client has connected yet. `foretool connect` prints the lines that register foretool with one.")
+        output.say("No client has connected yet. `foretool connect` shows how to register foretool with one.")
         return 0
     rows = [
         (
@@ -61,14 +59,14 @@ def command(path: Path | None, as_json: bool) -> int:
         for each in found
     ]  # fmt: skip
     columns = ("client", "version", "era", "announced#", "re-listed#", "median ms#", "last seen", "auto", "because…")
-    output.table("", columns, rows)
+    output.table(columns, rows)
     if config.settings.policy != "auto":
-        output.say(f'The setting "policy" is {config.settings.policy}, so `auto` decides nothing.')
+        output.say(f'The setting "policy" is {config.settings.policy}, so `auto` is not used.')
     return 0
 
 
-def known(record: ClientRecord) -> Known:
-    return Known(
+def describe_client(record: ClientRecord) -> Client:
+    return Client(
         client=record.client,
         version=record.version,
         era=record.era,
@@ -77,16 +75,16 @@ def known(record: ClientRecord) -> Known:
         relist_ms=record.relist_ms,
         last_seen=record.last_seen,
         auto=choose_policy("auto", record.era, record.client, record),
-        why=_why(record),
+        why=_explain_policy(record),
     )
 
 
-def _why(record: ClientRecord) -> str:
+def _explain_policy(record: ClientRecord) -> str:
     if record.era == "modern":
-        return "its protocol forbids lists that requests change"
+        return "its protocol forbids lists that change because of a request"
     if record.announced:
         share = record.relisted / record.announced
-        return f"it listed again after {share:.0%} of the announcements; {RELIST_SHARE:.0%} are needed to grow its list"
+        return f"it listed again after {share:.0%} of the announcements; `growing` needs {RELIST_SHARE:.0%}"
     if record.client.lower() in RELISTERS:
         return "not measured yet; clients of this name are known to list again"
     return "not measured yet; clients of this name are not known to list again"

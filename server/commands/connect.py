@@ -1,4 +1,4 @@
-"""`foretool connect`: the lines that register foretool with a client. No file is written."""
+"""`foretool connect`: prints the config entry that registers foretool with a client. Writes no file."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How one client is told of foretool."""
+    """How one client learns about foretool."""
 
     client: str
     title: str
     file: str
-    """Where `entry` goes; created if it is not there."""
+    """The file that `entry` belongs into; the user creates it if it does not exist."""
     entry: dict[str, object]
     command: str
-    """A command that does the same; "" where the client has none."""
+    """A command of the client that does the same, or ""."""
     after: str
+    """What the user does next."""
     hook: dict[str, object] | None = None
-    """What makes it run `foretool hint` at each prompt, where it has such hooks; `foretool hint --install` adds it."""
+    """The setting that runs `foretool hint` at each prompt; None if the client has no such hooks."""
     hook_file: str = ""
 
 
@@ -42,56 +43,46 @@ class Registration:
 @config_option
 @json_option
 def command(path: Path | None, as_json: bool, profile: str, client: str | None) -> int:
-    """Print the lines that register foretool with a client.
+    """Print the config entry that registers foretool with a client.
 
-    All clients if none is named. Nothing is written.
+    Prints the entries of all clients if you name none. Writes no file.
     """
     chosen = (path or default_config()).absolute()
     config = load(path) if chosen.exists() or profile else None
     if config is not None:
         config.require_profile(profile)
     arguments = ["serve", "--config", str(chosen), *(["--profile", profile] if profile else [])]
-    found = [_hooked(registration(name, launcher(), arguments), chosen) for name in NAMES if client in (None, name)]
+    found = [_add_hook(registration(name, launcher(), arguments), chosen) for name in NAMES if client in (None, name)]
     if as_json:
         output.emit(found)
     else:
         for each in found:
             _print(each)
-    _remark(config, chosen, found)
+    _warn(config, chosen, found)
     return 0
 
 
-def _hooked(each: Registration, config: Path) -> Registration:
-    """With the prompt hook, for the client that has one."""
+def _add_hook(each: Registration, config: Path) -> Registration:
     if each.client != "claude-code":
         return each
     return replace(each, hook=hint.hook_entry(hint.hook_command(config)), hook_file=str(hint.SETTINGS))
 
 
 def registration(client: str, command: list[str], arguments: list[str]) -> Registration:
+    """Return the entry for a client that starts `command` with `arguments`."""
     program, rest = command[0], [*command[1:], *arguments]
     server: dict[str, object] = {"command": program, "args": rest}
     servers: dict[str, object] = {"mcpServers": {"foretool": server}}
-    words = shlex.join([program, *rest])
     if client == "claude-desktop":
-        return Registration(
-            client, "Claude Desktop", _desktop_file(), servers, "", "Quit Claude Desktop and start it again."
-        )
+        return Registration(client, "Claude Desktop", _desktop_file(), servers, "", "Then restart Claude Desktop.")
     if client == "claude-code":
-        typed = f"claude mcp add --scope user foretool -- {words}"
+        typed = f"claude mcp add --scope user foretool -- {shlex.join([program, *rest])}"
         return Registration(client, "Claude Code", "~/.claude.json", servers, typed, "Check with: claude mcp list")
     if client == "cursor":
-        return Registration(client, "Cursor", "~/.cursor/mcp.json", servers, "", "Switch it on in Settings, MCP.")
-    entry: dict[str, object] = {"type": "stdio", **server}
+        return Registration(client, "Cursor", "~/.cursor/mcp.json", servers, "", "Then enable it in Settings, MCP.")
+    entry: dict[str, object] = {"servers": {"foretool": {"type": "stdio", **server}}}
     typed = f"code --add-mcp {shlex.quote(json.dumps({'name': 'foretool', **server}))}"
-    return Registration(
-        client,
-        "VS Code",
-        ".vscode/mcp.json",
-        {"servers": {"foretool": entry}},
-        typed,
-        "Start it in the MCP servers view.",
-    )
+    return Registration(client, "VS Code", ".vscode/mcp.json", entry, typed, "Then start it in the MCP servers view.")
 
 
 def _desktop_file(platform: Literal["darwin", "win32"] | str = sys.platform) -> str:
@@ -104,24 +95,23 @@ def _print(each: Registration) -> None:
     output.say(each.title, "bold")
     if each.command:
         click.echo(f"\n{each.command}\n")
-        output.say(f"or in {each.file}:")
-    else:
-        output.say(f"in {each.file}:")
+    output.say(f"{'or add' if each.command else 'Add'} to {each.file}:")
     click.echo(f"\n{json.dumps(each.entry, indent=2)}\n")
     output.say(f"{each.after}\n")
     if each.hook:
-        output.say("To have likely tools named at every prompt, and tasks learned from: foretool hint --install")
-        output.say(f"or in {each.hook_file}:")
+        output.say(
+            "To have foretool name likely tools at every prompt, and learn from your tasks: foretool hint --install"
+        )
+        output.say(f"or add to {each.hook_file}:")
         click.echo(f"\n{json.dumps(each.hook, indent=2)}\n")
 
 
-def _remark(config: Config | None, chosen: Path, found: list[Registration]) -> None:
+def _warn(config: Config | None, chosen: Path, found: list[Registration]) -> None:
     if config is None:
-        output.warn(f"{chosen}: no such file yet; put your servers there, as in your client's own file")
-        return
-    if any(chosen == Path(each.file).expanduser().absolute() for each in found):
+        output.warn(f"{chosen}: no such file yet; create it with your servers, in the format of your client's own file")
+    elif any(chosen == Path(each.file).expanduser().absolute() for each in found):
         output.warn(
             f"{chosen} is the client's own file: foretool would start itself; copy your servers to another file"
         )
     else:
-        output.warn("Take the servers that foretool starts out of the client's own file, or it has them twice.")
+        output.warn("Then remove your other servers from the client's config; otherwise every tool appears twice.")

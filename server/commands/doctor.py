@@ -93,7 +93,7 @@ def _print(diagnosis: Diagnosis) -> None:
             for each in diagnosis.upstreams
         ]  # fmt: skip
         columns = ("upstream", "", "protocol", "server", "tools#", "dropped#", "tokens#", "ms#")
-        output.table("", columns, rows)
+        output.table(columns, rows)
     counts = dict.fromkeys(_STYLES, 0)
     for finding in diagnosis.findings:
         counts[finding.severity] += 1

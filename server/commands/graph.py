@@ -1,7 +1,8 @@
-"""`foretool graph`: which tools need what others give, and how that is known."""
+"""`foretool graph`: which tools need the results of others, and how that is known."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,15 +20,16 @@ from foretool.storage.records import ToolId
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """One tool's place in the graph."""
+class Neighbours:
+    """The edges of one tool, the surest first."""
 
     tool: ToolId
     needs: tuple[Edge, ...]
-    """What gives what it takes, the surest first."""
+    """From the tools whose results it takes."""
     feeds: tuple[Edge, ...]
+    """To the tools that take its result."""
     served: bool
-    """Whether the graph in use, rather than one not learned yet, says so."""
+    """Whether a learned graph is in use."""
 
 
 @click.group("graph", invoke_without_command=True)
@@ -35,24 +37,24 @@ class Around:
 @json_option
 @click.pass_context
 def command(context: click.Context, path: Path | None, as_json: bool) -> int:
-    """Show which tools need what others give.
+    """Show which tools need the results of other tools.
 
-    Edges come from schemas (a tool takes a field that another gives), from calls (a value of one answer came back as an
-    argument of another tool; the names of the fields are kept, never the value), and from training. Without a
-    subcommand all of them are listed, the surest first.
+    Edges come from schemas (a tool takes a field that another one returns), from calls (a value from a result was later
+    an argument of another tool; foretool keeps the names of such fields, never the values), and from training.
+    Without a subcommand, lists all edges, the surest first.
     """
     if context.invoked_subcommand is not None:
         return 0
-    config = load(path)
-    with offline.read(config) as known:
-        edges = list(drawn(known))
+    with offline.read(load(path)) as known:
+        edges = list(draw_graph(known))
     if as_json:
         output.emit(edges)
         return 0
     if not edges:
-        output.say("No tool of this config is known to need another's answer; calls will tell.")
+        output.say("No dependencies between tools are known yet; foretool finds them as tools are called.")
         return 0
-    output.table("", ("needed first", "by", "sure#", "because…"), [_row(edge) for edge in edges])
+    rows = [(edge.before, *_cells(edge.after, edge)) for edge in edges]
+    output.table(("needed first", "by", "sure#", "because…"), rows)
     return 0
 
 
@@ -62,16 +64,15 @@ def command(context: click.Context, path: Path | None, as_json: bool) -> int:
 @json_option
 def show(path: Path | None, as_json: bool, tool: str) -> int:
     """Show what one TOOL needs, and what needs it."""
-    config = load(path)
-    with offline.read(config) as known:
+    with offline.read(load(path)) as known:
         found = known.app.catalog.find(tool)
         if found is None:
-            close, _ = known.app.catalog.near(tool)
-            meant = f"; did you mean {', '.join(close)}?" if close else ""
-            return complain(f"graph show: no tool {tool!r} is known{meant} `foretool tools` lists them", WRONG)
-        graph = Graph(drawn(known))
-        served = _learned(known) is not None
-    around = Around(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
+            return complain(
+                f"graph show: no tool is called {tool!r}{known.suggest(tool)} `foretool tools` lists them", WRONG
+            )
+        graph = Graph(draw_graph(known))
+        served = _learned_graph(known) is not None
+    around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
     if as_json:
         output.emit(around)
     else:
@@ -79,22 +80,20 @@ def show(path: Path | None, as_json: bool, tool: str) -> int:
     return 0
 
 
-def drawn(known: Offline) -> Graph:
-    """All that is known: the graph in use, and what schemas and calls say that it does not have yet."""
+def draw_graph(known: Offline) -> Graph:
+    """Return the graph in use, and the edges of schemas and calls that it does not have yet."""
     tools = known.app.catalog.tools()
-    read = [fields(tool) for tool in tools]
-    learned = _learned(known)
     names = {tool.id for tool in tools}
-    told = [edge for edge in learned or () if edge.before in names and edge.after in names]
-    have = {(edge.before, edge.after) for edge in told}
-    now = Graph([*schema_edges(read), *flow_edges(known.store.flows.all(), names)])
-    return Graph([*told, *(edge for edge in now if (edge.before, edge.after) not in have)])
+    learned = [edge for edge in _learned_graph(known) or () if edge.before in names and edge.after in names]
+    pairs = {(edge.before, edge.after) for edge in learned}
+    seen = Graph([*schema_edges([fields(tool) for tool in tools]), *flow_edges(known.store.flows.all(), names)])
+    return Graph([*learned, *(edge for edge in seen if (edge.before, edge.after) not in pairs)])
 
 
-def _learned(known: Offline) -> Graph | None:
-    """The graph that serves, if one was learned and is whole."""
-    # numpy is worth importing only where there is a model to read.
+def _learned_graph(known: Offline) -> Graph | None:
+    """Return the graph that is served, or None if none was learned or none can be read."""
     for _, model in known.store.artifacts.load_intact("tgr"):
+        # These import numpy, which only a model needs.
         from foretool.retrieval.model_format import ModelError
         from foretool.retrieval.rankers.tgr import Tgr
 
@@ -105,17 +104,18 @@ def _learned(known: Offline) -> Graph | None:
     return None
 
 
-def _row(edge: Edge) -> tuple[str, str, str, str]:
-    return edge.before, edge.after, f"{edge.confidence:.2f}", "; ".join(edge.evidence)
+def _cells(tool: ToolId, edge: Edge) -> tuple[str, str, str]:
+    return tool, f"{edge.confidence:.2f}", "; ".join(edge.evidence)
 
 
-def _print(around: Around) -> None:
-    needs = [(edge.before, f"{edge.confidence:.2f}", "; ".join(edge.evidence)) for edge in around.needs]
-    feeds = [(edge.after, f"{edge.confidence:.2f}", "; ".join(edge.evidence)) for edge in around.feeds]
-    for title, rows in ((f"{around.tool} needs", needs), (f"{around.tool} feeds", feeds)):
+def _print(around: Neighbours) -> None:
+    def print_edges(verb: str, rows: Sequence[tuple[str, str, str]]) -> None:
         if rows:
-            output.table(title, ("tool", "sure#", "because…"), rows)
-    if not needs and not feeds:
-        output.say(f"{around.tool} needs no other tool's answer, and none needs its, as far as is known.")
+            output.table(("tool", "sure#", "because…"), rows, title=f"{around.tool} {verb}")
+
+    print_edges("needs", [_cells(edge.before, edge) for edge in around.needs])
+    print_edges("feeds", [_cells(edge.after, edge) for edge in around.feeds])
+    if not around.needs and not around.feeds:
+        output.say(f"{around.tool}: no known dependencies.")
     if not around.served:
-        output.say("Not used for ranking yet: `foretool learn` tries whether it helps.", "dim")
+        output.say("Ranking does not use this yet; `foretool learn` checks whether it helps.", "dim")

@@ -1,4 +1,4 @@
-"""`foretool hint`, as click sees it: its help, and putting the hook into Claude Code's settings or taking it out."""
+"""`foretool hint` for click: its help, and adding or removing the hook in the settings of Claude Code."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ from foretool.server.config.loader import default_config
 SETTINGS = Path("~/.claude/settings.json")
 EVENT = "UserPromptSubmit"
 TIMEOUT_S = 2
-"""After which Claude Code goes on without us; the command itself gives up long before."""
+"""How long Claude Code waits for the hook; the command itself gives up long before."""
 
 
 class SettingsError(Exception):
-    """The client's file cannot be used; says which, what was found, and the way out."""
+    """The settings file cannot be used; the message says which file, what was found, and the way out."""
 
 
 @click.command("hint")
 @config_option
-@click.option("--install", "wanted", flag_value="install", help="Put the hook into the settings of Claude Code.")
-@click.option("--remove", "wanted", flag_value="remove", help="Take it out again.")
+@click.option("--install", "wanted", flag_value="install", help="Add the hook to the settings of Claude Code.")
+@click.option("--remove", "wanted", flag_value="remove", help="Remove the hook again.")
 @click.option(
     "--settings",
     type=click.Path(path_type=Path, dir_okay=False),
     default=SETTINGS,
     metavar="FILE",
-    help="Those settings.  [default: ~/.claude/settings.json]",
+    help="The settings file.  [default: ~/.claude/settings.json]",
 )
 def command(path: Path | None, wanted: str | None, settings: Path) -> int:
     """Name likely tools for a prompt: a hook that your client runs.
 
-    Reads the hook's JSON on stdin, keeps the prompt in the storage file (unless the setting "record" is off), and
-    prints at most 300 tokens that name the tools it may need, or nothing. It ends within 150 ms, and always with
-    status 0.
+    Reads the hook's JSON from stdin, stores the prompt (unless the setting "record" is "off"), and prints at most 300
+    tokens that name the tools it may need, or nothing. Ends within 150 ms, always with exit status 0.
     """
     if wanted is None:
         return hint.main(["hint", "--config", str(path)] if path else ["hint"])
@@ -56,19 +55,21 @@ def command(path: Path | None, wanted: str | None, settings: Path) -> int:
     if not changed:
         output.say(f"{settings}: nothing to change")
     elif wanted == "install":
-        output.say(f"{settings}: at every prompt Claude Code now runs\n{typed}\nTake it out: foretool hint --remove")
+        output.say(
+            f"{settings}: Claude Code now runs this at every prompt:\n{typed}\nTo remove it: foretool hint --remove"
+        )
     else:
-        output.say(f"{settings}: the hook is out")
+        output.say(f"{settings}: removed the hook")
     return 0
 
 
 def hook_command(config: Path) -> str:
-    """What the client is to run."""
+    """Return the command line that the client runs."""
     return shlex.join([*launcher(), "hint", "--config", str(config)])
 
 
 def hook_entry(typed: str) -> dict[str, Any]:
-    """What stands for it in the settings of Claude Code."""
+    """Return the settings of Claude Code that run this command."""
     return {"hooks": {EVENT: [{"hooks": [_hook(typed)]}]}}
 
 
@@ -77,7 +78,7 @@ def _hook(typed: str) -> dict[str, Any]:
 
 
 def install(settings: Path, typed: str) -> bool:
-    """Add the hook, or bring the one that is there up to date; whether the file was changed. Raises `SettingsError`."""
+    """Add the hook, or update the existing one. Returns whether the file changed. Raises `SettingsError`."""
     before = _read(settings)
     after = _without(before)
     after.setdefault("hooks", {}).setdefault(EVENT, []).append({"hooks": [_hook(typed)]})
@@ -85,19 +86,19 @@ def install(settings: Path, typed: str) -> bool:
 
 
 def remove(settings: Path) -> bool:
-    """Whether there was a hook of ours. Raises `SettingsError`."""
+    """Remove the hook. Returns whether there was one. Raises `SettingsError`."""
     before = _read(settings)
     return _write(settings, before, _without(before))
 
 
 def _without(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings without our hook; what is left empty by that goes with it. Raises `SettingsError`."""
+    """Return the settings without our hook and without what this leaves empty. Raises `SettingsError`."""
     copy: dict[str, Any] = json.loads(json.dumps(settings))
     hooks = copy.get("hooks", {})
     groups = hooks.get(EVENT, []) if isinstance(hooks, dict) else None
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise SettingsError(
-            f"hooks: expected {EVENT} with a list of objects; correct the file, or add the hook by hand"
+            f"hooks: expected {EVENT} with a list of objects, found something else; correct it, or add the hook by hand"
         )
     for group in groups:
         group["hooks"] = [each for each in group.get("hooks", []) if not _is_ours(each)]
@@ -128,14 +129,14 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     except ValueError as error:
-        raise SettingsError(f"{path}: expected JSON, found something else ({error}); correct it first") from None
+        raise SettingsError(f"{path}: expected JSON, found something else ({error}); correct the file first") from None
     if not isinstance(found, dict):
-        raise SettingsError(f"{path}: expected an object, found {type(found).__name__}; correct it first")
+        raise SettingsError(f"{path}: expected an object, found {type(found).__name__}; correct the file first")
     return found
 
 
 def _write(path: Path, before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """In one piece, so that a client that reads it meanwhile finds the one or the other."""
+    """Replace the file in one step, so that a client never reads half of it. Returns whether it changed."""
     if before == after:
         return False
     target = path.resolve()

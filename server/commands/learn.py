@@ -168,7 +168,7 @@ def _report(store: Store, as_json: bool) -> int:
         output.say("Nothing was learned yet; `foretool learn` trains once there are enough tasks.")
         return 0
     columns = ("kind", "number#", "when", "state", "tasks#", "replayed#", "was", "became", "difference")
-    output.table("", columns, rows[:RUNS_SHOWN])
+    output.table(columns, rows[:RUNS_SHOWN])
     output.say(
         "was, became: mean reciprocal rank of the next tool on later tasks; for lists (prior) the share that was in it;"
         " for growth the share of calls of hidden tools, and the difference in tokens a task, discoveries included"

@@ -1,4 +1,4 @@
-"""`foretool misses`: the ledger of needed tools that a client did not see, and one of them in full."""
+"""`foretool misses`: lists the tools that a client needed but did not see, and shows one such miss in full."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.storage.opening import open_store
+from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, SessionRecord
 from foretool.storage.stores import Store
 
 _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 CAUSES: Final[dict[Cause, str]] = {
-    "rank": "it was not among the tools that usage, the profile's words and earlier tasks suggest",
-    "budget": "it was a candidate for the list, but the tokens were spent on better ones",
-    "gate": "the ranking found it and was too unsure to show it",
-    "policy": "the policy does not let the list gain it",
+    "rank": "neither its use, nor the profile's description, nor earlier tasks suggested it",
+    "budget": "it was a candidate for the list, but better ones took the tokens",
+    "gate": "the search found it, but was too unsure to show it",
+    "policy": "the policy did not allow the list to gain it",
     "offline": "its server's tools were not known when the list was made",
-    "denied": "the client's profile leaves its server out",
-    "name_limit": "its name did not fit",
-    "unknown": "no server of this config has such a tool, or nothing is known of the list the client had",
+    "denied": "the client's profile excludes its server",
+    "name_limit": "its name was too long",
+    "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
 }
 NOTICED: Final[dict[Noticed, str]] = {
-    "call": "called by its name, though it was not in the list",
-    "bridge": "called through call_tool",
-    "discovery": "found by discover_tools, then called",
+    "call": "it was called by its name, although it was not in the list",
+    "bridge": "it was called through call_tool",
+    "discovery": "discover_tools found it, and then it was called",
     "nothing_found": "discover_tools found nothing",
     "unknown_name": "a name was called that no server has",
 }
 
 
 class Ago(click.ParamType[float]):
-    """A stretch of time before now, as seconds: `7d`, `12h`, `30min`."""
+    """A duration such as `7d`, `12h` or `30min`, converted to seconds."""
 
     name = "time"
 
@@ -55,36 +55,38 @@ class Ago(click.ParamType[float]):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Misses, the newest first, and how many of each cause there are in the time asked for."""
+    """Misses, the newest first, and how many of each cause there are in the requested time."""
 
     misses: tuple[Miss, ...]
     causes: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One miss with everything it points at."""
+class MissDetails:
+    """One miss, with every record that it refers to."""
 
     miss: Miss
     cause_in_words: str
     session: SessionRecord | None
     exposure: Exposure | None
-    """What the client had been shown."""
+    """The list that the client had."""
     discovery: Discovery | None
     call: Call | None
 
 
 @click.group("misses", invoke_without_command=True)
-@click.option("--since", type=Ago(), metavar="TIME", help="Only of the last 7d, 12h, 30min.")
-@click.option("--cause", type=click.Choice(get_args(Cause)), help="Only those of one cause.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Only the newest.")
+@click.option("--since", type=Ago(), metavar="TIME", help="Only misses of the last 7d, 12h, 30min, ...")
+@click.option("--cause", type=click.Choice(get_args(Cause)), help="Only misses with this cause.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=50, show_default=True, help="Show at most this many, the newest first."
+)
 @config_option
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, path: Path | None, as_json: bool, since: float | None, cause: Cause | None, limit: int
 ) -> int:
-    """Show which needed tools a client did not see, and why.
+    """Show the tools that a client needed but did not see, and why.
 
     \b
     foretool misses --since 7d --cause budget
@@ -92,12 +94,9 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return 0
-    storage = load(path).storage
     after = time.time() - since if since is not None else 0.0
-    ledger = Ledger((), {})
-    if storage.exists():
-        with open_store(storage) as store:
-            ledger = gather(store, after, cause, limit)
+    with open_existing_store(load(path).storage) as store:
+        ledger = read_ledger(store, after, cause, limit)
     if as_json:
         output.emit(ledger)
     else:
@@ -105,7 +104,7 @@ def command(
     return 0
 
 
-def gather(store: Store, after: float, cause: Cause | None, limit: int) -> Ledger:
+def read_ledger(store: Store, after: float, cause: Cause | None, limit: int) -> Ledger:
     found = store.calls.misses(after, -1 if cause else limit)
     kept = [miss for miss in found if cause in (None, miss.cause)]
     return Ledger(tuple(kept[:limit]), store.calls.count_causes(after))
@@ -113,8 +112,8 @@ def gather(store: Store, after: float, cause: Cause | None, limit: int) -> Ledge
 
 def _print(ledger: Ledger, *, narrowed: bool) -> None:
     if not ledger.misses:
-        wider = " Ask for a longer time, or another cause." if narrowed else ""
-        output.say(f"No miss on record: every tool that was called was in its client's list.{wider}")
+        wider = " Try a longer time or another cause." if narrowed else ""
+        output.say(f"No misses: every tool that was called was in its client's list.{wider}")
         return
     rows = [
         (
@@ -124,11 +123,11 @@ def _print(ledger: Ledger, *, narrowed: bool) -> None:
         for miss in ledger.misses
     ]  # fmt: skip
     columns = ("id#", "when", "tool…", "noticed", "cause", "rank#", "task…", "recovered", "cost")
-    output.table("", columns, rows)
+    output.table(columns, rows)
     counts = ", ".join(f"{count} {cause}" for cause, count in ledger.causes.items())
     total = sum(ledger.causes.values())
     shown = f" ({len(ledger.misses)} of them shown)" if len(ledger.misses) < total else ""
-    output.say(f"{output.plural(total, 'miss')}{shown}: {counts}; `foretool misses show ID` tells all of one")
+    output.say(f"{output.plural(total, 'miss')}{shown}: {counts}; `foretool misses show ID` shows one in full")
 
 
 def _rank(miss: Miss) -> str:
@@ -145,26 +144,23 @@ def _cost(miss: Miss) -> str:
 @config_option
 @json_option
 def show(path: Path | None, as_json: bool, id: int) -> int:
-    """Show everything about one miss: what was asked, what was shown, what was found, what would have helped."""
-    storage = load(path).storage
-    told = None
-    if storage.exists():
-        with open_store(storage) as store:
-            told = tell(store, id)
-    if told is None:
-        return complain(f"misses show: there is no miss {id}; `foretool misses` lists those on record", WRONG)
+    """Show one miss in full: the task, the list, what was found, and what would have helped."""
+    with open_existing_store(load(path).storage) as store:
+        details = read_miss(store, id)
+    if details is None:
+        return complain(f"misses show: there is no miss {id}; `foretool misses` lists all misses", WRONG)
     if as_json:
-        output.emit(told)
+        output.emit(details)
     else:
-        _print_told(told)
+        _print_details(details)
     return 0
 
 
-def tell(store: Store, id: int) -> Told | None:
+def read_miss(store: Store, id: int) -> MissDetails | None:
     miss = store.calls.miss(id)
     if miss is None:
         return None
-    return Told(
+    return MissDetails(
         miss=miss,
         cause_in_words=CAUSES[miss.cause],
         session=store.sessions.get(miss.session),
@@ -174,43 +170,39 @@ def tell(store: Store, id: int) -> Told | None:
     )
 
 
-def _print_told(told: Told) -> None:
-    miss, session = told.miss, told.session
-    client = f"{session.client} {session.version}, {session.era}, {session.transport}" if session else "(not on record)"
+def _print_details(details: MissDetails) -> None:
+    miss, session = details.miss, details.session
+    client = f"{session.client} {session.version}, {session.era}, {session.transport}" if session else "(unknown)"
     facts = [
-        ("tool", miss.tool or "(none was found)"),
+        ("tool", miss.tool or "(none found)"),
         ("when", output.when(miss.at)),
         ("client", client),
-        ("profile", (session.profile if session else "") or "(everyone's)"),
-        ("task", miss.query or "(not known)"),
+        ("profile", (session.profile if session else "") or "(none)"),
+        ("task", miss.query or "(unknown)"),
         ("called before", ", ".join(miss.history) or "(nothing)"),
         ("noticed", NOTICED[miss.noticed]),
-        ("cause", f"{miss.cause}: {told.cause_in_words}"),
-        ("rank", f"{_rank(miss)}{_parts(miss.parts)}"),
-        ("would have helped", miss.change or "(not known)"),
+        ("cause", f"{miss.cause}: {details.cause_in_words}"),
+        ("rank", f"{_rank(miss)} {output.score_parts(miss.parts)}".strip()),
+        ("would have helped", miss.change or "(unknown)"),
         ("recovered", miss.recovered),
         ("cost", _cost(miss)),
     ]
-    if told.call is not None:
-        facts.append(("call", f"{told.call.outcome} after {told.call.took_ms:.0f} ms, by {told.call.via}"))
+    if details.call is not None:
+        facts.append(("call", f"{details.call.outcome} after {details.call.took_ms:.0f} ms, by {details.call.via}"))
     output.say(f"miss {miss.id}", "bold")
     for name, value in facts:
         output.say(f"  {name:<18} {value}")
-    _print_exposure(told.exposure)
-    _print_discovery(told.discovery, miss.tool)
-
-
-def _parts(parts: dict[str, float]) -> str:
-    return f" ({', '.join(f'{name} {part:+.2f}' for name, part in parts.items())})" if parts else ""
+    _print_exposure(details.exposure)
+    _print_discovery(details.discovery, miss.tool)
 
 
 def _print_exposure(exposure: Exposure | None) -> None:
     if exposure is None:
-        output.say("\nThe client had asked for no list.")
+        output.say("\nThe client had not asked for a list.")
         return
     output.say(
         f"\nIts list: {output.plural(len(exposure.tools), 'tool')}, {exposure.tokens:,} tokens, {exposure.policy},"
-        f" epoch {exposure.epoch}, given {output.when(exposure.at)} ({exposure.reason})"
+        f" epoch {exposure.epoch}, sent {output.when(exposure.at)} ({exposure.reason})"
     )
     output.say(f"  {', '.join(exposure.tools)}")
 
@@ -224,8 +216,8 @@ def _print_discovery(discovery: Discovery | None, missed: str) -> None:
     )
     rows = [
         (match.rank, f"{match.tool} (this one)" if match.tool == missed else match.tool, f"{match.score:.2f}",
-         " ".join(f"{name} {part:+.2f}" for name, part in match.parts.items()))
+         output.score_parts(match.parts))
         for match in discovery.matches
     ]  # fmt: skip
     if rows:
-        output.table("", ("#", "tool…", "score#", "parts"), rows)
+        output.table(("#", "tool…", "score#", "parts"), rows)

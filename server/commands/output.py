@@ -1,13 +1,13 @@
 """How commands print: JSON for programs, tables for people, times and sizes in words.
 
-Texts of upstreams and clients are shown as they are but for characters that would steer a terminal.
+Texts of upstreams and clients are printed without the characters that would control a terminal.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,29 +19,29 @@ from rich.table import Table
 from rich.text import Text
 
 WIDE: Final = 10_000
-"""Columns where nobody looks: what is piped into another program must not be cut."""
+"""Width of the output when it is not a terminal, so that no line is cut for another program."""
 
 _STEPS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def emit(value: Any) -> None:
-    """Print as JSON. Takes what msgspec takes, dataclasses among it; anything else as its text."""
+    """Print a value as JSON: dataclasses and whatever msgspec encodes; anything else as its text."""
     click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
 
 
 def say(text: str = "", style: str = "") -> None:
+    """Print a line on stdout."""
     console().print(Text(clean(text), style))
 
 
 def warn(text: str) -> None:
-    """A remark beside the answer, on stderr."""
+    """Print a remark on stderr, beside the answer."""
     click.echo(clean(text), err=True)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> None:
-    """Print rows; a column whose name ends in `#` holds numbers, one that ends in `…` may be folded."""
-    drawn = Table(title=title or None, caption=caption or None, box=box.SIMPLE_HEAD, title_justify="left")
-    drawn.caption_justify = "left"
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Print rows. A column name that ends in `#` holds numbers; the text of one that ends in `…` may wrap."""
+    drawn = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
     for name in columns:
         drawn.add_column(
             name.rstrip("#…"),
@@ -55,19 +55,19 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
 
 
 def console(*, error: bool = False) -> Console:
-    """For stdout, or stderr. Made for each use: tests put other streams in their places."""
+    """Return a console for stdout or stderr. It is created for each use, because tests replace the streams."""
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else WIDE
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=not stream.isatty())
 
 
 def clean(text: str) -> str:
-    """Without characters that move the cursor, change colours or break a line."""
+    """Replace the characters that move the cursor, change colours or break a line."""
     return text if text.isprintable() else "".join(each if each.isprintable() or each == "\n" else " " for each in text)
 
 
 def ago(at: float) -> str:
-    """`3 min ago`, `just now`; "never" for 0."""
+    """Say how long ago a time was: `3 min ago`, `just now`, or `never` for 0."""
     if not at:
         return "never"
     elapsed = time.time() - at
@@ -75,17 +75,18 @@ def ago(at: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """`3 min`, `2 d`."""
+    """Write a duration in its largest unit: `3 min`, `2 d`."""
     size, unit = next(step for step in _STEPS if seconds >= step[0] or step[0] == 1)
     return f"{max(seconds, 0) / size:.0f} {unit}"
 
 
 def when(at: float) -> str:
-    """Local time to the second."""
+    """Write a time as local time, to the second."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def size(count: int) -> str:
+    """Write a number of bytes in its largest unit."""
     number = float(count)
     for unit in ("B", "KiB", "MiB"):
         if number < 1024:
@@ -95,9 +96,14 @@ def size(count: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 tool`, `2 discoveries`, `3 misses`."""
+    """Write a count with its noun: `1 tool`, `2 discoveries`, `3 misses`."""
     if count == 1:
         return f"1 {noun}"
     if noun.endswith("y"):
         return f"{count:,} {noun[:-1]}ies"
     return f"{count:,} {noun}es" if noun.endswith(("s", "ch")) else f"{count:,} {noun}s"
+
+
+def score_parts(parts: Mapping[str, float]) -> str:
+    """Write the parts of a score: `lexical +2.50 usage +0.30`."""
+    return " ".join(f"{name} {part:+.2f}" for name, part in parts.items())

@@ -1,4 +1,4 @@
-"""`foretool search`: what `discover_tools` would answer, and why, from the catalogue on record."""
+"""`foretool search`: shows what `discover_tools` would answer, and why, from the stored catalog."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from foretool.storage.records import Level
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One match, as it would be answered and as it was ranked."""
+    """One match: what the answer says about it, and how it was ranked."""
 
     rank: int
     tool: str
@@ -33,30 +33,32 @@ class Hit:
     why: str
     listed: bool
     schema: Literal["whole", "trimmed", "none"]
-    """What of its schema the answer carries."""
+    """How much of its schema the answer contains."""
     description: str
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An answer of `discover_tools` and what it was made of."""
+class SearchResult:
+    """An answer of `discover_tools`, and the ranking behind it."""
 
     task: str
     profile: str
     confidence: Level
     tokens: int
-    """Of the answer."""
+    """Size of the answer."""
     took_ms: float
     fitting: int
-    """Tools that fit at all, those of other profiles among them."""
+    """How many tools match at all, in every profile."""
     matches: tuple[Hit, ...]
     answer: str
-    """Its text, as the model reads it."""
+    """The text that the model reads."""
 
 
 @click.command("search")
 @click.argument("task", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1, MOST), help="Most matches.  [default: as a client gets]")
+@click.option(
+    "--limit", type=click.IntRange(1, MOST), help="Show at most this many matches.  [default: as many as a client gets]"
+)
 @click.option("--text", "as_text", is_flag=True, help="Print the answer as the model reads it.")
 @profile_option
 @config_option
@@ -66,17 +68,19 @@ def command(
 ) -> int:
     """Show what discover_tools would answer to TASK, and why.
 
-    Several needs go on lines of their own: quote TASK and break the lines. Nothing is started and nothing recorded.
+    Put several needs on separate lines: quote TASK and break the lines. Starts and records nothing.
     """
     config = load(path)
     config.require_profile(profile)
     with offline.read(config) as known:
         if not len(known.app.catalog):
-            return complain("no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG)
+            return complain(
+                "no tools are known yet; connect a client once, or run `foretool doctor` to see what is wrong", WRONG
+            )
         embedding.install_encoders(config.settings, known.app.search, known.store)
         for problem in models.install_models(known.app.search, known.store):
             output.warn(problem)
-        found = find(known, " ".join(task), profile, limit)
+        found = search(known, " ".join(task), profile, limit)
     if as_json:
         output.emit(found)
     elif as_text:
@@ -86,8 +90,8 @@ def command(
     return 0
 
 
-def find(known: Offline, task: str, profile: str = "", limit: int | None = None) -> Found:
-    """As `Calls` does it for a client at its first request."""
+def search(known: Offline, task: str, profile: str = "", limit: int | None = None) -> SearchResult:
+    """Search as for the first request of a client."""
     config = known.app.config
     profile_of, settings = config.profiles[profile], config.settings
     arguments = Arguments(task=task, limit=limit)
@@ -118,33 +122,33 @@ def find(known: Offline, task: str, profile: str = "", limit: int | None = None)
             parts=scored[card["name"]].parts,
             why=card["why"],
             listed=card.get("listed", False),
-            schema=_carried(card),
+            schema=_schema_shown(card),
             description=card["description"],
         )
         for card in answer.structured["matches"]
     ]
-    return Found(task, profile, answer.level, answer.tokens, took_ms, ranking.total, tuple(hits), answer.text)
+    return SearchResult(task, profile, answer.level, answer.tokens, took_ms, ranking.total, tuple(hits), answer.text)
 
 
-def _carried(card: dict[str, Any]) -> Literal["whole", "trimmed", "none"]:
+def _schema_shown(card: dict[str, Any]) -> Literal["whole", "trimmed", "none"]:
     if "inputSchema" not in card:
         return "none"
     return "trimmed" if "trimmed" in card else "whole"
 
 
-def _print(found: Found) -> None:
+def _print(found: SearchResult) -> None:
     rows = [
         (
             hit.rank, hit.tool + (" (listed)" if hit.listed else ""), f"{hit.score:.2f}",
-            " ".join(f"{name} {part:+.2f}" for name, part in hit.parts.items()), hit.why, hit.schema, hit.description,
+            output.score_parts(hit.parts), hit.why, hit.schema, hit.description,
         )
         for hit in found.matches
     ]  # fmt: skip
     if rows:
-        output.table("", ("#", "tool", "score#", "parts", "why…", "schema", "description…"), rows)
+        output.table(("#", "tool", "score#", "parts", "why…", "schema", "description…"), rows)
     else:
         output.say(found.answer)
     output.say(
-        f"confidence {found.confidence}; {found.fitting} tools fit, {len(found.matches)} answered"
-        f" in {found.tokens:,} tokens after {found.took_ms:.1f} ms"
+        f"confidence {found.confidence}; {output.plural(found.fitting, 'matching tool')}, {len(found.matches)} of them"
+        f" in the answer ({found.tokens:,} tokens, {found.took_ms:.1f} ms)"
     )

@@ -1,8 +1,9 @@
-"""`foretool status`: the running proxies and how each of their upstreams is doing."""
+"""`foretool status`: shows the running proxies, the state of their upstreams, and what is stored."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,16 +19,19 @@ from foretool.server.recording.calibration import EPS, WITHIN, Assured, assured
 from foretool.server.system.processes import is_running
 from foretool.server.upstreams.upstream import State
 from foretool.storage.discovery_outcomes import discovery_outcomes
-from foretool.storage.opening import open_store
+from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Statistics, UpstreamState
 from foretool.storage.stores import Store
 
 STDERR_SHOWN = 3
+"""How many stderr lines of a failing upstream are shown without `--verbose`."""
+LEAST_RATED = 50
+"""Fewer rated searches say nothing about the quality of search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """One process that serves, or that was killed while it did."""
+    """One process that serves, or that was killed while serving."""
 
     pid: int
     is_running: bool
@@ -38,32 +42,32 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What is kept, and when something last was."""
+    """What the log keeps, and when it last grew."""
 
     level: Record
     last_call: float
-    """0 if there is none."""
+    """0 if there was none."""
     last_discovery: float
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What ranks by meaning, by encoder with its licence and source, and how many texts it has embedded."""
+    """How many texts each encoder, described with licence and source, has embedded."""
 
     setting: str
     embedded: dict[str, int]
     problem: str
-    """Why words alone rank; empty where they do not."""
+    """Why only words rank, or "" if encoders do too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the store and the config tell."""
+    """What the store and the config say."""
 
     config: Path
     storage: Path
     contents: Statistics | None
-    """None while there is no file."""
+    """None while there is no storage file."""
     recording: Recording
     encoder: Encoding
     confidence: Assured
@@ -74,7 +78,7 @@ class Status:
 
     @property
     def troubled(self) -> list[UpstreamState]:
-        """Upstreams of running proxies that are not as they should be."""
+        """Upstreams of running proxies that are down or whose tools could not be listed."""
         running = [state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams]
         return [state for state in running if state.state in (State.RETRYING.value, State.UNLISTED.value)]
 
@@ -86,14 +90,18 @@ class Status:
 @click.command("status")
 @config_option
 @json_option
-@click.option("-v", "--verbose", is_flag=True, help="Show the last stderr lines of every upstream.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also show stderr lines of every upstream, and how well confidence is calibrated.",
+)
 def command(path: Path | None, as_json: bool, verbose: bool) -> int:
     """Show the running proxies, their upstreams and what is stored.
 
-    Exit status 1 when a server of the config is broken, or an upstream of a running proxy is down or does not list its
-    tools.
+    Exits with 1 if any configured server is broken, down, or lists no tools.
     """
-    status = gather(load(path))
+    status = read_status(load(path))
     if as_json:
         output.emit({"is_well": status.is_well, **{name: getattr(status, name) for name in Status.__slots__}})
     else:
@@ -101,52 +109,45 @@ def command(path: Path | None, as_json: bool, verbose: bool) -> int:
     return int(not status.is_well)
 
 
-def gather(config: Config) -> Status:
-    contents, states, last_call, last_discovery = None, [], 0.0, 0.0
-    encoding, confidence = encoding_of(config, None), assured(())
-    if config.storage.exists():
-        with open_store(config.storage) as store:
-            encoding, confidence = encoding_of(config, store), assured(discovery_outcomes(store.discoveries))
-            contents, states = store.statistics(), store.serving.states()
-            last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
-            last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
-    return Status(
-        config=config.path,
-        storage=config.storage,
-        contents=contents,
-        recording=Recording(config.settings.record, last_call, last_discovery),
-        encoder=encoding,
-        confidence=confidence,
-        proxies=tuple(_proxies(states)),
-        broken=config.broken,
-        disabled=config.disabled,
-        warnings=config.warnings,
-    )
+def read_status(config: Config) -> Status:
+    with open_existing_store(config.storage) as store:
+        last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
+        last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
+        return Status(
+            config=config.path,
+            storage=config.storage,
+            contents=store.statistics() if config.storage.exists() else None,
+            recording=Recording(config.settings.record, last_call, last_discovery),
+            encoder=_describe_encoders(config, store),
+            confidence=assured(discovery_outcomes(store.discoveries)),
+            proxies=tuple(_group_by_proxy(store.serving.states())),
+            broken=config.broken,
+            disabled=config.disabled,
+            warnings=config.warnings,
+        )
 
 
-def encoding_of(config: Config, store: Store | None) -> Encoding:
-    """What the setting means on this machine."""
+def _describe_encoders(config: Config, store: Store) -> Encoding:
+    """Return what the setting `encoder` means on this machine."""
     setting = config.settings.encoder
     try:
         weights = encoders.find(setting, encoders.Endpoint(config.settings.encoder_url))
     except encoders.EncoderError as error:
         return Encoding(setting, {}, str(error))
-    known = {each.described: len(store.vectors.known(each.key)) if store else 0 for each in weights}
+    known = {each.described: len(store.vectors.known(each.key)) for each in weights}
     missing = "" if weights else "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
     return Encoding(setting, known, missing)
 
 
-def _proxies(states: list[UpstreamState]) -> list[Proxy]:
+def _group_by_proxy(states: list[UpstreamState]) -> Iterator[Proxy]:
     now = time.time()
-    found = []
-    for (started_at, pid), of_one in groupby(states, lambda state: (state.started_at, state.pid)):
-        found.append(Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(of_one)))
-    return found
+    for (started_at, pid), own in groupby(states, lambda state: (state.started_at, state.pid)):
+        yield Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(own))
 
 
 def _print(status: Status, verbose: bool) -> None:
     if not status.proxies:
-        output.say("No proxy is running. Clients start one themselves; `foretool connect` prints how.")
+        output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
     for proxy in status.proxies:
         _print_proxy(proxy, verbose)
     for name, problem in status.broken.items():
@@ -159,32 +160,33 @@ def _print(status: Status, verbose: bool) -> None:
     output.say(f"storage   {status.storage}: {_contents(status.contents)}")
     recording = status.recording
     last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
-    output.say(f"encoder   {_meaning(status.encoder)}")
+    output.say(f"encoder   {_say_encoders(status.encoder)}")
     output.say(f"recorder  record: {recording.level}; {last}")
-    if status.confidence.verdicts:
-        output.say(f"searches  {_confidence(status.confidence)}")
+    if status.confidence.verdicts >= LEAST_RATED:
+        output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
 
 
-def _confidence(found: Assured) -> str:
-    """How answers did, in a line."""
-    said = f"{output.plural(found.verdicts, 'answer')} with a known end, in {found.found:.0%} the needed tool came in"
-    said += f" the first {WITHIN}; confidence was off by {found.error:.2f}"
+def _say_quality(found: Assured, verbose: bool) -> str:
+    said = f"({found.verdicts} rated searches): right tool in the top {WITHIN}: {found.found:.0%}."
+    if not verbose:
+        return said
+    said += f" Confidence is off by {found.error:.2f}"
     if found.recalibrated_error < found.error:
-        said += f", {found.recalibrated_error:.2f} once put right"
+        said += f", {found.recalibrated_error:.2f} after calibration"
     if found.show is not None:
-        said += f"; the first {found.show} were to hold {1 - EPS:.0%} and held {found.kept:.0%}"
-    return said
+        said += f"; the first {found.show} should contain {1 - EPS:.0%} of needed tools and contained {found.kept:.0%}"
+    return f"{said}."
 
 
-def _meaning(encoding: Encoding) -> str:
+def _say_encoders(encoding: Encoding) -> str:
     if encoding.problem:
-        return f"words alone rank: {encoding.problem}"
+        return f"only words rank: {encoding.problem}"
     return ", ".join(f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
 
 
 def _contents(contents: Statistics | None) -> str:
     if contents is None:
-        return "not there yet; the first proxy makes it"
+        return "does not exist yet; the first proxy creates it"
     counts = ", ".join(
         output.plural(count, noun)
         for count, noun in (
@@ -199,7 +201,7 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
     if proxy.is_running:
         title = f"proxy {proxy.pid}, up {output.span(proxy.uptime_s)}"
     else:
-        title = f"proxy {proxy.pid}, dead: it was killed and left these last words"
+        title = f"proxy {proxy.pid}, dead: it was killed, and this is its last known state"
     now = time.time()
     rows = [
         (
@@ -209,7 +211,7 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
         for state in proxy.upstreams
     ]  # fmt: skip
     columns = ("upstream", "state", "since", "era", "tools#", "restarts#", "skipped#", "last error…")
-    output.table(title, columns, rows)
+    output.table(columns, rows, title)
     for state in proxy.upstreams:
         if state.stderr and (verbose or state.last_error):
             for line in state.stderr if verbose else state.stderr[-STDERR_SHOWN:]:

@@ -1,4 +1,4 @@
-"""`foretool tools`: what exists, what it costs, who is shown it, and what of it is used."""
+"""`foretool tools`: lists every tool with its tokens, the lists that contain it, and its use."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Row:
     upstream: str
     tokens: int
     counted: bool
-    """False while `tokens` is an estimate."""
+    """Whether `tokens` is a count rather than an estimate."""
     pinned: bool
     listed: tuple[str, ...]
-    """Profiles that have it in their list; "" is everyone's."""
+    """Profiles whose list contains it; "" is the list without a profile."""
     calls: int
     misses: int
     last_used: float
@@ -49,7 +49,7 @@ class Listed:
     profile: str
     policy: PolicyChoice
     tools: int
-    """Our own two included."""
+    """Includes `discover_tools` and `call_tool`."""
     tokens: int
     budget: int
     epoch: int
@@ -57,7 +57,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Tools in the order asked for, and what the catalogue costs against the lists."""
+    """Tools in the requested order, and the tokens of the whole catalog and of the lists."""
 
     tools: tuple[Row, ...]
     lists: tuple[Listed, ...]
@@ -69,14 +69,14 @@ class Inventory:
 
 @click.command("tools")
 @click.argument("pattern", default="")
-@click.option("--upstream", "-u", default="", metavar="NAME", help="Only tools of this server.")
-@click.option("--unused", is_flag=True, help="Only tools that were never called, the dearest first.")
+@click.option("--upstream", "-u", default="", metavar="NAME", help="Show only tools of this server.")
+@click.option("--unused", is_flag=True, help="Show only tools that were never called, the largest first.")
 @click.option(
     "--sort",
     type=click.Choice(["name", "tokens", "calls", "used"]),
     default="name",
     show_default=True,
-    help="Largest and latest first.",
+    help="Order of the rows, the largest or latest first.",
 )
 @click.option("--schema", default="", metavar="NAME", help="Print one tool's definition as clients see it.")
 @config_option
@@ -84,9 +84,9 @@ class Inventory:
 def command(
     path: Path | None, as_json: bool, pattern: str, upstream: str, unused: bool, sort: Order, schema: str
 ) -> int:
-    """Show every tool, its cost, its lists and its use.
+    """Show every tool, its tokens, its lists and its use.
 
-    PATTERN is a part of the name, or a shell pattern ("git__*").
+    PATTERN is a part of the name or a shell pattern ("git__*").
     """
     config = load(path)
     if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):
@@ -94,7 +94,7 @@ def command(
     with offline.read(config) as known:
         if schema:
             return _print_schema(known, schema)
-        inventory = gather(known, config, pattern, upstream, unused=unused, order="tokens" if unused else sort)
+        inventory = take_inventory(known, config, pattern, upstream, unused=unused, order="tokens" if unused else sort)
     if as_json:
         output.emit(inventory)
     else:
@@ -102,7 +102,7 @@ def command(
     return 0
 
 
-def gather(
+def take_inventory(
     known: Offline,
     config: Config,
     pattern: str = "",
@@ -121,7 +121,7 @@ def gather(
         if matches(tool.id, pattern) and upstream in ("", tool.upstream)
     ]
     return Inventory(
-        tools=tuple(ordered([row for row in rows if not (unused and row.calls)], order)),
+        tools=tuple(sort_rows([row for row in rows if not (unused and row.calls)], order)),
         lists=tuple(
             Listed(name, config.profiles[name].policy, len(view.tools), view.tokens, view.budget, view.epoch)
             for name, view in views.items()
@@ -147,13 +147,13 @@ def _row(tool: Tool, tokens: int, pinned: bool, views: dict[str, View], usage: U
 
 
 def matches(name: str, pattern: str) -> bool:
-    """A shell pattern where it looks like one, else a part of the name in any case."""
+    """Whether a name matches a shell pattern, or contains a text in upper or lower case."""
     if any(mark in pattern for mark in "*?["):
         return fnmatchcase(name, pattern)
     return pattern.lower() in name.lower()
 
 
-def ordered(rows: Sequence[Row], order: Order) -> list[Row]:
+def sort_rows(rows: Sequence[Row], order: Order) -> list[Row]:
     if order == "tokens":
         return sorted(rows, key=lambda row: (-row.tokens, row.name))
     if order == "calls":
@@ -167,8 +167,7 @@ def _print_schema(known: Offline, name: str) -> int:
     catalog = known.app.catalog
     tool = catalog.find(name)
     if tool is None:
-        near, _ = catalog.near(name)
-        meant = f"; did you mean {', '.join(near)}?" if near else "; `foretool tools` shows what there is"
+        meant = known.suggest(name) or "; `foretool tools` lists them"
         return complain(f"--schema: no tool is called {name!r}{meant}", WRONG)
     click.echo(msgspec.json.format(bytes(catalog.definition(tool)), indent=2).decode())
     return 0
@@ -184,32 +183,30 @@ def _print(inventory: Inventory, config: Config, unused: bool) -> None:
             )
             for row in inventory.tools
         ]  # fmt: skip
-        output.table("", ("name…", "upstream", "tokens#", "in the list of", "calls#", "misses#", "last used"), rows)
+        output.table(("name…", "upstream", "tokens#", "listed for", "calls#", "misses#", "last used"), rows)
     else:
-        output.say("No such tool." if inventory.catalog_tools else "No tools are known yet.")
+        output.say("No tool matches." if inventory.catalog_tools else "No tools are known yet.")
     if unused:
         _print_unused(inventory)
     full = f"{output.plural(inventory.catalog_tools, 'tool')}, {inventory.catalog_tokens:,} tokens"
-    output.say(f"catalogue: {full}")
+    output.say(f"catalog: {full}")
     for listed in inventory.lists:
         whose = f"profile {listed.profile}" if listed.profile else "list"
-        share = f", {listed.tokens / inventory.catalog_tokens:.0%} of it" if inventory.catalog_tokens else ""
+        share = f", {listed.tokens / inventory.catalog_tokens:.0%} of the catalog" if inventory.catalog_tokens else ""
         shown = f"{output.plural(listed.tools, 'tool')}, {listed.tokens:,} of {listed.budget:,} tokens{share}"
         output.say(f"{whose}: {shown}, policy {listed.policy}")
     if inventory.unlisted_servers:
         names = ", ".join(inventory.unlisted_servers)
-        output.say(
-            f"not known yet: {names}; they are listed when a client first connects, `foretool doctor` tries them"
-        )
+        output.say(f"not known yet: {names}; their tools appear once a client connects; `foretool doctor` checks them")
 
 
 def _print_unused(inventory: Inventory) -> None:
-    """What the tools cost that nobody calls, by server, with the way to be rid of them."""
+    """Print the tokens of the tools that nobody calls, by server, and how to leave them out."""
     if not inventory.tools:
         return
     tokens = sum(row.tokens for row in inventory.tools)
     output.say(f"never called: {output.plural(len(inventory.tools), 'tool')}, {tokens:,} tokens in a full list")
     for upstream in dict.fromkeys(row.upstream for row in inventory.tools):
-        of_it = [row for row in inventory.tools if row.upstream == upstream]
-        output.say(f"  {upstream}: {len(of_it)}, {sum(row.tokens for row in of_it):,} tokens")
-    output.say('leave tools out with "exclude" of their server, or the server with "disabled"')
+        own = [row for row in inventory.tools if row.upstream == upstream]
+        output.say(f"  {upstream}: {len(own)}, {sum(row.tokens for row in own):,} tokens")
+    output.say('To leave them out, add them to "exclude" of their server, or set "disabled" for the whole server.')

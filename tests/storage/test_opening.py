@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stored_records import CALL
 
-from foretool.storage.opening import examine_store, open_store
+from foretool.storage.opening import examine_store, open_existing_store, open_store
 
 
 def test_a_new_file_is_private_and_its_directory_too(path: Path) -> None:
@@ -18,6 +18,15 @@ def test_a_new_file_is_private_and_its_directory_too(path: Path) -> None:
         modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert modes == {"foretool.db": 0o600, "foretool.db-wal": 0o600, "foretool.db-shm": 0o600}
+
+
+def test_reading_a_store_that_does_not_exist_creates_no_file(path: Path) -> None:
+    with open_existing_store(path) as empty:
+        assert empty.calls.recent(-1) == [] and not path.exists()
+    with open_store(path) as store:
+        store.calls.record([CALL])
+    with open_existing_store(path) as found:
+        assert len(found.calls.recent(-1)) == 1
 
 
 def test_opening_an_up_to_date_file_and_serving_from_it_imports_nothing_heavy(path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_fakes import fill, write_config
 
-from foretool.server.commands.clients import known
+from foretool.server.commands.clients import describe_client
 from foretool.server.commands.group import run
 from foretool.storage.records import ClientRecord, Era, Policy
 
@@ -24,7 +24,7 @@ from foretool.storage.records import ClientRecord, Era, Policy
 def test_the_policy_of_auto_comes_with_its_reason(
     client: str, era: Era, announced: int, relisted: int, policy: Policy, why: str
 ) -> None:
-    found = known(ClientRecord(client, "1", era, announced, relisted, 20.0, 1.0))
+    found = describe_client(ClientRecord(client, "1", era, announced, relisted, 20.0, 1.0))
     assert found.auto == policy and why in found.why
 
 

@@ -35,7 +35,7 @@ def test_one_client_is_printed_for_people(tmp_path: Path, capsys: pytest.Capture
     assert run(["connect", "claude-code", "--config", str(path)]) == 0
     out, error = capsys.readouterr()
     assert "\nclaude mcp add --scope user foretool -- " in out and "Cursor" not in out
-    assert error.startswith("Take the servers")
+    assert error.startswith("Then remove your other servers from")
 
 
 def test_a_config_that_is_not_there_yet_is_remarked_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,8 +91,8 @@ def test_an_unknown_tool_is_refused_with_what_may_be_meant(tmp_path: Path, capsy
     path = write_config(tmp_path)
     filled(path).close()
     page = told(path, capsys, "show", "calc__pots", status=1)
-    assert "no tool 'calc__pots' is known" in page and "`foretool tools`" in page
+    assert "no tool is called 'calc__pots'" in page and "`foretool tools`" in page
 
 
 def test_before_anything_is_known_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "calls will tell" in told(write_config(tmp_path), capsys)
+    assert "No dependencies between tools are known yet" in told(write_config(tmp_path), capsys)

@@ -40,9 +40,9 @@ def test_the_ledger_is_narrowed(
 def test_an_empty_ledger_says_so_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
     assert run(["misses", "--config", str(path)]) == 0
-    assert capsys.readouterr().out == "No miss on record: every tool that was called was in its client's list.\n"
+    assert capsys.readouterr().out == "No misses: every tool that was called was in its client's list.\n"
     assert run(["misses", "--since", "7d", "--config", str(path)]) == 0
-    assert capsys.readouterr().out.endswith("Ask for a longer time, or another cause.\n")
+    assert capsys.readouterr().out.endswith("Try a longer time or another cause.\n")
 
 
 def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

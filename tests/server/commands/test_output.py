@@ -37,13 +37,17 @@ def test_nouns_have_their_plural() -> None:
     assert said == ["1 miss", "0 misses", "2 discoveries", "1,234 calls"]
 
 
+def test_the_parts_of_a_score_carry_their_sign() -> None:
+    assert output.score_parts({"lexical": 2.5, "usage": -0.3}) == "lexical +2.50 usage -0.30"
+
+
 def test_a_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    output.table("", ("name", "text…"), [("a" * 300, "b" * 300)])
+    output.table(("name", "text…"), [("a" * 300, "b" * 300)])
     assert f"{'a' * 300}   {'b' * 300}" in capsys.readouterr().out
 
 
 def test_texts_cannot_steer_the_terminal_or_be_taken_for_markup(capsys: pytest.CaptureFixture[str]) -> None:
     output.say("[red]\x1b[31mhere\x07[/red]")
-    output.table("", ("name",), [("\x1b]0;title\x07x",)])
+    output.table(("name",), [("\x1b]0;title\x07x",)])
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\x07" not in out and "[red]" in out

@@ -33,7 +33,7 @@ def test_before_the_first_run_it_says_that_nothing_runs(tmp_path: Path, capsys: 
     assert run(["status", "--config", str(write_config(tmp_path))]) == 0
     out = capsys.readouterr().out
     assert "No proxy is running." in out
-    assert f"{tmp_path / 'foretool.sqlite3'}: not there yet" in out
+    assert f"{tmp_path / 'foretool.sqlite3'}: does not exist yet" in out
 
 
 def test_a_running_proxy_shows_each_upstream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,15 +98,25 @@ def test_broken_and_disabled_servers_are_named(tmp_path: Path, capsys: pytest.Ca
 def test_it_says_whether_the_confidence_of_answers_held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        for at in range(40):
+        for at in range(60):
             matches = (Match(CALC, 1, 1.0), Match(WEATHER, 2, 0.5))
             found = Discovery("s", float(at), "t", (), None, "high", matches, 1, 1.0, handle=str(at), probability=0.95)
             id = store.discoveries.add(found)
             tool = WEATHER if at % 2 else CALC
             store.calls.record([Call("s", at + 0.1, tool, "u", "bridge", True, "ok", 1.0, True, "", id)])
     assert run(["status", "--config", str(path)]) == 0
-    line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("searches"))
-    assert (
-        "41 answers with a known end, in 100% the needed tool came in the first 5; confidence was off by 0.05" in line
-    )
-    assert "the first 2 were to hold 90% and held 100%" in line
+    quality = "Search quality (61 rated searches): right tool in the top 5: 100%."
+    assert quality in capsys.readouterr().out.splitlines()
+    assert run(["status", "--verbose", "--config", str(path)]) == 0
+    line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("Search quality"))
+    assert line.startswith(f"{quality} Confidence is off by 0.05")
+    assert line.endswith("; the first 2 should contain 90% of needed tools and contained 100%.")
+
+
+def test_a_few_rated_searches_say_nothing_about_their_quality(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    assert run(["status", "--verbose", "--config", str(path)]) == 0
+    assert "Search quality" not in capsys.readouterr().out

@@ -48,7 +48,7 @@ def test_every_tool_with_its_cost_its_lists_and_its_use(path: Path, capsys: pyte
 def test_it_prints_a_table_and_the_totals(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tools", "--config", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "calc__add (pinned)" in out and "catalogue: 3 tools, 120 tokens" in out
+    assert "calc__add (pinned)" in out and "catalog: 3 tools, 120 tokens" in out
     assert "profile night: 4 tools" in out and "not known yet: new" in out
 
 
