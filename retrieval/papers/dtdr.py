@@ -1,7 +1,7 @@
-"""DTDR as published (section 4.1): DTDR-C and DTDR-L, kept runnable beside the form that is served (`dtdr.py`).
+"""DTDR as published (section 4.1): DTDR-C and DTDR-L, with their training, beside the form that is served.
 
-Where the paper leaves something open, the choice is said here: the text of a history, what is backed off to, the start
-mark. Classes are numbers; END is one more than the last tool. `training.dtdr_published` fits both.
+Where the paper leaves something open, the choice is named at its setting: the text of a history, what a rare history
+falls back to, the start mark. Classes are numbers; END is one more than the last tool.
 """
 
 from __future__ import annotations
@@ -10,17 +10,26 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from foretool.retrieval.blend import softmax
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.training.adam import Adam
+from foretool.retrieval.training.demonstrations import Demonstration
 
 LAST = 3
-"""l: calls of the history that are read; gains taper off beyond (section 6, figure 5b)."""
+"""l: calls of the history that are read; more gain little (section 6, figure 5b)."""
 START = -1
-"""Stands before the first call, so that a short history is told from the end of a long one."""
+"""Stands before the first call, so that a short history differs from the end of a long one."""
 PRIOR_SHARE = 0.5
-"""What the cluster's own calls count for where none of its histories ends like ours."""
+"""Weight of the cluster's own calls where none of its histories ends like the given one."""
 GLOBAL_SHARE = 0.05
-"""What the graph over all demonstrations adds everywhere: without it a rare history scores every tool 0."""
+"""Weight of the graph over all demonstrations; without it a rare history scores every tool 0."""
+DEMONSTRATIONS_A_CLUSTER = 10
+"""K = n / 10 (section 6, figure 5c)."""
+ROUNDS = 50
+EPOCHS, BATCH, RATE = 100, 128, 3e-2
+"""Not in the paper: on vectors of length 1 one layer needs a high rate and many epochs."""
 
 
 def history_text(query: str, names: Sequence[str]) -> str:
@@ -46,7 +55,7 @@ class DependencyGraph:
         return None if longest is None else self._shares(longest)
 
     def prior(self) -> Floats:
-        """How often each class is called at all."""
+        """The share of each class among all calls."""
         return self._shares(self._follows.get((), Counter()))
 
     def _shares(self, follows: Counter[int]) -> Floats:
@@ -97,12 +106,75 @@ class DtdrL:
 
     def after(self, vector: Floats) -> Floats:
         """The probability of each class, (classes and END,); `vector` of `history_text`."""
-        logits = vector @ self.weights + self.bias
-        raised = np.exp(logits - logits.max())
-        chance: Floats = raised / raised.sum()
-        return chance
+        return softmax(vector @ self.weights + self.bias)
 
     def retrieve(self, vector: Floats, alpha: float) -> list[int]:
         """F_t = {f : P_phi(f | q, f_0:t-1) > alpha}, the likeliest first."""
         chance = self.after(vector)
         return sorted(np.flatnonzero(chance > alpha).tolist(), key=lambda number: -chance[number])
+
+
+def fit_c(vectors: Floats, past: Sequence[Demonstration], classes: int, seed: int) -> DtdrC:
+    """Fits DTDR-C: k-means over the queries' `vectors` (demonstrations, dimension), one graph for each cluster."""
+    clusters = max(len(past) // DEMONSTRATIONS_A_CLUSTER, 1)
+    centroids, member = k_means(vectors, clusters, np.random.default_rng(seed))
+    walks = [[*each.calls, *[classes] * each.ended] for each in past]
+    graphs = [
+        DependencyGraph((walk for walk, own in zip(walks, member, strict=True) if own == number), classes)
+        for number in range(len(centroids))
+    ]
+    return DtdrC(centroids, graphs, DependencyGraph(walks, classes))
+
+
+def k_means(vectors: Floats, clusters: int, draw: np.random.Generator) -> tuple[Floats, NDArray[np.int64]]:
+    """Centroids and the cluster of each vector; begins with k-means++, an empty cluster keeps its centroid."""
+    centroids = _spread(vectors, clusters, draw)
+    member = _nearest(vectors, centroids)
+    for _ in range(ROUNDS):
+        for number in range(clusters):
+            own = vectors[member == number]
+            if len(own):
+                centroids[number] = own.mean(0)
+        moved = _nearest(vectors, centroids)
+        if np.array_equal(moved, member):
+            break
+        member = moved
+    return centroids, member
+
+
+def _spread(vectors: Floats, clusters: int, draw: np.random.Generator) -> Floats:
+    """First centroids, each far from those before it with the odds of its squared distance."""
+    chosen = [int(draw.integers(len(vectors)))]
+    distance = ((vectors - vectors[chosen[0]]) ** 2).sum(1)
+    while len(chosen) < clusters:
+        total = float(distance.sum(dtype=np.float64))
+        # Where all are alike, any will do.
+        odds = distance.astype(np.float64) / total if total > 0 else np.full(len(vectors), 1 / len(vectors))
+        chosen.append(int(draw.choice(len(vectors), p=odds / odds.sum())))
+        distance = np.minimum(distance, ((vectors - vectors[chosen[-1]]) ** 2).sum(1))
+    return vectors[chosen].copy()
+
+
+def _nearest(vectors: Floats, centroids: Floats) -> NDArray[np.int64]:
+    distance = (centroids**2).sum(1) - 2 * vectors @ centroids.T
+    return np.asarray(distance.argmin(1), np.int64)
+
+
+def fit_l(vectors: Floats, targets: Floats, seed: int) -> DtdrL:
+    """Fits DTDR-L, one linear layer, by cross-entropy.
+
+    `vectors` (steps, dimension) of `history_text`; `targets` (steps, classes): equal shares of the acceptable next
+    calls, each row adding up to 1.
+    """
+    draw = np.random.default_rng(seed)
+    weights = np.zeros((vectors.shape[1], targets.shape[1]), np.float32)
+    bias = np.zeros(targets.shape[1], np.float32)
+    adams = Adam(weights), Adam(bias)
+    for _ in range(EPOCHS):
+        order = draw.permutation(len(vectors))
+        for start in range(0, len(order), BATCH):
+            batch = order[start : start + BATCH]
+            error = (softmax(vectors[batch] @ weights + bias) - targets[batch]) / np.float32(len(batch))
+            adams[0].step(vectors[batch].T @ error, RATE)
+            adams[1].step(error.sum(0), RATE)
+    return DtdrL(weights, bias)
