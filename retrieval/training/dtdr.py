@@ -34,6 +34,7 @@ from foretool.retrieval.rankers.dtdr import (
 from foretool.retrieval.training import Embed, Material, Progress, TooLittle
 from foretool.retrieval.training.demonstrations import Demonstration, demonstrations
 from foretool.retrieval.training.lsa import fit_latent
+from foretool.retrieval.training.newton import Doubles, minimize
 from foretool.retrieval.training.next_text import fit_aim
 from foretool.retrieval.training.perceptron import Draw, Plan, Samples, Weights, fit, padded
 from foretool.storage.records import ToolId
@@ -58,7 +59,6 @@ ORDERS = 8
 """Walks through the demonstrations, each in orders that their dependencies allow: to make one takes as long as to learn
 from it."""
 NEWTON_STEPS = 8
-HALVINGS = 8
 
 
 class Recipe(Struct, frozen=True):
@@ -393,43 +393,31 @@ def weigh(known: Sequence[Example], hidden: Sequence[Example], ridge: float) -> 
 def fit_weights(
     given: Sequence[Example], start: NDArray[np.float64], free: NDArray[np.bool_], ridge: float
 ) -> NDArray[np.float64]:
-    """Softmax regression by Newton's method over the `free` weights, pulled to where they start by `ridge`."""
+    """Softmax regression over the `free` weights, pulled to where they start by `ridge`."""
+
+    def objective(some: Doubles) -> tuple[float, Doubles, Doubles]:
+        """Cross-entropy plus the pull, its slope and its curvature."""
+        weights, away = start.copy(), some - start[free]
+        weights[free] = some
+        value = ridge * float(away @ away) / 2
+        slope = ridge * away
+        curve = ridge * np.eye(len(some))
+        for parts, target in given:
+            logits = weights.astype(np.float32) @ parts
+            top = float(logits.max())
+            raised = np.exp(logits - top)
+            total = float(raised.sum())
+            chance = raised / np.float32(total)
+            own = parts[free]
+            mean = own @ chance
+            value += top + float(np.log(total)) - float(logits @ target)
+            slope = slope + mean - own @ target
+            curve += (own * chance) @ own.T - np.outer(mean, mean)
+        return value, slope, curve
+
     weights = start.copy()
-    value, slope, curve = _loss(given, weights, start, ridge)
-    for _ in range(NEWTON_STEPS if given else 0):
-        step = np.zeros(len(weights))
-        step[free] = np.linalg.solve(curve[np.ix_(free, free)], slope[free])
-        # Far from the minimum a whole step may lead further away.
-        for _ in range(HALVINGS):
-            found = _loss(given, weights - step, start, ridge)
-            if found[0] <= value:
-                break
-            step /= 2
-        else:
-            break
-        weights, (value, slope, curve) = weights - step, found
+    weights[free] = minimize(objective, start[free], NEWTON_STEPS) if given else start[free]
     return weights
-
-
-def _loss(
-    given: Sequence[Example], weights: NDArray[np.float64], start: NDArray[np.float64], ridge: float
-) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """Cross-entropy plus the pull, its slope and its curvature."""
-    away = weights - start
-    value = ridge * float(away @ away) / 2
-    slope = ridge * away
-    curve = ridge * np.eye(len(weights))
-    for parts, target in given:
-        logits = weights.astype(np.float32) @ parts
-        top = float(logits.max())
-        raised = np.exp(logits - top)
-        total = float(raised.sum())
-        chance = raised / np.float32(total)
-        mean = parts @ chance
-        value += top + float(np.log(total)) - float(logits @ target)
-        slope = slope + mean - parts @ target
-        curve += (parts * chance) @ parts.T - np.outer(mean, mean)
-    return value, slope, curve
 
 
 def some(calls: Sequence[int], seed: int) -> set[int]:

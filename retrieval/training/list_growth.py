@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
@@ -23,6 +22,7 @@ from foretool.retrieval.list_growth import DEPTH, Fixed, Growth, Prediction, Rul
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import Experience
 from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.training.newton import Doubles, logistic_regression
 from foretool.retrieval.training.replay import SERVERS
 from foretool.storage.records import Episode, ToolId, Usage
 
@@ -33,8 +33,6 @@ weights of one set alone have a log loss of .128 and .142 on the other, its own 
 RIDGE: Final = 100.0
 """Pull of every weight to `PRIOR`: as so many outcomes at a sign of 1. Log loss after 25 tasks with 3, 30, 100, 300:
 ultratool .144, .141, .141, .141, bfcl_multi_turn .132, .130, .129, .128 (`PRIOR` of the other set)."""
-NEWTON_STEPS: Final = 25
-HALVINGS: Final = 12
 MOST_PRICE: Final = 4_000.0
 """Tokens. A discovery is an answer of about 1,000 and a turn in which the model reads everything again."""
 PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20).round(1))
@@ -46,8 +44,6 @@ SPENT: Final = 0.9
 """Of what lists took at first: what is chosen on the replayed tasks takes more on others, by chance."""
 MARGIN: Final = 0.05
 """By which a new way to grow may turn out dearer at worst, as a share of what the old one costs."""
-
-Doubles = NDArray[np.float64]
 
 
 class ListCost(Struct, frozen=True):
@@ -142,27 +138,7 @@ def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
 
 def fit(rows: Doubles, needed: Doubles) -> Doubles:
     """The weights of (tools, signs) that say best which tools were needed (tools,), pulled to `PRIOR`."""
-    prior = np.asarray(PRIOR)
-
-    def chances(weights: Doubles) -> Doubles:
-        said: Doubles = 1.0 / (1.0 + np.exp(-np.clip(rows @ weights, -30.0, 30.0)))
-        return said
-
-    def loss(weights: Doubles) -> float:
-        said = chances(weights)
-        likelihood = np.where(needed > 0, said, 1.0 - said)
-        return float(0.5 * RIDGE * np.sum((weights - prior) ** 2) - np.log(likelihood).sum())
-
-    weights = prior
-    for _ in range(NEWTON_STEPS):
-        said = chances(weights)
-        slope = rows.T @ (said - needed) + RIDGE * (weights - prior)
-        curve = (rows * (said * (1.0 - said))[:, None]).T @ rows + RIDGE * np.eye(len(prior))
-        step, now = np.linalg.solve(curve, slope), loss(weights)
-        # A full step overshoots where a score lies far from every other.
-        share = next((0.5**halved for halved in range(HALVINGS) if loss(weights - 0.5**halved * step) < now), 0.0)
-        weights = weights - share * step
-    return weights
+    return logistic_regression(rows, needed, np.ones(len(needed)), RIDGE, np.asarray(PRIOR))
 
 
 def play(segments: Sequence[Segment], rule: Rule, tokens: Tokens, budget: int, base: int) -> list[ListCost]:
