@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.tokens import estimate
@@ -48,17 +47,6 @@ class Entry(Protocol):
     def description(self) -> str: ...
 
 
-class ToolChanges(Struct, frozen=True):
-    """What a new list of an upstream changed, by the names that the upstream gives its tools."""
-
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed)
-
-
 class Catalog:
     """Knows which tools exist, what they are called, and which upstreams' tools have changed since a version."""
 
@@ -88,7 +76,8 @@ class Catalog:
         self._by_upstream: dict[str, list[Tool]] = {}
         self._changed_at: dict[str, int] = {}
         """By upstream, the version with which its tools or words changed last, oldest change first."""
-        self._ever_named: set[str] = set()
+        self._loaded: list[str] = []
+        """Upstreams whose tools `settle` has still to name."""
         self._resolver: Resolver | None = None
         """Built when it is first needed; most names are found without it."""
         self._estimates: dict[str, int] = {}
@@ -174,35 +163,35 @@ class Catalog:
         """Take in what the store remembers of one upstream. Call `settle` after the last upstream."""
         self._by_upstream[upstream] = [tool for tool in tools if self._includes(upstream, tool.name)]
         self._texts[upstream] = text
+        self._loaded.append(upstream)
 
     def settle(self) -> None:
         """Name all tools that were loaded."""
         self._name_all()
+        self._mark_changed(self._loaded)
+        self._loaded.clear()
 
-    def replace(
-        self, upstream: str, definitions: Sequence[Raw], text: str = "", over_http: bool = False
-    ) -> ToolChanges:
-        """Take in what an upstream lists now. Bad definitions are dropped one by one and explained in `problems`. Over
-        HTTP, a definition with a wrong `x-mcp-header` annotation is bad, too (specification: tools)."""
-        old = {tool.name: tool for tool in self._by_upstream.get(upstream, ())}
+    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "", over_http: bool = False) -> bool:
+        """Take in what an upstream lists now; returns whether a tool came, went or changed.
+
+        Bad definitions are dropped one by one and explained in `problems`. Over HTTP, a definition with a wrong
+        `x-mcp-header` annotation is bad, too (specification: tools).
+        """
+        old = self._by_upstream.get(upstream, [])
         new, problems = self._read(upstream, definitions, over_http)
         self.problems[upstream] = tuple(problems)
         for problem in problems:
             log.warning("upstream %r: %s", upstream, problem)
-        changes = ToolChanges(
-            tuple(name for name in new if name not in old),
-            tuple(name for name in old if name not in new),
-            tuple(name for name, tool in new.items() if name in old and old[name].schema_hash != tool.schema_hash),
-        )
-        if changes or text != self._texts.get(upstream, ""):
-            # An unchanged definition stays byte for byte the same and keeps its token count.
-            kept = {tool.schema_hash: tool for tool in old.values()}
+        # An unchanged definition stays byte for byte the same and keeps its token count.
+        kept = {tool.schema_hash: tool for tool in old}
+        has_changed = kept.keys() != {tool.schema_hash for tool in new.values()}
+        if has_changed or text != self._texts.get(upstream, ""):
             self._by_upstream[upstream] = [kept.get(tool.schema_hash, tool) for tool in new.values()]
             self._texts[upstream] = text
-            if not self._name_upstream(upstream, list(old.values())):
+            if not self._name_upstream(upstream, old):
                 self._name_all()
             self._mark_changed([upstream])
-        return changes
+        return has_changed
 
     def set_token_counts(self, tokens: Mapping[str, int]) -> None:
         """Replace estimates by counted tokens; `tokens` is keyed by schema hash."""
@@ -281,8 +270,7 @@ class Catalog:
         renamed: list[str] = []
         for upstream, tools in self._by_upstream.items():
             named = [_with_name(tool, found[upstream, tool.name]) for tool in tools]
-            if upstream not in self._ever_named or [tool.id for tool in named] != [tool.id for tool in tools]:
-                self._ever_named.add(upstream)
+            if [tool.id for tool in named] != [tool.id for tool in tools]:
                 renamed.append(upstream)
             self._by_upstream[upstream] = named
         self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
@@ -318,7 +306,6 @@ class Catalog:
             del self._tools[tool.id]
         self._by_upstream[upstream] = [_with_name(tool, ToolId(name)) for name, tool in named.items()]
         self._tools.update({tool.id: tool for tool in self._by_upstream[upstream]})
-        self._ever_named.add(upstream)
         self._resolver = None
         self.version += 1
         return True

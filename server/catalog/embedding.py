@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -94,8 +95,8 @@ class Embedder:
         if self._choice.encoder == "none" or self.problem or not len(self._catalog):
             return
         if self._task is None or self._task.done():
-            is_awaited = self._search.is_wanted and not self._search.has_encoders
-            if self._done != self._search.corpus.version or is_awaited:
+            is_awaited = self._search.is_wanted and self._ensemble is None
+            if self._done != self._search.update_corpus().version or is_awaited:
                 self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
@@ -114,7 +115,7 @@ class Embedder:
             if not weights:
                 self.problem = "no encoder is installed"
                 return
-            version = self._search.corpus.version
+            version = self._search.update_corpus().version
             for each in weights:
                 await self._embed(each, choice)
             if self._search.is_wanted and choice == self._choice:
@@ -128,7 +129,7 @@ class Embedder:
     async def _embed(self, weights: Weights, choice: EncoderChoice) -> None:
         """Compute and keep the missing vectors."""
         vectors = self._store.vectors
-        digests = {digest for digest in self._search.corpus.digests if digest}
+        digests = {digest for digest in self._search.update_corpus().digests if digest}
         missing = digests - vectors.known(weights.key)
         if not missing:
             return
@@ -229,7 +230,7 @@ def _serve(ensemble: Meaning, weights: Sequence[Weights], search: Search, store:
     """Load the vectors that the store keeps of the indexed tools, and have the search rank with the ensemble."""
     from foretool.retrieval.encoders.ahead import Ahead
 
-    corpus = search.corpus
+    corpus = search.update_corpus()
     for head, each in zip(ensemble.heads, weights, strict=True):
         if missing := head.missing({digest for digest in corpus.digests if digest}):
             head.add(store.vectors.load(each.key, missing))
@@ -251,6 +252,6 @@ def install_encoders(settings: Settings, search: Search, store: Store) -> str:
         return str(error)
     from foretool.retrieval.rankers.dense import Meaning
 
-    search.index_all()
+    search.update_corpus(inf)
     _serve(ensemble := Meaning(encoders), weights, search, store)
     return "" if ensemble.is_ready else "tools are not embedded yet; a proxy embeds them once a client has connected"

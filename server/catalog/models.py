@@ -97,7 +97,7 @@ class ModelLoader:
                 await self._task
 
     async def _load(self, version: int, kept: Mapping[str, Candidates]) -> None:
-        opened = await asyncio.to_thread(open_models, kept) if kept else OpenedModels(None, {}, ())
+        opened = await asyncio.to_thread(open_models, kept)
         for problem in opened.problems:
             log.warning("%s", problem)
         self._version = version
@@ -109,10 +109,7 @@ class ModelLoader:
 
 def install_models(search: Search, store: Store) -> tuple[str, ...]:
     """Open and install the models now, for a command; returns in words why some do not serve."""
-    kept = read_models(store)
-    if not kept:
-        return ()
-    opened = open_models(kept)
+    opened = open_models(read_models(store))
     search.install_models(opened.experience)
     return opened.problems
 
@@ -126,6 +123,8 @@ def read_models(store: Store) -> dict[str, Candidates]:
 def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
     """Open the first usable candidate of each kind, which imports what its method needs. Never raises for a bad model:
     `problems` says what is wrong with it."""
+    if not kept:
+        return OpenedModels(None, {}, ())
     try:
         from foretool.retrieval.model_format import ModelError
         from foretool.retrieval.rankers.learned import Experience, Factors

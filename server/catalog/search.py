@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -41,7 +42,7 @@ LISTED: Final = 50
 """How many tools the words of a list may bring."""
 
 Admits = Callable[[str], bool]
-"""Whether the client's profile has an upstream."""
+"""Whether the profile of a client has an upstream of this name."""
 Guard = Callable[[Callable[[], None]], None]
 """Runs one step of a request at the request's error boundary."""
 
@@ -70,7 +71,8 @@ class Search:
         self._installed = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._indexer: asyncio.Task[None] | None = None
-        self._is_wanted = False
+        self.is_wanted = False
+        """Whether somebody searches in words here: an encoder is worth its memory from then on."""
 
     # -- state
 
@@ -78,11 +80,6 @@ class Search:
     def version(self) -> tuple[int, int]:
         """Changes with everything a ranking is made of except usage."""
         return self._catalog.version, self._installed
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether somebody searches in words here: an encoder is worth its memory from then on."""
-        return self._is_wanted
 
     @property
     def is_indexed(self) -> bool:
@@ -95,32 +92,23 @@ class Search:
         return self._models is not None
 
     @property
-    def has_encoders(self) -> bool:
-        return self._encoders is not None
-
-    @property
     def growth(self) -> Growth | None:
-        """How lists grow by the scores of these models and encoders; None where that was not learned."""
+        """How lists grow by the scores of these models and encoders; None if that was not learned."""
         growth = self._models.growth if self._models is not None else None
-        heads = self._encoders.heads if self._encoders is not None and self._encoders.is_ready else ()
-        return growth if growth is not None and growth.encoders == "+".join(head.name for head in heads) else None
-
-    @property
-    def corpus(self) -> Corpus:
-        """The indexed tools as encoders and models see them."""
-        return self._index.update(FEW).corpus
+        encoders = self._encoders.names if self._encoders is not None and self._encoders.is_ready else ""
+        return growth if growth is not None and growth.encoders == encoders else None
 
     def count_unindexed(self) -> int:
         """About how many tools are still to be indexed."""
         return self._index.count_missing()
 
-    def index_all(self) -> Corpus:
-        """Index every missing tool, however long it takes: for commands."""
-        return self._index.update().corpus
+    def update_corpus(self, most: float = FEW) -> Corpus:
+        """Index the missing tools if there are at most `most` of them; returns the indexed tools."""
+        return self._index.update(most).corpus
 
     def want_encoders(self) -> None:
         """Somebody will search in words: encoders need not wait for the first search."""
-        self._is_wanted = True
+        self.is_wanted = True
 
     # -- what takes part
 
@@ -143,14 +131,14 @@ class Search:
 
     def rank(self, query: Query, admits: Admits, limit: int) -> Ranking:
         """The best `limit` tools for a query, less those whose upstream is not admitted; never waits."""
-        self._is_wanted |= bool(query.lines)
+        self.is_wanted |= bool(query.lines)
         ranking = self._index.update(FEW).rank(query, self._recent_usage(), limit)
         tools = ((each, self._catalog.get(each.tool)) for each in ranking.ranked)
         return replace(ranking, ranked=tuple(each for each, tool in tools if tool and admits(tool.upstream)))
 
     def rank_for_list(self, lines: Sequence[str]) -> list[ToolId]:
-        """The best tools for the words of a list, one need a line; usage takes no part, the list has its own order."""
-        self._is_wanted |= bool(lines)
+        """The best tools for the words of a profile and past tasks, best first; usage takes no part in it."""
+        self.is_wanted |= bool(lines)
         ranking = self._index.update(MANY).rank(Query(lines=tuple(lines)), limit=LISTED)
         return [each.tool for each in ranking.ranked]
 
@@ -159,25 +147,51 @@ class Search:
     ) -> None:
         """Rank as `rank` does and call `go`: now, or in a later turn of the loop, once the index is complete and the
         slow encoders have answered. `guard` runs both steps, so that an error reaches the request that searched."""
+        patience_s = INDEX_S if self.count_unindexed() > FEW else 0.0
 
         def rank_now() -> None:
             guard(lambda: go(self.rank(query, admits, limit)))
 
-        patience_s = INDEX_S if self.count_unindexed() > FEW else 0.0
+        async def rank_later() -> None:
+            if patience_s:
+                await self.index(patience_s)
+            if self._slow:
+                await asyncio.to_thread(self._ask_slow, query)
+            rank_now()
+
         if query.lines and (patience_s or self._slow):
-            self._begin(self._prepare(query, patience_s, rank_now))
+            task = asyncio.get_running_loop().create_task(rank_later())
+            self._tasks.add(task)  # the loop itself forgets tasks
+            task.add_done_callback(self._tasks.discard)
         else:
             rank_now()
 
     def find_now(self, query: Query, admits: Admits, limit: int) -> Ranking:
         """Do what `find` does, however long it takes: for commands, which keep nobody else waiting."""
-        self.index_all()
+        self.update_corpus(inf)
         self._ask_slow(query)
         return self.rank(query, admits, limit)
 
+    def _ask_slow(self, query: Query) -> None:
+        from foretool.retrieval.pipeline import needs
+
+        texts = needs(query.lines)
+        asked = texts if len(texts) < 2 else [*texts, "\n".join(texts)]
+        for encoder in self._slow if asked else ():
+            try:
+                encoder.fetch(asked)
+            except Exception as error:  # noqa: BLE001 -- somebody else's model or network: the others rank without it
+                log.warning("encoder %s: %s; ranked without it", encoder.name, error)
+
+    def _recent_usage(self) -> Mapping[ToolId, Usage]:
+        if self._clock() >= self._usage_until:
+            self._usage = {each.tool: each for each in self._read_usage()}
+            self._usage_until = self._clock() + USAGE_S
+        return self._usage
+
     def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[dict[ToolId, float], float]:
         """Which tools are called next with which probability, likeliest first, and the probability that the task is
-        done; ({}, 0) where nothing was learned. Cheap enough for the path of a call."""
+        done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
         return self._index.update(FEW).after(history, lines) if self.has_learned else ({}, 0.0)
 
     def assess(self, ranking: Ranking) -> tuple[Level, float | None]:
@@ -185,8 +199,6 @@ class Search:
         from foretool.retrieval.confidence import assess
 
         return assess(ranking, self._calibrate)
-
-    # -- tasks
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""
@@ -206,39 +218,3 @@ class Search:
             self._indexer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._indexer
-
-    async def wait_for_searches(self) -> None:
-        """Wait until every search that has begun has called back."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks)
-
-    def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(steps)
-        self._tasks.add(task)  # the loop itself forgets tasks
-        task.add_done_callback(self._tasks.discard)
-
-    # -- slow parts
-
-    async def _prepare(self, query: Query, patience_s: float, go: Callable[[], None]) -> None:
-        if patience_s:
-            await self.index(patience_s)
-        if self._slow:
-            await asyncio.to_thread(self._ask_slow, query)
-        go()
-
-    def _ask_slow(self, query: Query) -> None:
-        from foretool.retrieval.pipeline import needs
-
-        texts = needs(query.lines)
-        asked = texts if len(texts) < 2 else [*texts, "\n".join(texts)]
-        for encoder in self._slow if asked else ():
-            try:
-                encoder.fetch(asked)
-            except Exception as error:  # noqa: BLE001 -- somebody else's model or network: the others rank without it
-                log.warning("encoder %s: %s; ranked without it", encoder.name, error)
-
-    def _recent_usage(self) -> Mapping[ToolId, Usage]:
-        if self._clock() >= self._usage_until:
-            self._usage = {each.tool: each for each in self._read_usage()}
-            self._usage_until = self._clock() + USAGE_S
-        return self._usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from fakes import FakeUpstream, proxy_over, tool
+from fakes import FakeUpstream, end_of_searches, proxy_over, tool
 from requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ async def test_a_search_that_waits_for_an_encoder_lets_other_requests_pass() -> 
         assert encoder.asked == []
         encoder.may.set()
         # The loop's clock does not wait for threads; this does.
-        await stage.app.search.wait_for_searches()
+        await end_of_searches(stage.app.search)
         answer = await stage.client.result(asked)
     assert encoder.thread != threading.get_ident() and encoder.asked == ["send"]
     names = [match["name"] for match in answer["structuredContent"]["matches"]]

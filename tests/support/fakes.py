@@ -660,6 +660,11 @@ def search_over(catalog: Catalog) -> Search:
     return Search(catalog, list, time.time)
 
 
+async def end_of_searches(search: Search) -> None:
+    """Wait until every search that has begun has called back."""
+    await asyncio.gather(*search._tasks)
+
+
 def changed(record: Any, **fields: Any) -> Any:
     """A record with some fields set."""
     return msgspec.structs.replace(record, **fields)

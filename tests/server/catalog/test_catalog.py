@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.server.catalog.catalog import Catalog, ToolChanges
+from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId
@@ -32,11 +32,14 @@ def listed(*tools: Any) -> list[Any]:
     return [raw(tool(each) if isinstance(each, str) else each) for each in tools]
 
 
-def test_a_new_list_says_what_it_changed_by_the_tools_own_names() -> None:
+def test_a_new_list_says_whether_a_tool_came_went_or_changed() -> None:
     one = catalog(FakeUpstream("calc"))
-    assert one.replace("calc", listed("add", "sub")) == ToolChanges(added=("add", "sub"))
-    assert one.replace("calc", listed("sub", "add")) == ToolChanges()
-    assert one.replace("calc", listed(tool("add", "new"), "mul")) == ToolChanges(("mul",), ("sub",), ("add",))
+    assert one.replace("calc", listed("add", "sub"))
+    assert not one.replace("calc", listed("sub", "add"))
+    assert one.replace("calc", listed(tool("add", "new"), "sub"))
+    assert one.replace("calc", listed(tool("add", "new"), "sub", "mul"))
+    assert one.replace("calc", listed(tool("add", "new"), "mul"))
+    assert [each.id for each in one.tools()] == ["calc__add", "calc__mul"]
 
 
 def test_a_definition_that_only_orders_its_keys_differently_is_the_same() -> None:

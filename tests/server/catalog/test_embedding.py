@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import search_over
+from fakes import end_of_searches, search_over
 
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
@@ -94,7 +94,7 @@ async def test_tools_are_embedded_at_once_and_the_encoder_comes_after_a_search(t
     async with embedding(folder, tools, store, search) as one:
         await settled(one)
         assert len(store.vectors.known(find(folder)[0].key)) == 5
-        assert not search.has_encoders
+        assert search._encoders is None
         assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
         await settled(one)
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts
@@ -162,11 +162,11 @@ async def test_a_changed_setting_takes_the_encoder_away(tmp_path: Path, store: S
     find_in(search, "search")
     async with embedding(folder, tools, store, search) as one:
         await settled(one)
-        assert search.has_encoders
+        assert search._encoders is not None
         one.configure(Settings(encoder=folder))
-        assert search.has_encoders
+        assert search._encoders is not None
         one.configure(Settings(encoder="none"))
-        assert not search.has_encoders
+        assert search._encoders is None
 
 
 async def test_stopping_ends_the_process(tmp_path: Path, store: Store) -> None:
@@ -204,7 +204,7 @@ async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: 
         assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
         said: list[Ranking] = []
         search.find(Query(("open an issue",)), lambda upstream: True, 50, said.append)
-        await search.wait_for_searches()
+        await end_of_searches(search)
         assert encoder.queries(["open an issue"]).any()
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts
         await one.stop()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import search_over, tool
+from fakes import end_of_searches, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval.ranking import Query, Ranking
@@ -92,7 +92,7 @@ async def test_slow_encoders_are_asked_in_a_thread_for_every_text_that_is_ranked
     query = Query(("open an issue", " ", "close it"))
     search.find(query, everything, 5, lambda ranking: said.append(threading.get_ident()))
     assert said == []
-    await search.wait_for_searches()
+    await end_of_searches(search)
     assert slow.asked == ["open an issue", "close it", "open an issue\nclose it"]
     assert said == [threading.get_ident()] and threading.get_ident() not in slow.threads
     search.find(Query(names=("git__open",)), everything, 5, lambda ranking: said.append("at once"))  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ async def test_what_goes_wrong_in_them_is_said_and_the_search_goes_on(caplog: py
     log.addHandler(caplog.handler)
     try:
         search.find(Query(("an issue",)), everything, 5, said.append)
-        await search.wait_for_searches()
+        await end_of_searches(search)
     finally:
         log.removeHandler(caplog.handler)
     assert said == [ranking] and len(ranking.ranked) == 2
@@ -129,7 +129,7 @@ async def test_an_error_in_a_later_turn_reaches_the_request_that_searched() -> N
             said.append(str(error))
 
     search.find(Query(("open",)), everything, 5, fail, guard)
-    await search.wait_for_searches()
+    await end_of_searches(search)
     assert said == ["a mistake"]
 
 
