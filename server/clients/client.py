@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from foretool.server.proxy import Proxy
     from foretool.server.upstreams.upstream import Upstream
 
+RELIST_S: Final = 2.0
+"""A client that lists again within this time of `list_changed` counts as one that re-lists."""
+
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Log levels, least severe first."""
 
@@ -306,7 +309,7 @@ class Client:
         loop = asyncio.get_running_loop()
         if not self._announced_at:
             self._announced_at = loop.time()
-            loop.call_later(self.proxy.settings.relist_window_s, self._not_relisted, self._announced_at)
+            loop.call_later(RELIST_S, self._not_relisted, self._announced_at)
 
     def _not_relisted(self, announced_at: float) -> None:
         if self._announced_at == announced_at:

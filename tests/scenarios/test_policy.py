@@ -8,6 +8,7 @@ import pytest
 from fakes import LIST_CHANGED, FakeUpstream, failing_store, proxy_over
 from requirements import requirement
 
+from foretool.server.clients import client
 from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
@@ -37,10 +38,13 @@ async def test_a_client_known_to_re_list_gets_a_growing_list() -> None:
 
 
 @requirement("policy:auto:demotion")
-async def test_a_client_that_did_not_list_again_is_demoted_and_stays_so_after_a_restart() -> None:
+async def test_a_client_that_did_not_list_again_is_demoted_and_stays_so_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "RELIST_S", 0.1)
     store, _ = failing_store()
     upstream = FakeUpstream("calc", ["add", "subtract"])
-    async with proxy_over(upstream, store=store, hold_ms=10, relist_window_s=0.1) as stage:
+    async with proxy_over(upstream, store=store, hold_ms=10) as stage:
         await stage.client.initialize("claude-code", "2.1")
         await stage.client.list_tools()
         await stage.client.discover(names=["calc__add"])
