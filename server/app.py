@@ -131,9 +131,9 @@ class App:
             server.name, proxy, opener, server.timeout_s, server.secrets.redact, capabilities=proxy.capabilities
         )
 
-    def yield_to(self, is_telling: Callable[[], bool]) -> None:
-        """Start no upstream while this client has still to take in what it was told."""
-        self._watcher.is_telling = is_telling
+    def yield_to(self, has_unread_output: Callable[[], bool]) -> None:
+        """Start no upstream while the client on stdio has not read its answers."""
+        self._watcher.has_unread_output = has_unread_output
 
     # -- running
 
@@ -422,7 +422,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
     with open_store(config.storage) as store:
         app = App(config, store)
         edge = StdioServer(app.proxy, profile, message_limit(config), app.proxy.turn)
-        app.yield_to(edge.is_telling)
+        app.yield_to(edge.has_unread_output)
         ended = asyncio.Event()
         _on_signals(ended.set)
         async with app.running():

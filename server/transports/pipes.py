@@ -1,14 +1,14 @@
-"""Pipes: what one turn of the loop has to say goes out together, at its end; what comes is read into one buffer.
+"""Pipes: the messages of one turn of the loop go out together at its end, and all input is read into one buffer.
 
-A write to a pipe wakes the reader's process and costs more than everything else about a small message; each callback
-put off to the next round of the loop costs a look at every file it watches. So whoever reads opens a turn around what
-it read, and what the turn says is delivered when it ends.
+A write to a pipe wakes the process that reads it, which costs more than everything else about a small message; a
+callback in the next round of the loop costs a look at every file that the loop watches. So whoever reads opens a turn
+around what it has read, and the messages that this causes are written when the turn ends.
 
-And what nobody reads must not gather here: while the client on stdio takes nothing, nothing is taken from upstreams.
+Messages that nobody reads must not pile up here: while the client on stdio does not read, upstreams are not read.
 
-asyncio reads up to 256 KiB at once into a block of its own that it cuts down to what came. Among what lives a little
-longer, such blocks leave holes in the heap that no other of them fits into: 23 MiB in 100,000 calls, most of it given
-back, 5 MiB kept. So pipes and clients' sockets are read into one buffer, and of it as much is copied as came.
+asyncio reads up to 256 KiB at once into a new block, which it then cuts down to what came. Such blocks leave holes in
+the heap that nothing else fits into: 23 MiB in 100,000 calls, most of it given back, 5 MiB kept. So pipes and clients'
+sockets are read into one buffer, and only what came is copied out of it.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ from types import TracebackType
 from typing import IO, Final
 
 MANY: Final = 16
-"""Messages after which a pipe is written to before the turn ends: its reader can begin."""
+"""After this many messages a pipe is written to before the turn ends, so that its reader can begin."""
 
 BUFFER: Final = memoryview(bytearray(256 * 1024))
-"""What is read, until the reader has copied it out, which is at once. Of one thread."""
-
+"""Holds what was read until the reader has copied it out, at once. For use by one thread."""
 
 log = logging.getLogger("foretool.pipes")
 
 
 class Turn:
-    """What is put off to the end of the turn; outside of one, to the loop's next round. A proxy's pipes share one."""
+    """Runs callbacks at the end of the turn, or in the loop's next round outside of one. A proxy's pipes share one."""
 
     def __init__(self) -> None:
         self.is_held = False
-        """The client does not read, so the sources are not read either."""
+        """The client does not read, so the upstreams are not read either."""
         self._depth = 0
-        self._put_off: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
         self._sources: set[PipeReader] = set()
 
     def add(self, source: PipeReader) -> None:
-        """An upstream's output."""
+        """Add the output of an upstream."""
         self._sources.add(source)
         if self.is_held:
             source.pause_reading()
@@ -50,7 +49,7 @@ class Turn:
         self._sources.discard(source)
 
     def hold(self, held: bool) -> None:
-        """Stop reading the sources, or go on."""
+        """Stop reading the upstreams, or continue."""
         self.is_held = held
         for source in self._sources:
             if not source.is_closing():
@@ -58,7 +57,7 @@ class Turn:
 
     def at_end(self, callback: Callable[[], None]) -> None:
         if self._depth:
-            self._put_off.append(callback)
+            self._callbacks.append(callback)
         else:
             asyncio.get_running_loop().call_soon(callback)
 
@@ -68,19 +67,19 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Answers that are delivered put off the writes they cause, so the list grows while it is worked through.
+        # Callbacks that deliver answers add the writes that these cause, so the list grows while it is worked through.
         if self._depth == 1:
-            for callback in self._put_off:
+            for callback in self._callbacks:
                 try:
                     callback()
-                except Exception:  # the boundary: one that fails must not keep the others from being said, ever
-                    log.exception("Failed")
-            self._put_off.clear()
+                except Exception:  # the boundary: a callback that fails must not keep the others from running
+                    log.exception("a callback at the end of a turn failed")
+            self._callbacks.clear()
         self._depth -= 1
 
 
 class PipeWriter:
-    """Gathers the messages of a turn into one write."""
+    """Writes the messages of one turn together."""
 
     def __init__(self, transport: asyncio.WriteTransport, turn: Turn) -> None:
         self._transport = transport
@@ -95,14 +94,14 @@ class PipeWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over what waits, now."""
+        """Write what waits, now."""
         if self._waiting:
             data, self._waiting = b"".join(self._waiting), []
             self._transport.write(data)
 
     @property
     def waiting(self) -> int:
-        """Bytes that its reader has not taken, without those of this turn."""
+        """Bytes that the reader has not taken, without those of this turn."""
         return self._transport.get_write_buffer_size()
 
     def is_closing(self) -> bool:
@@ -114,10 +113,10 @@ class PipeWriter:
 
 
 class PipeReader:
-    """Reads a pipe, a socket or a terminal on the loop it was made in, and closes it at its end."""
+    """Reads a pipe, a socket or a terminal on the running loop, and closes it at its end."""
 
     def __init__(self, pipe: IO[bytes], feed: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        """`lost` is called once, when the other side or we have closed it."""
+        """`feed` gets what was read, `lost` is called once when the other side or we have closed the pipe."""
         self._pipe = pipe
         self._feed = feed
         self._lost = lost
@@ -132,7 +131,7 @@ class PipeReader:
             count = os.readv(self._pipe.fileno(), [BUFFER])
         except (BlockingIOError, InterruptedError):
             return
-        except OSError as error:  # a terminal that is gone says EIO
+        except OSError as error:  # EIO from a terminal that is gone
             log.debug("a pipe could not be read: %s", error)
             count = 0
         if count:

@@ -206,7 +206,7 @@ BAD = {
     "exits at once": (unruly("--exit"), "UNRULY_TOKEN is not set"),
     "bad list": (unruly("--bad-list"), "tools could not be listed"),
     "missing program": ({"command": "no-such-program-at-all"}, "was not found"),
-    "missing folder": ({**unruly(), "cwd": "/no/such/folder"}, "is no folder"),
+    "missing folder": ({**unruly(), "cwd": "/no/such/folder"}, "is not a folder"),
 }
 
 

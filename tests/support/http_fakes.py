@@ -144,6 +144,9 @@ class Notes:
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
         self.told.put_nowait(("failed", request, reason, sent))
 
+    def on_poll(self, request: int, retry_ms: int) -> None:
+        pass
+
     def on_expired(self, request: int) -> None:
         self.told.put_nowait(("expired", request))
 

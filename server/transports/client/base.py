@@ -1,4 +1,4 @@
-"""Between an edge (a transport to clients) and the proxy: who calls, and where answers go."""
+"""What the proxy and a transport to clients know of each other: who calls, and where answers go."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from foretool.storage.records import Era
 
 
 class Channel(Protocol):
-    """Where what belongs to one request of a client goes.
+    """Takes everything that belongs to one request of a client.
 
-    The proxy calls these only after the records of the request are committed; each returns at once.
+    The proxy calls these methods only after the records of the request are committed; each returns at once.
     """
 
     def send(self, data: bytes) -> None:
-        """A notification or a question that belongs to the request; one JSON-RPC message, no line end."""
+        """Send a notification or a question that belongs to the request: one JSON-RPC message without a line end."""
 
     def finish(self, data: bytes, code: int | None) -> None:
-        """The reply, the last thing sent here. `code`: the JSON-RPC error code when it is an error, else None."""
+        """Send the reply, the last message. `code`: JSON-RPC error code if it is an error, else None."""
 
     def poll(self) -> None:
-        """The upstream ended the request's stream to be polled for the rest; a transport that can does likewise."""
+        """End the stream of the request so that the client polls for the rest, as the upstream did with us."""
 
     def end(self) -> None:
-        """There will be no reply: the client cancelled the request."""
+        """End without a reply: the client has cancelled the request."""
 
 
 class Front(Protocol):
@@ -33,23 +33,23 @@ class Front(Protocol):
     era: Era
 
     def receive(self, message: Message, channel: Channel) -> None:
-        """A message of the client. Replies, and what belongs to the request, go to `channel`; it is unused for
-        notifications and for replies to our questions."""
+        """Take a message of the client. What belongs to a request goes to `channel`; notifications and replies to our
+        questions do not use it."""
 
     def cancel(self, channel: Channel, reason: str) -> None:
-        """The client went away from the request that `channel` belongs to (modern HTTP: closed its stream)."""
+        """Cancel the request of `channel`: the client went away from it (modern HTTP: closed its stream)."""
 
     def close(self) -> None:
-        """The client is gone: its requests are cancelled, its subscriptions end."""
+        """The client is gone: cancel its requests and end its subscriptions."""
 
 
 class Fronts(Protocol):
-    """The proxy as an edge sees it."""
+    """The proxy as a transport to clients knows it."""
 
     def open(self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "") -> Front:
-        """A new client. `standalone`: where notifications and questions go that belong to no request (stdio: the same
-        output; legacy HTTP: the GET stream; modern HTTP: nowhere). `principal`: whose credential, "" for none.
+        """Add a client. `standalone` takes notifications and questions that belong to no request (stdio: the same
+        output; legacy HTTP: the GET stream; modern HTTP: nothing). `principal`: its credential, "" for none.
 
-        For a stdio process the era is not known yet: pass "legacy"; the first message settles it.
+        The era of a stdio process is not known yet: pass "legacy"; the first message settles it.
         """
         ...

@@ -1,4 +1,4 @@
-"""Who may talk to the HTTP edge: the Host and Origin rules against DNS rebinding, and the bearer token."""
+"""Who may talk to the HTTP server: Host and Origin rules against DNS rebinding, and the bearer token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foretool.server.protocol.headers import Headers
 
 
 class Refused(Exception):
-    """An HTTP request that goes no further; the message names the way out."""
+    """An HTTP request is refused with this status; the message names the way out."""
 
     def __init__(self, status: int, reason: str, **headers: str) -> None:
         super().__init__(reason)
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:
@@ -37,20 +37,20 @@ def without_port(host: str) -> str:
 
 
 class Guards:
-    """Raises `Refused` for what must not come in.
+    """Raises `Refused` for requests that must not come in.
 
-    `token`: needed from everyone unless "". `hosts` and `origins`: accepted besides those of this machine; a host
-    without a port stands for all its ports.
+    `token`: everyone has to send it, unless it is "". `hosts` and `origins`: accepted besides those of this machine; a
+    host without a port covers all its ports.
     """
 
     def __init__(self, token: str, hosts: Iterable[str], origins: Iterable[str]) -> None:
         self._token = token.encode()
-        # A browser takes 0.0.0.0 for this machine, so as a Host it would tell nothing.
+        # Browsers reach this machine under 0.0.0.0, so as a Host it would prove nothing.
         self._hosts = frozenset(host.lower() for host in hosts) - {"0.0.0.0", "::", "[::]"}  # noqa: S104
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     def admit(self, headers: Headers) -> str:
-        """The principal: whose credential was sent, "" where none is asked for."""
+        """Returns the principal, which stands for the credential that was sent; "" if none is needed."""
         self._check_host((headers.get("host") or "").lower())
         self._check_origin(headers.get("origin"))
         return self._principal(headers.get("authorization") or "")

@@ -1,7 +1,7 @@
-"""The client that started us: newline-framed JSON on our own stdin and stdout.
+"""The client that started us: lines of JSON on our own stdin and stdout.
 
-Nothing but protocol is ever written there. While the client does not read, we read neither from it nor from upstreams,
-and pass over what only tells how things go: memory stays bounded, and every answer waits where it is.
+Only protocol messages are written there. While the client does not read, we read neither from it nor from upstreams,
+and drop progress and log messages for it: memory stays bounded, and every answer waits where it is.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 
 WIDE: Final = 1024 * 1024
-"""Bytes our output may hold, where the system lets us: an answer of a megabyte goes out in one piece, and not in
+"""Bytes that our output pipe may hold, if the system permits: an answer of a megabyte goes out in one piece, and not in
 sixteen between which the loop does other things."""
 HIGH_WATER: Final = 8 * 1024 * 1024
-"""Bytes waiting for the client above which nothing more is read."""
-PASSED_OVER: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kind for kind in (b"progress", b"message"))
-"""How messages begin that a client which does not read gets less of. Upstreams over HTTP go on sending them."""
+"""When more bytes than this wait for the client, nothing more is read."""
+DROPPED: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kind for kind in (b"progress", b"message"))
+"""How the messages begin that a client which does not read never gets; upstreams over HTTP go on sending them."""
 
 
 class StdioServer:
-    """One client for the life of the process. It is also the channel of all its requests: they share one output."""
+    """Serves one client for the life of the process. It is the channel of all requests: they share one output."""
 
     def __init__(self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None) -> None:
         self._fronts = fronts
@@ -41,11 +41,11 @@ class StdioServer:
         self._reader: PipeReader | None = None
         self._writer: _Writer | None = None
         self.closed = asyncio.Event()
-        """Set when the client has closed our input or is gone."""
+        """Set when the client has closed our input."""
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        # Children must not get hold of the protocol's own pipes, and nothing else in this process may print there.
+        # Children must not inherit the protocol's pipes, and nothing else in this process may print there.
         output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         self._writer = await _Writer.open(loop, output, self._pause, self._turn)
@@ -55,7 +55,7 @@ class StdioServer:
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty():
             self._reader = PipeReader(source, self.feed, self.lost)
         else:
-            # A file or /dev/null, which no event loop can wait for: it is all there already.
+            # No event loop can wait for a file or /dev/null, and all of it is there already.
             with source:
                 self.feed(source.read())
             self.lost()
@@ -63,7 +63,7 @@ class StdioServer:
     # -- Channel
 
     def send(self, data: bytes) -> None:
-        if self._turn.is_held and data.startswith(PASSED_OVER):
+        if self._turn.is_held and data.startswith(DROPPED):
             return
         if self._writer is not None:
             self._writer.write(jsonrpc.one_line(data) + b"\n")
@@ -75,9 +75,9 @@ class StdioServer:
         pass  # a pipe stays open
 
     def end(self) -> None:
-        pass  # the spec wants silence for a cancelled request
+        pass  # the specification asks for silence after a cancelled request
 
-    # -- what comes in
+    # -- what the client sends
 
     def feed(self, data: bytes) -> None:
         with self._turn:
@@ -98,8 +98,7 @@ class StdioServer:
             self.send(jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))
 
     def lost(self) -> None:
-        if not self.closed.is_set():
-            self.closed.set()
+        self.closed.set()
 
     def _pause(self, full: bool) -> None:
         self._turn.hold(full)
@@ -110,12 +109,12 @@ class StdioServer:
         else:
             self._reader.resume_reading()
 
-    def is_telling(self) -> bool:
-        """Whether the client has still to take in something that was written."""
+    def has_unread_output(self) -> bool:
+        """Whether the client has not read everything that was written."""
         return self._writer is not None and self._writer.is_waiting()
 
     async def close(self) -> None:
-        """Say what is still to be said, then let go of the pipes."""
+        """Write what is left to write, then close the pipes."""
         self._turn.hold(False)
         if self._front is not None:
             self._front.close()
@@ -126,7 +125,7 @@ class StdioServer:
 
 
 class _Writer(asyncio.BaseProtocol):
-    """Our stdout: a pipe, a socket or a terminal through the loop, a file directly."""
+    """Writes to our stdout: to a pipe, a socket or a terminal through the loop, to a file directly."""
 
     def __init__(self, pause: Callable[[bool], None]) -> None:
         self._pause = pause
@@ -164,7 +163,7 @@ class _Writer(asyncio.BaseProtocol):
         self._pause(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._pause(False)  # nobody will read; what is still said goes nowhere
+        self._pause(False)  # nobody will read; what is still written goes nowhere
 
     async def close(self) -> None:
         if self._pipe is not None:
@@ -172,7 +171,7 @@ class _Writer(asyncio.BaseProtocol):
 
 
 def _widen(pipe: int) -> None:
-    """What is no pipe, or not ours to widen, stays as it is."""
+    """Let a pipe hold more bytes; anything else, or a pipe that is not ours, stays as it is."""
     if (size := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:
         with contextlib.suppress(OSError):
             fcntl.fcntl(pipe, size, WIDE)

@@ -13,19 +13,22 @@ class LinkError(Exception):
 
 
 class Receiver(Protocol):
-    """Takes in what one link brings. Every method returns at once."""
+    """Takes what one link brings. Every method returns at once."""
 
     def on_message(self, message: Message, request: int | None) -> None:
-        """`request` is the id of our request on whose stream the message came; None where a transport cannot know."""
+        """`request`: id of our request on whose stream the message came; None where a transport cannot know."""
 
     def on_invalid_line(self, line: bytes) -> None:
-        """A line on the upstream's output that is no JSON-RPC message."""
+        """The upstream sent something that is not a JSON-RPC message."""
 
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
-        """No reply to this request will come. `sent`: it had left for the upstream."""
+        """This request gets no reply. `sent`: it had left for the upstream."""
 
     def on_expired(self, request: int) -> None:
-        """The upstream no longer knows our session and has not handled the request; a new handshake is due."""
+        """The upstream no longer knows our session and has not handled the request; it needs a new handshake."""
+
+    def on_poll(self, request: int, retry_ms: int) -> None:
+        """The upstream has ended the stream of a request so that we ask for the rest after this pause."""
 
     def on_closed(self, reason: str) -> None:
         """The link is gone for good; called once."""
@@ -34,20 +37,20 @@ class Receiver(Protocol):
 class Link(Protocol):
     """Sends messages to one upstream; replies arrive at the `Receiver` it was opened with."""
 
-    pid: int | None
+    pid: int | None = None
     """Process id of a child process, else None."""
 
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
         """Hand a message to the transport; never blocks. `headers`: extra HTTP headers, ignored elsewhere."""
 
     def abandon(self, request: int) -> bool:
-        """Drop interest in a request by the transport's own means (closing its stream). False: there are none here,
-        say it with a notification."""
-        ...
+        """Cancel a request by means of the transport (closing its stream). Returns False where a notification has to
+        say it."""
+        return False
 
     def stderr(self) -> tuple[str, ...]:
-        """The last lines the upstream wrote to stderr, oldest first; () where there is none."""
-        ...
+        """The last lines that the upstream wrote to stderr, oldest first; () where there is none."""
+        return ()
 
     async def close(self) -> None:
-        """Say goodbye as the transport asks, then end it; returns when nothing of it is left."""
+        """Take leave as the transport asks and end the link; returns when nothing of it is left."""

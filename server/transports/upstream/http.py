@@ -1,11 +1,11 @@
-"""Upstreams on streamable HTTP, both eras: a POST for every message, answered with JSON or a stream of events.
+"""Upstreams over streamable HTTP, both eras: a POST for each message, answered with JSON or with a stream of events.
 
-What comes on the stream of a POST belongs to its request, and is delivered so; the SDK's transport forgets it. In the
-legacy era there is a session, a stream of its own for what belongs to no request, and streams that break are resumed.
-In the modern era every request stands alone, and closing its stream cancels it.
+What comes on the stream of a POST belongs to its request and is delivered with it. In the legacy era there is a
+session, one more stream for what belongs to no request, and streams that break are resumed. In the modern era each
+request stands alone, and closing its stream cancels it.
 
-There is no connection to lose here, so a failure is that of one request. Only when nothing can be reached and no other
-request is being answered, or the session is over, is the link reported closed: the upstream then starts anew, with
+There is no connection to lose, so a failure concerns one request. The link is reported closed only when the session is
+over, or when the server cannot be reached and no other request is being answered. Then the upstream restarts, with
 pauses, instead of failing call by call.
 """
 
@@ -16,7 +16,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
@@ -26,7 +26,7 @@ from foretool.server.protocol.headers import EVENTS, JSON, media_type
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
-from foretool.server.transports.upstream.base import LinkError, Receiver
+from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import Failed
 from foretool.server.transports.upstream.sse import SseLink, open_sse
 from foretool.server.transports.upstream.sse_parser import Events, TooLarge
@@ -36,42 +36,31 @@ if TYPE_CHECKING:
     import httpx2
 
 RETRY_S: Final = 1.0
-"""Pause before a stream is resumed, when the server asks for none."""
+"""Pause before a stream is resumed, if the server names none."""
 RETRY_MOST_S: Final = 60.0
 RESUMES: Final = 5
-"""Attempts to resume a stream in a row that bring nothing."""
+"""Attempts in a row to resume a stream that bring nothing, after which it is given up."""
 DRAIN_S: Final = 1.0
-"""How long the end of a stream is awaited after the reply, to keep the connection for the next request."""
+"""Longest wait for the end of a stream after the reply: only then can the next request use the connection."""
 GOODBYE_S: Final = 2.0
+LISTEN_S: Final = 0.1
+"""Longest wait of the first request for the answer to our GET; some servers send nothing before there is an event."""
 
-# Statuses by which a server of 2024-11-05 tells that it takes no POST there (specification: backward compatibility).
+# Statuses by which a server of 2024-11-05 says that it takes no POST there (specification: backward compatibility).
 _NOT_STREAMABLE: Final = frozenset({400, 404, 405})
 
-# Legacy servers answer the modern probe with any of these and no JSON-RPC; the others are about access or load.
+# Legacy servers refuse the modern probe with any 4xx but these, which are about access or load.
 _NOT_A_PROBE_ANSWER: Final = frozenset({401, 403, 407, 408, 429})
 
 log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class HearsPolls(Protocol):
-    """A receiver that wants to know when a server ends a stream to make us ask again later, so as to do the same."""
-
-    def on_poll(self, request: int, retry_ms: int) -> None: ...
 
 
 class _Expired(Exception):
     """The server does not know our session."""
 
 
-LISTEN_S: Final = 0.1
-"""Longest wait of the first request for the answer to our GET; some servers send nothing before there is an event."""
-
-
-class HttpLink:
-    """See the module."""
-
-    pid: int | None = None
+class HttpLink(Link):
+    """A link to one server; `open_http` makes it."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, fall_back: bool
@@ -86,14 +75,14 @@ class HttpLink:
         self._tasks = Tasks(f"link to {http_client.address(url)}")
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._answering = 0
-        """Requests whose answer has begun: a sign that the server lives."""
+        """Requests whose response has begun: a sign that the server lives."""
         self._session: str | None = None
         self._version: str | None = None
         self._ready = asyncio.Event()
-        """Not set while `notifications/initialized` is on its way: nothing may overtake it."""
+        """Cleared while `notifications/initialized` is on its way: nothing may overtake it."""
         self._ready.set()
         self._listening = asyncio.Event()
-        """The server has answered our GET, whatever it said."""
+        """Set when the server has answered our GET in any way."""
         self._older: SseLink | None = None
         self._gone = ""
 
@@ -123,9 +112,6 @@ class HttpLink:
             task.cancel()
         return self._era == "modern"
 
-    def stderr(self) -> tuple[str, ...]:
-        return ()
-
     async def close(self) -> None:
         await self._tasks.close()
         await self._goodbye()
@@ -149,7 +135,7 @@ class HttpLink:
     # -- requests
 
     async def _request(self, request: int, message: Message, extra: dict[str, str]) -> None:
-        """The boundary of one request: it ends in a reply on `on_message`, in `on_failed`, or in `on_expired`."""
+        """Carry out one request; it ends in a reply by `on_message`, in `on_failed` or in `on_expired`."""
         import httpx2
 
         try:
@@ -198,7 +184,7 @@ class HttpLink:
             kind = _kind(response)
             if kind == JSON:
                 if not self._take(await self._body(response), request, message):
-                    raise Failed("answered with something that is no reply to the request")
+                    raise Failed("answered with something that is not a reply to the request")
                 return
             if kind != EVENTS:
                 raise Failed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
@@ -207,12 +193,12 @@ class HttpLink:
             await self._resume(request, message, events)
 
     async def _resume(self, request: int, message: Message, events: Events) -> None:
-        """Ask for the rest of a stream that ended before its reply; a server may end it to be polled instead."""
+        """Ask for the rest of a stream that ended before its reply; the server may want to be polled for it."""
         import httpx2
 
         attempts = 0
         while self._era == "legacy" and events.last_id and attempts < RESUMES:
-            if attempts == 0 and isinstance(self._receiver, HearsPolls):
+            if attempts == 0:
                 self._receiver.on_poll(request, events.retry_ms or int(RETRY_S * 1000))
             await asyncio.sleep(_pause(events, attempts))
             seen = events.seen
@@ -231,7 +217,7 @@ class HttpLink:
     async def _read(
         self, response: httpx2.Response, events: Events, request: int | None, message: Message | None
     ) -> bool:
-        """Deliver what a stream brings until it ends; True when the reply was among it."""
+        """Deliver what a stream brings until it ends. Returns whether the reply was among it."""
         import httpx2
 
         answered = False
@@ -244,14 +230,14 @@ class HttpLink:
                             answered = True
                             patience.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
         except TimeoutError:
-            pass  # a server that keeps the stream open after its reply
+            pass  # the server keeps the stream open after its reply
         except httpx2.HTTPError:
             if not answered and not (self._era == "legacy" and events.last_id):
                 raise
         return answered
 
     def _take(self, data: bytes, request: int | None, asked: Message | None) -> bool:
-        """Deliver one message; True when it is the reply to `request`."""
+        """Deliver one message. Returns whether it is the reply to `request`."""
         try:
             message = jsonrpc.decode(data)
         except BadMessage:
@@ -259,7 +245,7 @@ class HttpLink:
             return False
         is_reply = request is not None and message.is_reply
         if is_reply and (message.id is None or str(message.id) == str(request)):
-            # The stream is that of this request alone, so an error without an id is its reply too.
+            # The stream belongs to this request alone, so an error without an id is its reply too.
             message.id = request
         else:
             is_reply = False
@@ -294,7 +280,7 @@ class HttpLink:
         raise Failed(reason)
 
     async def _ask_older(self, message: Message, reason: str) -> None:
-        """Try the transport of 2024-11-05 at the same URL, and stay with it if it is spoken there."""
+        """Try the transport of 2024-11-05 at the same URL, and keep to it if the server speaks it."""
         try:
             self._older = await open_sse(self._url, self._given, self._receiver, self._limit)
         except LinkError:
@@ -324,11 +310,11 @@ class HttpLink:
                 self._lost("its session had expired")
         finally:
             if first:
-                await self._hear()
+                await self._open_standalone()
                 self._ready.set()
 
-    async def _hear(self) -> None:
-        """Open the stream of what belongs to no request before the first request: its questions may come there."""
+    async def _open_standalone(self) -> None:
+        """Open the stream of what belongs to no request before the first request, whose questions may come there."""
         if self._era == "legacy":
             self._tasks.spawn(self._listen())
             with contextlib.suppress(TimeoutError):
@@ -338,7 +324,7 @@ class HttpLink:
     # -- the stream of what belongs to no request
 
     async def _listen(self) -> None:
-        """Read it while the server offers it, and resume it when it ends."""
+        """Read the standalone stream while the server offers it, and resume it when it ends."""
         import httpx2
 
         events, empty, opened = Events(self._limit), 0, False
@@ -408,7 +394,7 @@ def _kind(response: httpx2.Response) -> str:
 
 
 def _visible(value: str | None) -> str | None:
-    """A value that may go back into a header; None for one that may not."""
+    """The value if it may be sent back in a header, else None."""
     return value if value and value.isascii() and value.isprintable() and " " not in value else None
 
 
@@ -419,7 +405,7 @@ def _pause(events: Events, attempts: int) -> float:
 
 
 def _error_in(body: bytes) -> Message | None:
-    """The JSON-RPC error that an HTTP error came with."""
+    """The JSON-RPC error in the body of an HTTP error, None if there is none."""
     try:
         message = jsonrpc.decode(body)
     except BadMessage:
@@ -430,7 +416,7 @@ def _error_in(body: bytes) -> Message | None:
 def _is_expiry(status: int, error: Message | None) -> bool:
     """Whether a refusal means that the session is over.
 
-    The specification says 404. A 404 with the request's own id is that of a method, and servers made after the
+    The specification says 404. A 404 with the request's own id is about the method, and servers that follow the
     TypeScript SDK's examples answer 400 with an error that names the session.
     """
     if status == 404:
@@ -443,9 +429,9 @@ def _is_expiry(status: int, error: Message | None) -> bool:
 async def open_http(
     url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, *, fall_back: bool = False
 ) -> HttpLink:
-    """A link to a server on streamable HTTP; nothing is sent yet, so it opens whether or not the server is there.
+    """Make a link to a server; nothing is sent yet, so this succeeds whether or not the server is there.
 
-    `headers` go with every request. `limit`: bytes of one message. `fall_back`: where `initialize` finds no streamable
-    HTTP, try the transport of 2024-11-05 at the same URL.
+    `headers` go with every request. `limit`: bytes of one message. `fall_back`: if the server refuses `initialize` on
+    streamable HTTP, try the transport of 2024-11-05 at the same URL.
     """
     return HttpLink(url, headers, era, receiver, limit, fall_back)

@@ -1,6 +1,6 @@
-"""What the links to remote servers share: the HTTP client, the tasks of a link, and failures put in words.
+"""What the links to remote servers share: the HTTP client, and the words for its failures.
 
-No reason made here holds a header's value, or more of a URL than scheme, host and port: they may be secrets.
+No text made here contains the value of a header, or more of a URL than scheme, host and port: they may be secrets.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ WRITE_S: Final = 60.0
 NOTICE_S: Final = 30.0
 """Longest wait for a server to accept a message that gets no reply."""
 IDLE_S: Final = 4.0
-"""How long an unused connection is kept. Node and uvicorn close theirs after 5 s, and a request sent into a connection
-that is being closed is lost."""
+"""An unused connection is closed after this time. Node and uvicorn close theirs after 5 s, and a request that is sent
+into a closing connection is lost."""
 
-# At lower levels these write URLs and header lines, which hold secrets.
+# At lower levels these libraries log URLs and header lines, which contain secrets.
 for _library in ("httpx2", "httpcore2"):
     logging.getLogger(_library).setLevel(logging.WARNING)
 
@@ -40,16 +40,16 @@ _WAYS_OUT: Final = {
 
 
 class Failed(Exception):
-    """A request gets no reply; the message says why in one line."""
+    """A request will get no reply; the message says why in one line."""
 
 
 def new_client(url: str, headers: Mapping[str, str]) -> httpx2.AsyncClient:
-    """A client without redirects and read timeouts: a redirect would carry credentials elsewhere, streams are long."""
+    """Make a client that follows no redirects, which would carry credentials elsewhere, and that waits for streams."""
     import httpx2
 
     return httpx2.AsyncClient(
         headers={"user-agent": f"foretool/{__version__}", **headers},
-        # Loading the certificates takes 0.08 s, which only TLS needs: that of the server or of a proxy.
+        # Loading the certificates takes 0.08 s; only TLS to the server or to a proxy needs them.
         verify=url.lower().startswith("https:") or any(name.lower().endswith("_proxy") for name in os.environ),
         follow_redirects=False,
         timeout=httpx2.Timeout(connect=CONNECT_S, read=None, write=WRITE_S, pool=None),
@@ -64,7 +64,7 @@ def address(url: str) -> str:
 
 
 def refusal(status: int, location: str | None = None) -> str:
-    """An HTTP status that is no success, with the way out."""
+    """What a failed HTTP status means, with the way out."""
     if 300 <= status < 400:
         target = f" to {address(location)}" if location and "//" in location else ""
         return f"answered HTTP {status}, a redirect{target}, which is not followed: set url to where it leads"

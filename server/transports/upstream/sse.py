@@ -1,6 +1,7 @@
-"""Upstreams on HTTP+SSE, the transport of 2024-11-05: one long GET stream to us, a POST for every message of ours.
+"""Upstreams over HTTP+SSE, the transport of 2024-11-05: one long GET stream to us, a POST for each message of ours.
 
-Deprecated, yet spoken by servers in the field. The stream's first event, `endpoint`, names where to POST.
+It is deprecated, but servers in the field still speak it. The first event of the stream, `endpoint`, names where to
+POST.
 """
 
 from __future__ import annotations
@@ -13,20 +14,19 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import UNSET
 
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.headers import EVENTS, JSON
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
-from foretool.server.transports.upstream.base import LinkError, Receiver
+from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.transports.upstream.sse_parser import Event, Events, TooLarge
 
 ENDPOINT_S: Final = 20.0
 """Longest wait for the `endpoint` event."""
 
 
-class SseLink:
-    """See the module. Which request a message belongs to cannot be known here."""
-
-    pid: int | None = None
+class SseLink(Link):
+    """A link to one server; `open_sse` makes it. This transport does not tell to which request a message belongs."""
 
     def __init__(self, url: str, headers: Mapping[str, str], receiver: Receiver, limit: int) -> None:
         self._client = http_client.new_client(url, headers)
@@ -54,24 +54,18 @@ class SseLink:
         if self._gone or self._tasks.spawn(self._post(message)) is None:
             self._failed(message, "the link is closed", sent=False)
 
-    def abandon(self, request: int) -> bool:
-        return False
-
-    def stderr(self) -> tuple[str, ...]:
-        return ()
-
     async def close(self) -> None:
         self._gone = True
         await self._tasks.close()
         await self._client.aclose()
         if self._endpoint.done() and not self._endpoint.cancelled():
-            self._endpoint.exception()  # seen, even where nobody waits any more
+            self._endpoint.exception()  # retrieved, or asyncio would log that nobody did
 
     async def _stream(self) -> None:
         import httpx2
 
         try:
-            async with self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
+            async with self._client.stream("GET", self._url, headers={"accept": EVENTS}) as response:
                 if response.status_code != 200:
                     self._lost(http_client.refusal(response.status_code, response.headers.get("location")))
                     return
@@ -100,7 +94,7 @@ class SseLink:
         if self._endpoint.done():
             return
         endpoint = urljoin(self._url, target)
-        # Our headers hold credentials for this origin and no other.
+        # Our headers hold credentials, which are for this origin alone.
         if urlsplit(endpoint)[:2] == urlsplit(self._url)[:2]:
             self._endpoint.set_result(endpoint)
         else:
@@ -111,7 +105,7 @@ class SseLink:
 
         endpoint = await self._endpoint
         timeout = httpx2.Timeout(http_client.NOTICE_S, connect=http_client.CONNECT_S, pool=None)
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": JSON}
         try:
             response = await self._client.post(
                 endpoint, content=jsonrpc.encode(message), headers=headers, timeout=timeout

@@ -1,4 +1,4 @@
-"""Server-sent events: bytes to events (HTML standard, section 9.2), with a limit on the size of one event."""
+"""Server-sent events: turns bytes into events (HTML standard, section 9.2), with a limit on the size of one event."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Event(NamedTuple):
 
 
 class TooLarge(Exception):
-    """An event, or a line of one, is larger than the limit."""
+    """An event, or one of its lines, is larger than the limit."""
 
 
 class Events:
-    """One event stream, across the connections it is read from.
+    """Parses one stream of events, which may go on over several connections.
 
-    `last_id` and `retry_ms` are what the server has said last; `seen` counts every event, those without data too.
+    `last_id` and `retry_ms` are the last ones that the server sent; `seen` counts all events, with data or without.
     """
 
     def __init__(self, limit: int) -> None:
@@ -31,7 +31,7 @@ class Events:
         self.restart()
 
     def restart(self) -> None:
-        """A new connection begins; what was cut off on the last one is dropped."""
+        """Begin a new connection; drop what was cut off on the last one."""
         self._line: list[bytes] = []
         self._size = 0
         self._after_cr = False
@@ -44,7 +44,7 @@ class Events:
         self._id = self.last_id
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that `chunk` completes. Raises `TooLarge`; the stream is of no use after that."""
+        """Yields the events that `chunk` completes. Raises `TooLarge`; the stream cannot be used after that."""
         if not chunk:
             return
         if self._after_cr and chunk.startswith(b"\n"):
@@ -62,7 +62,7 @@ class Events:
         self._keep(rest)
 
     def _keep(self, part: bytes) -> None:
-        # The size of an event is that of its lines, so a limit on the sum holds for either.
+        # The size of an event is the sum of its lines, so one limit covers both.
         self._size += len(part)
         if self._size > self.limit:
             raise TooLarge
@@ -84,7 +84,7 @@ class Events:
         elif name == b"retry" and value.isdigit():
             self.retry_ms = int(value[:9])
         elif not name:
-            self._size -= len(line)  # a comment, perhaps one of very many
+            self._size -= len(line)  # a comment is not part of an event, and there may be very many
         return None
 
     def _end(self) -> Event | None:

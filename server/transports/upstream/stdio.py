@@ -1,7 +1,7 @@
-"""Upstreams that are child processes: newline-framed JSON on their stdin and stdout, stderr kept.
+"""Upstreams that are child processes: lines of JSON on their stdin and stdout; the end of their stderr is kept.
 
-Every child leads a process group of its own and is known to a watcher, a small `sh` in a session of its own that ends
-the groups when we die without having done it ourselves (SIGKILL). So no upstream outlives the proxy.
+Each child leads a process group of its own. A small `sh` in a session of its own knows these groups and ends them if we
+die without having done so (SIGKILL). So no upstream outlives the proxy.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from typing import Final
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Lines, Message
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
-from foretool.server.transports.upstream.base import LinkError, Receiver
+from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 
 STDERR_LINES: Final = 20
 STDERR_WIDTH: Final = 400
 MOST_WAITING: Final = 8 * 1024 * 1024
-"""Bytes waiting for a child that does not read its input above which further requests fail, unsent."""
+"""When more bytes than this wait for a child that does not read its input, further requests fail, unsent."""
 GRACE_S: Final = 2.0
-"""How long a child has to leave after its stdin is closed, and again after SIGTERM (spec: stdio, shutdown)."""
+"""Time for a child to exit after its stdin is closed, and again after SIGTERM (specification: stdio, shutdown)."""
 
 SPAWNS: Final = 4 * (os.cpu_count() or 1)
-"""Children that begin at a time: hundreds at once would leave no time for us, and none for each other."""
+"""Most children that start at a time: hundreds at once would leave no time for us or for each other."""
 BEGINS_S: Final = 0.1
-"""How long a child counts as beginning, if it says nothing; one that waits for the network must not hold up others."""
+"""A silent child counts as starting for this long; one that waits for the network must not hold up others."""
 YIELDS_S: Final = 0.5
-"""How long a start waits for a client to take in what it is being told."""
+"""Longest wait of a start for a client to read its answer."""
 
-# dash, which is /bin/sh in many places, takes a group only after `kill -s NAME --`.
-_WATCHER: Final = """
+# dash, which often is /bin/sh, takes a process group only after `kill -s NAME --`.
+_WATCHER_SCRIPT: Final = """
 trap '' INT TERM HUP
 groups=
 while read -r sign group; do
@@ -53,38 +53,38 @@ for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 
 
 class ChildWatcher:
-    """Ends the process groups it was told of as soon as this process is gone; and lets children begin in turn."""
+    """Ends the children's process groups as soon as this process is gone, and lets children start in turn."""
 
     def __init__(self) -> None:
         self.slots = asyncio.Semaphore(SPAWNS)
-        self.is_telling: Callable[[], bool] = _never
-        """Whether a client is being told something that it has not taken in yet."""
+        self.has_unread_output: Callable[[], bool] = lambda: False
+        """Whether a client has not read all of its answers yet."""
         self._turn = asyncio.Lock()
         self._sh: subprocess.Popen[bytes] | None = None
 
     def watch(self, group: int) -> None:
         if self._sh is None:
             self._sh = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCHER],
+                ["/bin/sh", "-c", _WATCHER_SCRIPT],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
             )
-        self._tell(f"+ {group}\n")
+        self._write(f"+ {group}\n")
 
-    async def may_spawn(self) -> None:
-        """One child at a time, a round of the loop between them, and none while a client waits for the rest of an
-        answer: each stops this process until the system has made it."""
+    async def wait_for_turn(self) -> None:
+        """Wait until the next child may be spawned, which stops this process for a moment: one child per round of the
+        loop, and none while a client reads an answer."""
         async with self._turn:
             end = time.monotonic() + YIELDS_S
             await asyncio.sleep(0)
-            while self.is_telling() and time.monotonic() < end:
+            while self.has_unread_output() and time.monotonic() < end:
                 await asyncio.sleep(0.002)
 
     def forget(self, group: int) -> None:
-        self._tell(f"- {group}\n")
+        self._write(f"- {group}\n")
 
     def close(self) -> None:
         if self._sh is not None and self._sh.stdin is not None:
@@ -92,16 +92,16 @@ class ChildWatcher:
             self._sh.wait()
             self._sh = None
 
-    def _tell(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self._sh is not None and self._sh.stdin is not None:
             try:
                 self._sh.stdin.write(line.encode())
                 self._sh.stdin.flush()
             except BrokenPipeError:
-                self._sh = None  # somebody ended it; the next child starts another
+                self._sh = None  # somebody killed it; the next child starts another one
 
 
-class StdioLink:
+class StdioLink(Link):
     """One child process and its three pipes."""
 
     def __init__(
@@ -112,7 +112,7 @@ class StdioLink:
         limit: int,
         turn: Turn,
     ) -> None:
-        self.pid: int | None = process.pid
+        self.pid = process.pid
         self._process = process
         self._receiver = receiver
         self._watcher = watcher
@@ -124,16 +124,16 @@ class StdioLink:
         self._stdin: PipeWriter | None = None
         self._outputs: list[PipeReader] = []
         self._closing = False
-        self._beginning: asyncio.TimerHandle | None = None
+        self._starting: asyncio.TimerHandle | None = None
 
-    def begins(self, until: asyncio.TimerHandle) -> None:
-        """It has one of the watcher's slots, at most until then."""
-        self._beginning = until
+    def hold_slot(self) -> None:
+        """Count as starting until the first output, but not for long."""
+        self._starting = self._loop.call_later(BEGINS_S, self._release_slot)
 
-    def has_begun(self) -> None:
-        if self._beginning is not None:
-            self._beginning.cancel()
-            self._beginning = None
+    def _release_slot(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+            self._starting = None
             self._watcher.slots.release()
 
     async def connect(self) -> None:
@@ -157,21 +157,18 @@ class StdioLink:
             return
         self._stdin.write(jsonrpc.one_line(jsonrpc.encode(message)) + b"\n")
 
-    def abandon(self, request: int) -> bool:
-        return False
-
     def stderr(self) -> tuple[str, ...]:
         return tuple(self._errors)
 
     def _on_output(self, data: bytes) -> None:
-        if self._beginning is not None:
-            self.has_begun()
+        if self._starting is not None:
+            self._release_slot()
         with self._turn:
             self._read(data)
 
     def _read(self, data: bytes) -> None:
         for line in self._lines.feed(data):
-            # A cheap look first: servers that log to stdout can flood it, and an exception per line is slow.
+            # Servers that log to stdout can flood it, and an exception per line is slow: look at the first byte.
             if line[0] != 0x7B:
                 self._receiver.on_invalid_line(line)
                 continue
@@ -190,15 +187,15 @@ class StdioLink:
             self._errors.append(line[:STDERR_WIDTH].decode(errors="replace"))
 
     def _on_end(self) -> None:
-        self.has_begun()
+        self._release_slot()
         if not self._closing:
-            # Its stderr may say why, and arrives on another pipe: let this turn of the loop read it first.
+            # Its stderr may say why, and comes on another pipe: let this round of the loop read it first.
             self._loop.call_soon(self._report_end)
 
     def _report_end(self, looks: int = 5) -> None:
         code = self._process.poll()
         if code is None and looks > 0 and not self._closing:
-            # A process that ends closes its output first: its exit status says more, if it comes at once.
+            # A process closes its output before it has exited: its exit status says more, if it comes soon.
             self._loop.call_later(0.004, self._report_end, looks - 1)
             return
         why = "closed its output" if code is None else _exit_reason(code)
@@ -206,35 +203,35 @@ class StdioLink:
         self._receiver.on_closed(why + last)
 
     async def close(self) -> None:
-        """Close stdin, then SIGTERM, then SIGKILL the whole group, each after `GRACE_S` (spec: stdio, shutdown)."""
+        """Close stdin, then send SIGTERM and SIGKILL to the group, each after `GRACE_S` (specification: stdio)."""
         self._closing = True
         if self._stdin is not None:
             self._stdin.close()
         for step in (None, signal.SIGTERM, signal.SIGKILL):
             if step is not None:
                 self._signal(step)
-            if await self._gone(GRACE_S if step is not signal.SIGKILL else 10.0):
+            if await self._has_exited(GRACE_S if step is not signal.SIGKILL else 10.0):
                 break
-        # Helpers that a launcher left behind in the group (npx starts node in a shell) go with it.
-        self._signal(signal.SIGKILL)
-        if self.pid is not None:
-            self._watcher.forget(self.pid)
+        # A launcher may leave helpers behind in the group (npx starts node in a shell).
+        self._kill_group()
         for output in self._outputs:
             self._turn.remove(output)
             output.close()
 
     def abort(self) -> None:
-        """End it at once: nobody wants it any more, or it could not be connected."""
+        """End the child at once: it could not be connected."""
         self._closing = True
+        self._kill_group()
+
+    def _kill_group(self) -> None:
         self._signal(signal.SIGKILL)
-        if self.pid is not None:
-            self._watcher.forget(self.pid)
+        self._watcher.forget(self._process.pid)
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left in the group
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty
             os.killpg(self._process.pid, number)
 
-    async def _gone(self, patience: float) -> bool:
+    async def _has_exited(self, patience: float) -> bool:
         end = self._loop.time() + patience
         while self._process.poll() is None:
             if self._loop.time() > end:
@@ -244,11 +241,7 @@ class StdioLink:
 
 
 class _Input(asyncio.BaseProtocol):
-    """The child's stdin; a broken pipe shows as the end of its output, which reports it."""
-
-
-def _never() -> bool:
-    return False
+    """The child's stdin; when it breaks, the output ends as well, and that is reported."""
 
 
 def _exit_reason(code: int) -> str:
@@ -261,7 +254,7 @@ def _exit_reason(code: int) -> str:
 
 
 def _spawn(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
-    """Takes about a millisecond; asyncio's own way would add a thread per child on Python 3.11."""
+    """Start the process. It takes about a millisecond; asyncio would add a thread per child on Python 3.11."""
     try:
         return subprocess.Popen(
             [command, *args],
@@ -274,7 +267,7 @@ def _spawn(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str |
         )
     except FileNotFoundError:
         if cwd is not None and not Path(cwd).is_dir():
-            raise LinkError(f"cwd {cwd!r} is no folder; correct it in the config") from None
+            raise LinkError(f"cwd {cwd!r} is not a folder; correct it in the config") from None
         raise LinkError(f"command {command!r} was not found; install it or write its full path") from None
     except OSError as error:
         raise LinkError(f"command {command!r} could not be started: {error.strerror}") from None
@@ -292,13 +285,12 @@ async def open_stdio(
 ) -> StdioLink:
     """Start a child process and connect its pipes.
 
-    `env` adds to this process's environment. `limit`: bytes of one message. `turn`: the one that all pipes of a proxy
-    share. Raises `LinkError` when it cannot start.
+    `env` adds to the environment of this process. `limit`: bytes of one message. `turn`: shared by all pipes of a
+    proxy. Raises `LinkError` when the process cannot start.
     """
     await watcher.slots.acquire()
-    loop = asyncio.get_running_loop()
     try:
-        await watcher.may_spawn()
+        await watcher.wait_for_turn()
         process = _spawn(command, args, env, cwd)
         watcher.watch(process.pid)
         link = StdioLink(process, receiver, watcher, limit, turn or Turn())
@@ -310,5 +302,5 @@ async def open_stdio(
     except BaseException:
         watcher.slots.release()
         raise
-    link.begins(loop.call_later(BEGINS_S, link.has_begun))
+    link.hold_slot()
     return link

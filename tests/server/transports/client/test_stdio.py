@@ -102,7 +102,7 @@ async def test_an_answer_of_a_megabyte_goes_out_in_one_piece_and_until_it_is_rea
     async with proxy_over(FakeUpstream("calc")) as stage:
         loop = asyncio.get_running_loop()
         edge = StdioServer(stage.app.proxy, "", 10_000)
-        assert not edge.is_telling()
+        assert not edge.has_unread_output()
         edge._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), edge._pause, Turn())
         answer = b"x" * (WIDE - 1)
         edge.send(answer)
@@ -111,10 +111,10 @@ async def test_an_answer_of_a_megabyte_goes_out_in_one_piece_and_until_it_is_rea
         in_one_piece = edge._writer._pipe.waiting == 0
         edge.send(answer)
         await asyncio.sleep(0)
-        assert edge.is_telling()
+        assert edge.has_unread_output()
         read = await asyncio.to_thread(_read_until, reading, b"\nx", 2 * WIDE)
         await asyncio.sleep(0.01)
-        assert not edge.is_telling()
+        assert not edge.has_unread_output()
         await edge.close()
     os.close(reading)
     assert read == (answer + b"\n") * 2

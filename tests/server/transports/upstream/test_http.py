@@ -358,8 +358,8 @@ async def test_a_server_that_knows_nothing_of_the_modern_era_answers_the_probe_w
 
 
 ODD_ANSWERS = [
-    (b'{"jsonrpc":"2.0","id":9,"result":{}}', "application/json", "something that is no reply"),
-    (b"[1,", "application/json", "something that is no reply"),
+    (b'{"jsonrpc":"2.0","id":9,"result":{}}', "application/json", "something that is not a reply"),
+    (b"[1,", "application/json", "something that is not a reply"),
     (b"<html>", "text/html", "with text/html and no reply"),
     (b"x" * (LIMIT + 1), "application/json", "more than 100000 bytes"),
     (b"data: " + b"x" * (LIMIT + 1), "text/event-stream", "more than 100000 bytes"),

@@ -108,9 +108,9 @@ async def test_one_that_cannot_start_leaves_its_place_to_the_next() -> None:
 async def test_no_child_starts_while_a_client_is_being_told_something_but_that_does_not_last() -> None:
     watcher = ChildWatcher()
     waits = iter([True, True, False])
-    watcher.is_telling = lambda: next(waits)
-    await watcher.may_spawn()
+    watcher.has_unread_output = lambda: next(waits)
+    await watcher.wait_for_turn()
     assert list(waits) == []
-    watcher.is_telling = lambda: True
+    watcher.has_unread_output = lambda: True
     async with asyncio.timeout(20):
-        await watcher.may_spawn()
+        await watcher.wait_for_turn()
