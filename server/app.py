@@ -33,7 +33,7 @@ from foretool.server.proxy import Proxy
 from foretool.server.recording.calibration import Assurance
 from foretool.server.recording.recorder import Recorder
 from foretool.server.system import logs
-from foretool.server.system.malloc import EVERY_S, give_back
+from foretool.server.system.malloc import TRIM_S, trim_heap
 from foretool.server.system.processes import is_running
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.transports.pipes import Turn
@@ -216,9 +216,9 @@ class App:
                 self.flows.add(seen, time.time())
 
     def _give_back_memory(self) -> None:
-        if time.monotonic() - self._gave_back_at > EVERY_S:
+        if time.monotonic() - self._gave_back_at > TRIM_S:
             self._gave_back_at = time.monotonic()
-            give_back()
+            trim_heap()
 
     def _refresh_stale(self) -> None:
         now = time.time()
@@ -348,7 +348,7 @@ class App:
         """Add, remove and restart only the servers whose entries changed."""
         changes = diff(self.config, new)
         old, self.config, self.proxy.config = self.config, new, new
-        logs.follow(new)
+        logs.reload_logging(new)
         report(new)
         if changes.settings_changed:
             self.exposures.pins, self.exposures.epoch_s = new.settings.pin, new.settings.epoch_s

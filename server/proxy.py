@@ -362,8 +362,8 @@ class Proxy:
             return translate.forwardable(client.capabilities)
         union: dict[str, Any] = {}
         for each in self.clients:
-            union = translate.united(union, translate.forwardable(each.capabilities))
-        return translate.united(union, ANY)
+            union = translate.unite(union, translate.forwardable(each.capabilities))
+        return translate.unite(union, ANY)
 
     def roots_changed(self, client: Client) -> None:
         for upstream in self.upstreams.values():

@@ -255,7 +255,7 @@ class Client:
         """
         ident = f"foretool-{next(self._ids)}"
         self._questions[ident] = answer
-        params, token = translate.with_token(params, ident if progress is not None else None)
+        params, token = translate.replace_token(params, ident if progress is not None else None)
         if token is not None and progress is not None:
             self._progress[ident] = (token, progress)
         data = jsonrpc.encode(Message(id=ident, method=method, params=params))

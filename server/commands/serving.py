@@ -60,7 +60,7 @@ def serve(options: ServeOptions) -> int:
     from foretool.server.system import logs
     from foretool.storage.stores import StorageError
 
-    logs.begin(config)
+    logs.start_logging(config)
     app.report(config)
     try:
         if options.http is not None:

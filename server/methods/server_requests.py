@@ -173,7 +173,7 @@ class Questions:
             return  # more questions before the client came back: they are asked with its retry
         requests = {
             key: {"method": message.method}
-            | ({} if message.params is UNSET else {"params": translate.with_token(message.params, None)[0]})
+            | ({} if message.params is UNSET else {"params": translate.replace_token(message.params, None)[0]})
             for key, (message, _) in parked.open.items()
         }
         # The upstream's clock stands while the client is being asked.

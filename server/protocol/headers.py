@@ -1,7 +1,7 @@
-"""HTTP headers of revision 2026-07-28: what a request repeats of its body, written, read and checked.
+"""HTTP headers of revision 2026-07-28 that repeat parts of the body: writes, reads and checks them.
 
-`Mcp-Method` and `Mcp-Name` repeat the method and what it is about; `Mcp-Param-*` repeat the arguments whose schema says
-so with `x-mcp-header`. See "Request Metadata" in the specification's page on streamable HTTP.
+`Mcp-Method` and `Mcp-Name` repeat the method and the name or URI of its object; `Mcp-Param-*` repeat the arguments
+whose schema has `x-mcp-header` (specification: streamable HTTP, "Request Metadata").
 """
 
 from __future__ import annotations
@@ -27,26 +27,15 @@ PARAM: Final = "Mcp-Param-"
 ANNOTATION: Final = "x-mcp-header"
 
 NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Methods whose request carries `Mcp-Name`, and the member of `params` it repeats."""
+"""Methods whose request carries `Mcp-Name`, and the member of `params` that it repeats."""
 
 PRIMITIVES: Final = frozenset({"string", "integer", "boolean"})
 
-# Where JSON Schema 2020-12 keeps further schemas, by the shape of the keyword's value. `properties` is not among them:
-# it alone keeps an annotation reachable. `default`, `enum` and the like hold data, `$ref` is not followed.
+# Keywords of JSON Schema 2020-12 that contain schemas, by the shape of their value. `properties` is not among them: an
+# annotation below it counts. `default`, `enum` and the like contain data; `$ref` is not followed.
 _ONE_SCHEMA: Final = frozenset(
-    {
-        "items",
-        "contains",
-        "unevaluatedItems",
-        "additionalProperties",
-        "propertyNames",
-        "unevaluatedProperties",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contentSchema",
-    }
+    {"items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties"}
+    | {"not", "if", "then", "else", "contentSchema"}
 )
 _SCHEMA_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _SCHEMA_MAPS: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
@@ -60,7 +49,7 @@ Path = tuple[str, ...]
 
 
 class Headers:
-    """The header lines of one request: the first of each by its lower-case name, and the names that came twice."""
+    """The header lines of one request: the first of each by its lower-case name, and which names came twice."""
 
     __slots__ = ("_values", "repeated")
 
@@ -72,7 +61,7 @@ class Headers:
             if key in self._values:
                 self.repeated.add(key)
             else:
-                # Blanks around a value are no part of it (RFC 9110, 5.5), and not every parser takes them off.
+                # Blanks around a value are not part of it (RFC 9110, 5.5), and not every parser removes them.
                 self._values[key] = value.decode("latin-1").strip(" \t")
 
     def get(self, name: str) -> str | None:
@@ -85,15 +74,15 @@ def media_type(value: str | None) -> str:
 
 
 def encode(value: str) -> str:
-    """A header value that survives HTTP: as it is, or as `=?base64?...?=` when it would not."""
+    """Write a value so that it survives HTTP: as it is if it can, else as `=?base64?...?=`."""
     if _PLAIN.fullmatch(value) and value == value.strip() and not _WRAPPED.fullmatch(value):
         return value
-    # A lone surrogate is no text a server could find in a body, but it must not stop the request either.
+    # No server can match a lone surrogate with its body, but it must not stop the request either.
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'surrogatepass')).decode()}?="
 
 
 def decode(value: str) -> str | None:
-    """What `encode` was given; None when the wrapping is broken, so it never equals a body's value by accident."""
+    """Read what `encode` wrote. Returns None when the wrapping is broken, which equals no value of a body."""
     wrapped = _WRAPPED.fullmatch(value)
     if wrapped is None:
         return value
@@ -102,12 +91,12 @@ def decode(value: str) -> str | None:
         text = data.decode("utf-8")
     except (binascii.Error, ValueError):
         return None
-    # Two spellings of one value would let two readers disagree, so only the canonical one counts.
+    # With two spellings of one value, two readers could disagree, so only the canonical one counts.
     return text if base64.b64encode(data).decode() == wrapped[1] else None
 
 
-def problems(schema: Any) -> str | None:
-    """Why the `x-mcp-header` annotations of an input schema are invalid; None when they are fine.
+def schema_problem(schema: Any) -> str | None:
+    """Says why the `x-mcp-header` annotations of an input schema are invalid; None when they are valid.
 
     A client must leave out a tool whose annotations are invalid.
     """
@@ -140,7 +129,7 @@ def _annotation_problem(position: dict[str, Any]) -> str | None:
 
 
 def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
-    """The `Mcp-Param-*` headers of a call; `schema` is one that `problems` finds none in."""
+    """The `Mcp-Param-*` headers of a call. `schema`: one without a `schema_problem`."""
     headers = {}
     for path, name, _ in _annotated(schema):
         text = _written(_value_at(arguments, path))
@@ -150,7 +139,7 @@ def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
 
 
 def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | None:
-    """The `Mcp-Param-*` headers of a call of the tool with this definition; None, at little cost, if it wants none."""
+    """The `Mcp-Param-*` headers of a call of the tool with this definition; None, quickly, if it needs none."""
     if ANNOTATION.encode() not in definition:
         return None
     schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
@@ -158,10 +147,10 @@ def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | N
 
 
 def definition_problem(definition: bytes) -> str | None:
-    """`problems` of the input schema in a tool definition, at little cost where it has no annotations."""
+    """The `schema_problem` of a tool definition; None, quickly, if it has no annotations."""
     if ANNOTATION.encode() not in definition:
         return None
-    return problems(jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]))
+    return schema_problem(jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]))
 
 
 def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:
@@ -174,7 +163,7 @@ def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:
 
 
 def check_request(message: Message, headers: Headers) -> None:
-    """The ladder of checks of a modern request, in the order the specification's errors depend on.
+    """Check the headers of a modern request, in the order on which the specification's errors depend.
 
     Raises `RpcError`: HEADER_MISMATCH, INVALID_PARAMS or UNSUPPORTED_VERSION.
     """
@@ -206,7 +195,7 @@ def _check_repeats(method: str, params: Mapping[str, Raw], meta: Mapping[str, Ra
 
 
 def check_version(headers: Headers) -> None:
-    """Raises `RpcError` unless the version header names a modern revision we speak."""
+    """Raises `RpcError` unless the version header names a modern revision that we speak."""
     version = headers.get(VERSION) or ""
     if version not in versions.MODERN_VERSIONS:
         supported = {"supported": list(versions.MODERN_VERSIONS), "requested": version}
@@ -216,10 +205,10 @@ def check_version(headers: Headers) -> None:
 def check_params(schema: Any, arguments: Any, headers: Headers) -> None:
     """Raises `RpcError` HEADER_MISMATCH unless every annotated argument and its header agree.
 
-    They agree when both are absent (null counts as absent) or both say the same. A schema with invalid annotations
-    checks nothing: a client had to leave the tool out, and so knows no header to send.
+    They agree when both are absent (null counts as absent) or both say the same. For a schema with invalid annotations
+    nothing is checked: a client had to leave the tool out, so it knows of no header.
     """
-    if problems(schema) is not None:
+    if schema_problem(schema) is not None:
         return
     for path, name, position in _annotated(schema):
         key = (PARAM + name).lower()
@@ -246,9 +235,9 @@ def _object(value: Raw | Any) -> dict[str, Raw]:
 
 
 def _positions(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
-    """Every schema within a schema, with the chain of `properties` to it; None once another keyword was passed.
+    """Yields every schema within a schema with the chain of `properties` to it, None if another keyword is on the way.
 
-    A stack of its own, so depth costs memory and never the interpreter's stack.
+    It keeps a stack of its own, so that a deep schema does not exhaust the interpreter's.
     """
     stack: list[tuple[Path | None, Any]] = [((), root)]
     while stack:
@@ -283,7 +272,7 @@ def _value_at(arguments: Any, path: Path) -> Any:
 
 
 def _written(value: Any) -> str | None:
-    """A value as a header says it; None for what has no such form, which the client leaves out."""
+    """A value as it stands in a header; None for a value that has no such form, which the client leaves out."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):

@@ -1,7 +1,7 @@
-"""JSON-RPC messages: bytes to `Message` and back, with every value left as it was written.
+"""JSON-RPC messages: turns bytes into `Message` and back, and leaves every value as it was written.
 
 `params`, `result` and `error` stay undecoded (`msgspec.Raw`), so big integers, number spellings and unknown fields pass
-through untouched; `fields` opens an object one level deep where the protocol makes a key ours.
+through unchanged. `fields` decodes an object one level deep where we need one of its members.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET as UNSET  # re-exported, as are the two below: a message's parts in every module
+from msgspec import UNSET as UNSET  # re-exported, like the two below, for every module that handles messages
 from msgspec import Raw as Raw
 from msgspec import UnsetType as UnsetType
 
@@ -23,7 +23,7 @@ METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002
-"""Legacy era only; modern servers say INVALID_PARAMS."""
+"""For the legacy era only; modern servers send INVALID_PARAMS."""
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
@@ -32,7 +32,7 @@ Id = int | str
 
 
 class Message(msgspec.Struct, omit_defaults=False):
-    """One JSON-RPC message; which fields are set tells its kind."""
+    """One JSON-RPC message; the fields that are set tell its kind."""
 
     jsonrpc: str = "2.0"
     id: Id | UnsetType | None = UNSET
@@ -55,13 +55,13 @@ class Message(msgspec.Struct, omit_defaults=False):
 
 
 class _Received(Message, kw_only=True):
-    """A message off the wire: there the version is not ours to assume."""
+    """A received message: here the version has to be stated."""
 
     jsonrpc: str
 
 
 class BadMessage(Exception):
-    """Bytes that are no JSON-RPC message; `code`: PARSE_ERROR or INVALID_REQUEST, `id`: the request's if it had one."""
+    """Bytes are not a JSON-RPC message. `code`: PARSE_ERROR or INVALID_REQUEST, `id`: that of the request, if any."""
 
     def __init__(self, code: int, reason: str, id: Id | None = None) -> None:
         super().__init__(reason)
@@ -70,7 +70,7 @@ class BadMessage(Exception):
 
 
 class RpcError(Exception):
-    """An error to answer a request with."""
+    """A request is to be answered with this error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ _any = msgspec.json.Decoder()
 
 
 def encode(value: Any) -> bytes:
-    """Any plain value, `Raw` parts and messages included, as compact UTF-8 JSON."""
+    """Write any plain value, which may contain `Raw` parts and messages, as compact UTF-8 JSON."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
@@ -94,7 +94,7 @@ def encode(value: Any) -> bytes:
 
 
 def _encode_slowly(value: Any) -> bytes:
-    """With lone surrogates as escapes, which is how they came: JavaScript writes them, and its ids must come back."""
+    """Write lone surrogates as escapes, as JavaScript does: ids that contain them must come back unchanged."""
     if isinstance(value, Raw):
         return bytes(value)
     if isinstance(value, msgspec.Struct):
@@ -114,22 +114,22 @@ EMPTY: Final = Raw(b"{}")
 
 
 def raw(value: Any) -> Raw:
-    """A plain value as a `Raw` part of a message."""
+    """Encode a plain value as a `Raw` part of a message."""
     return Raw(encode(value))
 
 
 def plain(value: Raw | bytes) -> Any:
-    """The decoded value. Raises ValueError when the bytes are no JSON."""
+    """Decode a value. Raises ValueError when the bytes are not JSON."""
     try:
         return _any.decode(value)
     except (msgspec.DecodeError, RecursionError):
-        # Escaped lone surrogates, which JavaScript writes, are JSON that only the fast decoder refuses.
+        # The fast decoder refuses escaped lone surrogates, which are JSON and which JavaScript writes.
         with _shallow():
             return json.loads(bytes(value))
 
 
 def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
-    """The members of an object, undecoded; {} when unset. Raises ValueError when it is no object."""
+    """The members of an object, undecoded; {} when unset. Raises ValueError when the value is not an object."""
     if value is UNSET:
         return {}
     try:
@@ -139,7 +139,7 @@ def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
 
 
 def items(value: Raw | bytes) -> list[Raw]:
-    """The members of an array, undecoded. Raises ValueError when it is none."""
+    """The members of an array, undecoded. Raises ValueError when the value is not an array."""
     try:
         return _items.decode(value)
     except (msgspec.DecodeError, RecursionError):
@@ -155,7 +155,7 @@ def _shallow() -> Iterator[None]:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _slow = json.JSONDecoder(parse_constant=_no_constant)
@@ -163,14 +163,11 @@ _space = re.compile(r"[ \t\r\n]*")
 
 
 def _cut_object(data: bytes) -> dict[str, Raw]:
-    """`fields` for what the fast decoder refuses; each part is cut out as it was written."""
+    """Do the work of `fields` where the fast decoder refuses; each part is cut out as it was written."""
     source = data.decode()
     members: dict[str, Raw] = {}
     with _shallow():
-        value, _ = _slow.raw_decode(source, _after(source, 0))  # the whole of it, so that the loop meets no surprise
-        if not isinstance(value, dict):
-            raise ValueError(f"expected an object, found {type(value).__name__}")
-        at = _after(source, source.index("{") + 1)
+        at = _begin(source, dict, "{")
         while source[at] != "}":
             key, at = _slow.raw_decode(source, at)
             members[key], at = _cut(source, _after(source, _after(source, at) + 1))
@@ -181,31 +178,37 @@ def _cut_array(data: bytes) -> list[Raw]:
     source = data.decode()
     parts: list[Raw] = []
     with _shallow():
-        value, _ = _slow.raw_decode(source, _after(source, 0))
-        if not isinstance(value, list):
-            raise ValueError(f"expected an array, found {type(value).__name__}")
-        at = _after(source, source.index("[") + 1)
+        at = _begin(source, list, "[")
         while source[at] != "]":
             part, at = _cut(source, at)
             parts.append(part)
     return parts
 
 
+def _begin(source: str, kind: type, bracket: str) -> int:
+    """Check that the whole source is JSON of this kind. Returns where its first member starts."""
+    value, _ = _slow.raw_decode(source, _after(source, 0))
+    if not isinstance(value, kind):
+        expected = "an object" if kind is dict else "an array"
+        raise ValueError(f"expected {expected}, found {type(value).__name__}")
+    return _after(source, source.index(bracket) + 1)
+
+
 def _cut(source: str, start: int) -> tuple[Raw, int]:
-    """The value that starts here, and where the next member or the closing bracket stands."""
+    """Returns the value that starts here, and where the next member or the closing bracket is."""
     _, end = _slow.raw_decode(source, start)
     at = _after(source, end)
     return Raw(source[start:end].encode()), _after(source, at + 1) if source[at] == "," else at
 
 
 def _after(source: str, at: int) -> int:
-    """Past white space."""
+    """Skip white space."""
     found = _space.match(source, at)
     return found.end() if found else at
 
 
 def text(value: Raw | None) -> str | None:
-    """The string a raw value holds; None when it is missing or no string."""
+    """The string in a raw value; None when it is missing or not a string."""
     if value is None:
         return None
     decoded = plain(value)
@@ -213,11 +216,11 @@ def text(value: Raw | None) -> str | None:
 
 
 def decode(data: bytes | bytearray) -> Message:
-    """One message. Raises `BadMessage` for anything that is not exactly one JSON-RPC 2.0 message."""
+    """Decode one message. Raises `BadMessage` for anything that is not exactly one JSON-RPC 2.0 message."""
     try:
         message: Message = _messages.decode(data)
         if not data.isascii():
-            # Raw parts are not looked into, so bytes that are no UTF-8 would travel on to the other side.
+            # Raw parts are not decoded, so bytes that are not UTF-8 would reach the other side.
             data.decode("utf-8")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = _decode_slowly(data, error)
@@ -229,7 +232,7 @@ def decode(data: bytes | bytearray) -> Message:
 
 
 def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
-    """Say what is wrong, or read what only the fast decoder refuses (escaped lone surrogates, as JavaScript writes)."""
+    """Read what only the fast decoder refuses (escaped lone surrogates), or say what is wrong."""
     if isinstance(error, RecursionError):
         raise BadMessage(PARSE_ERROR, "nested too deeply") from None
     try:
@@ -273,19 +276,19 @@ def failure(id: Id | None, error: Raw) -> bytes:
 
 
 def error_object(code: int, message: str, data: Any = None) -> Raw:
-    """A JSON-RPC error object."""
+    """Make a JSON-RPC error object."""
     return raw({"code": code, "message": message} | ({} if data is None else {"data": data}))
 
 
 def one_line(data: bytes) -> bytes:
-    """The message without line breaks: outside strings they are white space, and inside JSON has them escaped."""
+    """The message without line breaks: between values they are white space, and JSON strings contain them escaped."""
     if b"\n" in data or b"\r" in data:
         return data.replace(b"\n", b" ").replace(b"\r", b" ")
     return data
 
 
 def error_of(error: Raw) -> tuple[int, str]:
-    """Code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
+    """The code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
     try:
         value = plain(error)
         return int(value["code"]), str(value["message"])
@@ -294,12 +297,12 @@ def error_of(error: Raw) -> tuple[int, str]:
 
 
 def merge(value: Raw | UnsetType, extra: Mapping[str, Any]) -> Raw:
-    """An object with some members set; the others stay as they were written."""
+    """Set some members of an object; the others stay as they were written."""
     return Raw(encode({**fields(value), **extra}))
 
 
 class Lines:
-    """Cuts a byte stream into lines; a line over `limit` bytes is dropped and counted in `oversized`."""
+    """Cuts a stream of bytes into lines. A line over `limit` bytes is dropped and counted in `oversized`."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -309,7 +312,7 @@ class Lines:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Complete lines, without their ends; empty lines are left out."""
+        """Yields the lines that are complete, without their ends; empty lines are left out."""
         if b"\n" not in data:
             self._keep(data)
             return

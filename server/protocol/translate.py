@@ -1,6 +1,6 @@
-"""Between the eras: what of a request or a result belongs to one hop only, and what the other era needs beside it.
+"""Translates requests and results between the eras: removes what concerns one hop only, adds what the other era needs.
 
-Pure functions on undecoded values; what no rule names passes through as it was written.
+These are pure functions on undecoded values; members that no rule names pass through as they were written.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ CACHEABLE: Final = frozenset(
 """Results that carry `ttlMs` and `cacheScope` in the modern era (specification: utilities, caching)."""
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The extension we do not serve: a task outlives its request, and nothing here would find its upstream again."""
+"""An extension that we do not serve: a task outlives its request, and we could not find its upstream again."""
 
 
 def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What one side declares, without what cannot be forwarded."""
+    """The capabilities that one side declares, without those that we cannot forward."""
     kept = {key: value for key, value in capabilities.items() if key not in ("tasks", "extensions")}
     declared = capabilities.get("extensions")
     extensions = {key: value for key, value in declared.items() if key != TASKS} if isinstance(declared, dict) else {}
     return kept | ({"extensions": extensions} if extensions else {})
 
 
-def united(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """What is declared by either."""
+def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The capabilities that either side declares."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
-            both[key] = united(one[key], other[key])
+            both[key] = unite(one[key], other[key])
     return both
 
 
 def _declared(capabilities: Raw) -> Raw:
-    """A client's capabilities as the next hop may see them; untouched unless they speak of tasks."""
+    """A client's capabilities as the next hop may see them; unchanged unless they name the tasks extension."""
     if TASKS.encode() not in bytes(capabilities):
         return capabilities
     declared = jsonrpc.plain(capabilities)
@@ -50,7 +50,10 @@ def _declared(capabilities: Raw) -> Raw:
 def request_meta(
     meta: Mapping[str, Raw], front: Era, upstream: Era, client_info: Raw, capabilities: Raw
 ) -> dict[str, Raw] | None:
-    """The `_meta` of a request on its way up, without a progress token; None when nothing is left of it."""
+    """The `_meta` of a request on its way to an upstream, without a progress token; None when nothing is left.
+
+    `front`: era of the client.
+    """
     if upstream == "legacy":
         kept = {key: value for key, value in meta.items() if key != PROGRESS and key not in versions.CONNECTION_META}
         return kept or None
@@ -64,10 +67,11 @@ def request_meta(
     return kept
 
 
-def with_token(params: Any, token: str | None) -> tuple[Any, Raw | None]:
-    """The params of a question under a progress token of ours, or without one; and the token they came with, if any.
+def replace_token(params: Any, token: str | None) -> tuple[Any, Raw | None]:
+    """Put our progress token in place of the upstream's in a question, or remove it if `token` is None.
 
-    The upstream's own need not be another's, and an era without such progress has no place for it."""
+    Returns the new params and the token of the upstream, if any. Two upstreams may use the same token, and not every
+    era has progress for questions."""
     try:
         members = jsonrpc.fields(params)
         meta = jsonrpc.fields(members.get("_meta", UNSET))
@@ -82,7 +86,7 @@ def with_token(params: Any, token: str | None) -> tuple[Any, Raw | None]:
 
 
 def result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:
-    """A result on its way down. Raises ValueError when it is no object."""
+    """Translate a result on its way to the client. Raises ValueError when it is not an object."""
     if front == "legacy" and upstream == "legacy":
         return value
     members: dict[str, Any] = jsonrpc.fields(value)
@@ -100,12 +104,12 @@ def result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:
 
 
 def own_result(value: Mapping[str, Any], method: str, front: Era) -> Raw:
-    """A result of ours in the client's era."""
+    """Write a result of our own in the client's era."""
     return result(jsonrpc.raw(value), method, front, "legacy")
 
 
 def error(value: Raw, front: Era) -> Raw:
-    """An error on its way down: the modern era has no code of its own for a missing resource."""
+    """Translate an error on its way to the client: the modern era has no code for a missing resource."""
     code, _ = jsonrpc.error_of(value)
     if front == "modern" and code == jsonrpc.RESOURCE_NOT_FOUND:
         return jsonrpc.merge(value, {"code": jsonrpc.INVALID_PARAMS})
@@ -113,8 +117,8 @@ def error(value: Raw, front: Era) -> Raw:
 
 
 def is_tool_error(value: Raw) -> bool:
-    """Whether a call's result says `isError`."""
-    # Most results are short; the search spares decoding the long ones.
+    """Whether the result of a call says `isError`."""
+    # The search is much faster than decoding a long result.
     if b'"isError"' not in bytes(value):
         return False
     try:
@@ -132,7 +136,7 @@ def input_required(value: Raw) -> bool:
 
 
 def argument_shape(arguments: Raw | None) -> str:
-    """Names and JSON types of the arguments, as JSON; no values."""
+    """The names and JSON types of the arguments, without their values, as JSON."""
     try:
         members = jsonrpc.fields(arguments) if arguments is not None else {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""Names and numbers of the protocol, both eras (specification revisions 2024-11-05 to 2026-07-28)."""
+"""Versions and names of the protocol, both eras (specification revisions 2024-11-05 to 2026-07-28)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 CONNECTION_META: Final = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABILITIES, META_LOG_LEVEL})
-"""`_meta` keys that describe one hop, never the next."""
+"""`_meta` keys that describe one hop and are not passed on."""
 
 ALWAYS_LOAD: Final = "anthropic/alwaysLoad"
 """`_meta` key that keeps a tool out of a client's own deferred loading."""
 
 IDENTITY: Final[dict[str, Any]] = {"name": "foretool", "title": "foretool", "version": __version__}
-"""Our `Implementation`, as a server and as a client."""
+"""How we name ourselves, as a server and as a client (`Implementation`)."""
 
 IDENTITY_RAW: Final = raw(IDENTITY)
 COMPLETE: Final = Raw(b'"complete"')
 
 MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests that may end in `input_required`, and in whose course a legacy upstream may ask the client."""
+"""Requests whose result may be `input_required`, and during which a legacy upstream may ask the client."""

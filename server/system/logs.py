@@ -1,4 +1,4 @@
-"""Where log lines go and what they may contain: stderr, one line an event, without a secret of the config."""
+"""Log lines go to stderr and contain no secret of the config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("foretool")
 
 
 class Redacting(logging.Formatter):
-    """Scrubs the finished text, tracebacks included."""
+    """Removes secrets from the finished text, tracebacks included."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__("foretool: %(levelname)s: %(message)s")
@@ -24,16 +24,16 @@ class Redacting(logging.Formatter):
         return self.redact(super().format(record))
 
 
-def begin(config: Config, stream: TextIO = sys.stderr) -> None:
-    """Log from the config's level on; libraries only from `warning` on, for they log addresses with their queries."""
+def start_logging(config: Config, stream: TextIO = sys.stderr) -> None:
+    """Log from the config's level on; libraries only from `warning` on, since they log URLs with their queries."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Redacting(config.redact))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     log.setLevel(config.settings.log_level.upper())
 
 
-def follow(config: Config) -> None:
-    """After a reload: its level, its secrets. Nothing where somebody else set up logging."""
+def reload_logging(config: Config) -> None:
+    """Take level and secrets from a new config. Does nothing if somebody else has set up logging."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, Redacting):
             handler.formatter.redact = config.redact

@@ -1,8 +1,8 @@
-"""Messages on their way to an HTTP client: logs that responses walk, not queues.
+"""Messages on their way to an HTTP client, kept as logs through which responses walk.
 
-A stream outlives the response it is sent in: after a broken connection a legacy client names the last event it got, and
-the walk goes on from there in another response. What is kept is bounded in bytes: the oldest messages go first, and a
-client that does not read loses its connection, never somebody else's memory or time.
+A stream outlives the response that carries it: after a broken connection a legacy client names the last event it got,
+and another response continues from there. The size of what is kept is limited: the oldest messages go first, and a
+client that does not read loses its connection instead of using up memory.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final
 from foretool.server.protocol import jsonrpc
 
 STREAM_BYTES: Final = 16 * 1024 * 1024
-"""Most a stream holds for its client; a single larger message still passes."""
+"""Most bytes that a stream holds for its client; a single larger message still passes."""
 SESSION_BYTES: Final = 32 * 1024 * 1024
-"""Most all streams of a legacy session hold, those included that are kept for resumption only."""
+"""Most bytes that all streams of a legacy session hold together, finished ones included."""
 KEPT_READ: Final = 8
-"""Finished streams kept although they were sent: the client may not have got their end."""
+"""Finished streams that are kept after they were sent: the client may not have got their end."""
 KEPT: Final = 64
-"""Finished streams kept at all; their requests were answered and nobody came for it."""
+"""Finished streams that are kept at all, sent or not."""
 BATCH_BYTES: Final = 64 * 1024
 """Messages written in one go."""
 
@@ -32,9 +32,9 @@ _EVENT_ID = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,18})")
 
 
 class Reader:
-    """One response that carries a stream. Of several at a time only the newest is given anything.
+    """One response that carries a stream. If a stream has several, only the newest gets messages.
 
-    `cut` is called when the stream will not wait for this response any longer.
+    `cut` is called to break a response whose client does not read.
     """
 
     def __init__(self, stream: Stream, cut: Callable[[], None]) -> None:
@@ -44,15 +44,15 @@ class Reader:
         self._waiter: asyncio.Future[bool] | None = None
 
     def take(self) -> bytes:
-        """Events that have not been sent yet, as they go on the wire; b"" when there are none for now."""
+        """Returns the events that were not sent yet, as they go on the wire; b"" when there are none for now."""
         return b"" if self.is_over else self.stream.take(self)
 
-    def wake(self, something: bool = True) -> None:
+    def wake(self, has_news: bool = True) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(something)
+            self._waiter.set_result(has_news)
 
     def leave(self, *, abort: bool = False) -> None:
-        """End the response, not the stream."""
+        """End the response but not the stream."""
         if not self.is_over:
             self.is_over = True
             self.wake()
@@ -60,7 +60,7 @@ class Reader:
                 self._cut()
 
     async def wait(self, seconds: float) -> bool:
-        """Until something has happened; False when nothing has in this time."""
+        """Wait for news. Returns False if there are none within this time."""
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
         timer = loop.call_later(seconds, self.wake, False)
@@ -72,23 +72,24 @@ class Reader:
 
 
 class Stream:
-    """The `Channel` of a request, or of what belongs to none. With a `shelf`, what was sent is kept for resumption."""
+    """The `Channel` of one request, or of what belongs to no request. With a `store`, events are kept after they were
+    sent, so that the stream can be resumed."""
 
-    def __init__(self, name: str, shelf: EventStore | None = None, limit: int = STREAM_BYTES) -> None:
+    def __init__(self, name: str, store: EventStore | None = None, limit: int = STREAM_BYTES) -> None:
         self.name = name
         self.code: int | None = None
         """The error code of the reply."""
         self.is_finished = False
         self.is_overfull = False
-        """Without a shelf: the client does not read, and what waited for it was dropped."""
+        """Without a store: the client does not read, and its messages were dropped."""
         self.size = 0
         self._limit = limit
-        self._shelf = shelf
+        self._store = store
         self._events: deque[bytes] = deque()
         self._first = 0
-        """Index of the oldest event held."""
+        """Index of the oldest event that is held."""
         self._next = 0
-        """Index of the event to be sent next."""
+        """Index of the next event to send."""
         self._readers: list[Reader] = []
 
     # -- Channel
@@ -114,16 +115,16 @@ class Stream:
             self.is_finished = True
             for reader in self._readers:
                 reader.wake()
-            if self._shelf is not None:
-                self._shelf.on_finished(self)
+            if self._store is not None:
+                self._store.on_finished(self)
 
     def poll(self) -> None:
-        """Make the client come back for the rest: its upstream does so with us (specification 2025-11-25)."""
-        if self._shelf is not None and self._shelf.primes:
+        """Make the client come back for the rest, as the upstream does with us (specification 2025-11-25)."""
+        if self._store is not None and self._store.primes:
             for reader in self._readers:
                 reader.leave()
 
-    # -- who sends it
+    # -- used by responses
 
     @property
     def is_read(self) -> bool:
@@ -138,11 +139,11 @@ class Stream:
         self._readers.remove(reader)
         if self._readers:
             self._readers[-1].wake()
-        if self.is_finished and self._shelf is not None:
-            self._shelf.on_finished(self)
+        if self.is_finished and self._store is not None:
+            self._store.on_finished(self)
 
-    def go_on_after(self, index: int) -> bool:
-        """Send again from the event after this one; False when there was no such event."""
+    def resume_after(self, index: int) -> bool:
+        """Send again from the event after this one. Returns False when there was no such event."""
         if not -1 <= index < self._first + len(self._events):
             return False
         self._next = max(index + 1, self._first)
@@ -158,13 +159,13 @@ class Stream:
             parts.append(self._framed(event))
             size += len(event)
             self._next += 1
-            if self._shelf is None:
+            if self._store is None:
                 self._forget_oldest()
         reader.is_over = (self.is_finished and self.is_read) or self.is_overfull
         return b"".join(parts)
 
     def take_only(self) -> bytes | None:
-        """The reply, if it is all there ever was; else None."""
+        """Returns the reply if it is the only message of the stream, else None."""
         return self._events.popleft() if self.is_finished and len(self._events) == 1 and self._next == 0 else None
 
     @property
@@ -172,20 +173,20 @@ class Stream:
         return self._events[-1] if self._events else None
 
     def priming(self, retry_ms: int) -> bytes:
-        """An event without data that lets the client resume from the start (specification 2025-11-25)."""
+        """Returns an event without data from which the client can resume (specification 2025-11-25)."""
         return f"id: {self.name}.{self._next - 1}\nretry: {retry_ms}\ndata:\n\n".encode()
 
     def _framed(self, event: bytes) -> bytes:
-        number = f"id: {self.name}.{self._next}\n".encode() if self._shelf is not None else b""
+        number = f"id: {self.name}.{self._next}\n".encode() if self._store is not None else b""
         return b"%bevent: message\ndata: %b\n\n" % (number, event)
 
     def drop_oldest(self) -> bool:
-        """Make room; False when only the newest is left. A client that has not got what is dropped does not read, and
-        loses its connection."""
+        """Make room. Returns False when only the newest event is left. A client that was not sent the dropped event
+        does not read, and loses its connection."""
         if len(self._events) < 2:
             return False
         unread = self._next == self._first
-        if unread and self._shelf is None:
+        if unread and self._store is None:
             self.is_overfull = True
             while self._events:
                 self._forget_oldest()
@@ -203,16 +204,16 @@ class Stream:
 
     def _resize(self, change: int) -> None:
         self.size += change
-        if self._shelf is not None:
-            self._shelf.on_resized(change)
+        if self._store is not None:
+            self._store.on_resized(change)
 
 
 class EventStore:
-    """The streams of one legacy session: the open ones, the standalone one, and the latest finished ones."""
+    """Keeps the streams of one legacy session: the open ones, the standalone one, and the latest finished ones."""
 
     def __init__(self, limit: int = SESSION_BYTES) -> None:
         self.primes = False
-        """The client was made for being told an event id before anything has happened (2025-11-25 and later)."""
+        """The client understands an event id before the first message (2025-11-25 and later)."""
         self._limit = limit
         self._size = 0
         self._count = 0
@@ -226,10 +227,10 @@ class EventStore:
         return stream
 
     def resume(self, event_id: str) -> Stream | None:
-        """The stream of an event, set to go on after it; None when it is not kept any more."""
+        """Returns the stream of an event, set to continue after it; None when it is not kept any more."""
         found = _EVENT_ID.fullmatch(event_id)
         stream = self._streams.get(found[1]) if found else None
-        return stream if found and stream is not None and stream.go_on_after(int(found[2])) else None
+        return stream if found and stream is not None and stream.resume_after(int(found[2])) else None
 
     def on_finished(self, stream: Stream) -> None:
         if stream.name in self._streams:

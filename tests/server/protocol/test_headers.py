@@ -99,19 +99,19 @@ def test_a_lone_surrogate_still_makes_a_header() -> None:
 @settings(max_examples=300)
 @given(SCHEMAS)
 def test_an_invalid_annotation_is_found_where_the_sdk_finds_one(schema: Any) -> None:
-    assert (headers.problems(schema) is None) == (inbound.find_invalid_x_mcp_header(schema) is None)
+    assert (headers.schema_problem(schema) is None) == (inbound.find_invalid_x_mcp_header(schema) is None)
 
 
 def test_a_problem_names_the_property() -> None:
     schema = {"properties": {"n": {"type": "number", "x-mcp-header": "N"}}}
-    assert headers.problems(schema) == "property 'n': x-mcp-header needs the type string, integer or boolean"
+    assert headers.schema_problem(schema) == "property 'n': x-mcp-header needs the type string, integer or boolean"
 
 
 def test_a_schema_of_any_depth_is_walked() -> None:
     schema: dict[str, Any] = {"x-mcp-header": "deep", "type": "string"}
     for _ in range(5000):
         schema = {"properties": {"a": schema}}
-    assert headers.problems(schema) is None
+    assert headers.schema_problem(schema) is None
 
 
 @settings(max_examples=300)
@@ -119,7 +119,7 @@ def test_a_schema_of_any_depth_is_walked() -> None:
 def test_the_headers_of_a_call_are_the_sdks_and_pass_both_checks(schema: Any, arguments: dict[str, Any]) -> None:
     ours = headers.param_headers(schema, arguments)
     assert ours == inbound.mcp_param_headers(inbound.x_mcp_header_map(schema), arguments)
-    if headers.problems(schema) is None:
+    if headers.schema_problem(schema) is None:
         headers.check_params(schema, arguments, lines(*ours.items()))
         assert inbound.validate_mcp_param_headers(schema, arguments, ours) is None
 

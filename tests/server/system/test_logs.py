@@ -29,7 +29,7 @@ def config(secret: str, level: str = "info") -> Config:
 
 def test_a_secret_is_scrubbed_from_messages_and_tracebacks() -> None:
     said = io.StringIO()
-    logs.begin(config("hush-hush"), said)
+    logs.start_logging(config("hush-hush"), said)
     try:
         int("hush-hush")
     except ValueError:
@@ -40,7 +40,7 @@ def test_a_secret_is_scrubbed_from_messages_and_tracebacks() -> None:
 
 def test_only_our_own_lines_come_below_warning() -> None:
     said = io.StringIO()
-    logs.begin(config("hush-hush", "debug"), said)
+    logs.start_logging(config("hush-hush", "debug"), said)
     logging.getLogger("foretool.app").debug("ours")
     logging.getLogger("httpx2").info("GET https://example.org/?key=1")
     logging.getLogger("httpx2").warning("theirs")
@@ -49,8 +49,8 @@ def test_only_our_own_lines_come_below_warning() -> None:
 
 def test_a_reload_brings_its_secrets_and_its_level() -> None:
     said = io.StringIO()
-    logs.begin(config("hush-hush"), said)
-    logs.follow(config("new-secret", "error"))
+    logs.start_logging(config("hush-hush"), said)
+    logs.reload_logging(config("new-secret", "error"))
     logging.getLogger("foretool").warning("not any more")
     logging.getLogger("foretool").error("new-secret")
     assert said.getvalue() == "foretool: ERROR: [TOKEN]\n"
@@ -58,5 +58,5 @@ def test_a_reload_brings_its_secrets_and_its_level() -> None:
 
 def test_a_reload_leaves_the_logging_of_others_alone() -> None:
     logging.getLogger("foretool").setLevel(logging.DEBUG)
-    logs.follow(config("hush-hush", "error"))
+    logs.reload_logging(config("hush-hush", "error"))
     assert logging.getLogger("foretool").level == logging.DEBUG

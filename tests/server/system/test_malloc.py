@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 
-from foretool.server.system.malloc import give_back
+from foretool.server.system.malloc import trim_heap
 
 
 def test_memory_is_given_back_where_the_c_library_can() -> None:
-    assert give_back() is (platform.libc_ver()[0] == "glibc")
+    assert trim_heap() is (platform.libc_ver()[0] == "glibc")
