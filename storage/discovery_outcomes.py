@@ -44,9 +44,9 @@ def _followed(discoveries: Iterable[Discovery], needs: Iterable[Need]) -> set[in
     for own in pending.values():
         own.sort()
     found: set[int] = set()
-    for session, handle, at in needs:
-        if own := pending.get((session, handle), []):
-            soon_before = slice(bisect_left(own, (at - FOLLOWS_S,)), bisect_left(own, (at,)))
+    for need in needs:
+        if own := pending.get((need.session, need.handle), []):
+            soon_before = slice(bisect_left(own, (need.at - FOLLOWS_S,)), bisect_left(own, (need.at,)))
             found.update(id for _, id in own[soon_before])
             del own[soon_before]
     return found

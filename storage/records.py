@@ -7,7 +7,7 @@ given one.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple, NewType
+from typing import Any, Final, Literal, NewType
 
 from msgspec import Struct
 
@@ -131,7 +131,7 @@ class DiscoveryOutcome(Struct, frozen=True):
     """Rank of the tool that was called first; None if another tool was needed, or the client searched again."""
 
 
-class Need(NamedTuple):
+class Need(Struct, frozen=True):
     """A moment at which a conversation needed a tool that was not in its list."""
 
     session: str
@@ -139,7 +139,7 @@ class Need(NamedTuple):
     at: float
 
 
-class Event(NamedTuple):
+class Event(Struct, frozen=True):
     """Something that happened in one conversation."""
 
     at: float

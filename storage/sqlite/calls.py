@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
-from typing import Any
 
-import msgspec
+from msgspec.json import Decoder
+from msgspec.structs import replace
 
-from foretool.storage.records import Call, Event, Miss, ToolId, Usage
-from foretool.storage.sqlite.database import Database, encode_json, insert_into, quote_columns
+from foretool.storage.records import Call, Event, Miss, Usage
+from foretool.storage.sqlite.database import TOOL_IDS, Database, Table
 
-_CALL_HEAD = ("session", "at", "tool", "upstream", "via", "hidden", "outcome", "took_ms", "sent", "arguments")
-_CALL = (*_CALL_HEAD, "discovery", "handle")
-_MISS_HEAD = ("session", "at", "tool", "noticed", "cause", "rank", "of", "query")
-_MISS_TAIL = ("exposure", "discovery", "change", "recovered", "turns", "tokens")
-_MISS = (*_MISS_HEAD, "history", *_MISS_TAIL, "parts", "call")
-
-_call_row = attrgetter(*_CALL)
-_miss_head = attrgetter(*_MISS_HEAD)
-_miss_tail = attrgetter(*_MISS_TAIL)
-
-_tool_ids = msgspec.json.Decoder(tuple[ToolId, ...])
-_parts = msgspec.json.Decoder(dict[str, float])
-
-_ADD_CALL = insert_into("calls", _CALL)
-_ADD_MISS = insert_into("misses", _MISS)
-_GET_CALLS = f"SELECT {quote_columns(_CALL)}, id FROM calls"  # noqa: S608  # names are constants of this file
-_GET_MISSES = f"SELECT {quote_columns(_MISS)}, id FROM misses"  # noqa: S608  # as above
+_CALLS = Table("calls", Call, flags=("hidden", "sent"))
+_MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])})
 _GET_EVENTS = "SELECT at, tool, outcome, handle, session FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?"
 
 _FOLD_CALLS = """
@@ -63,25 +47,25 @@ class Calls:
 
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
         if len(calls) == 1 and not misses:
-            self._database.commit(_ADD_CALL, _call_row(calls[0]))
+            self._database.commit(_CALLS.insert, _CALLS.row(calls[0]))
             return
         if not calls and not misses:
             return
         if any(not 0 <= miss.call <= len(calls) for miss in misses):
             raise ValueError(f"Miss.call is the place of a call in its batch of {len(calls)}, 1 the first, or 0")
         with self._database.atomic():
-            self._database.run_all(_ADD_CALL, map(_call_row, calls))
+            self._database.run_all(_CALLS.insert, map(_CALLS.row, calls))
             # One writer at a time: the ids of a batch follow each other.
             before = self._database.last_id() - len(calls) if calls else 0
-            rows = (_miss_row(miss, before + miss.call if miss.call else 0) for miss in misses)
-            self._database.run_all(_ADD_MISS, rows)
+            found = (replace(miss, call=before + miss.call) if miss.call else miss for miss in misses)
+            self._database.run_all(_MISSES.insert, map(_MISSES.row, found))
 
     def get(self, id: int) -> Call | None:
-        row = self._database.row(f"{_GET_CALLS} WHERE id = ?", (id,))
-        return _read_call(row) if row else None
+        row = self._database.row(f"{_CALLS.select} WHERE id = ?", (id,))
+        return _CALLS.read(row) if row else None
 
     def recent(self, limit: int) -> list[Call]:
-        return [_read_call(row) for row in self._database.rows(f"{_GET_CALLS} ORDER BY id DESC LIMIT ?", (limit,))]
+        return _CALLS.read_all(self._database.rows(f"{_CALLS.select} ORDER BY id DESC LIMIT ?", (limit,)))
 
     def events(self, since: float, limit: int) -> list[Event]:
         return [
@@ -90,12 +74,12 @@ class Calls:
         ]
 
     def miss(self, id: int) -> Miss | None:
-        row = self._database.row(f"{_GET_MISSES} WHERE id = ?", (id,))
-        return _read_miss(row) if row else None
+        row = self._database.row(f"{_MISSES.select} WHERE id = ?", (id,))
+        return _MISSES.read(row) if row else None
 
     def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]:
-        sql = f"{_GET_MISSES} WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?"
-        return [_read_miss(row) for row in self._database.rows(sql, (since, limit))]
+        sql = f"{_MISSES.select} WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?"
+        return _MISSES.read_all(self._database.rows(sql, (since, limit)))
 
     def count_causes(self, since: float) -> dict[str, int]:
         sql = "SELECT cause, count(*) FROM misses WHERE at >= ? GROUP BY cause ORDER BY count(*) DESC, cause"
@@ -120,21 +104,3 @@ class Calls:
             self._database.run(_FOLD_CALLS, (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
             self._database.run("INSERT OR REPLACE INTO usage_folded (id, call, miss) VALUES (1, ?, ?)", until)
-
-
-def _miss_row(miss: Miss, call: int) -> tuple[Any, ...]:
-    return (*_miss_head(miss), encode_json(miss.history), *_miss_tail(miss), encode_json(miss.parts), call)
-
-
-def _read_call(row: Sequence[Any]) -> Call:
-    *head, arguments, discovery, handle, id = row
-    session, at, tool, upstream, via, hidden, outcome, took_ms, sent = head
-    more = (arguments, discovery, id, handle)
-    return Call(session, at, tool, upstream, via, bool(hidden), outcome, took_ms, bool(sent), *more)
-
-
-def _read_miss(row: Sequence[Any]) -> Miss:
-    split = len(_MISS_HEAD)
-    *tail, parts, call, id = row[split + 1 :]
-    fields = [*row[:split], _tool_ids.decode(row[split]), *tail, _parts.decode(parts), id, call]
-    return Miss(*fields)

@@ -17,13 +17,16 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
+from msgspec.json import Decoder
 
+from foretool.storage.records import ToolId
 from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
 from foretool.storage.stores import StorageError
 
@@ -42,6 +45,10 @@ _TRANSACTION = ("COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("RELEASE inner_block", ("ROLLBACK TO inner_block", "RELEASE inner_block"))
 
 Values = Sequence[Any] | Mapping[str, Any]
+R = TypeVar("R", bound=msgspec.Struct)
+
+TOOL_IDS = Decoder(tuple[ToolId, ...])
+STRINGS = Decoder(tuple[str, ...])
 
 
 class Database:
@@ -223,6 +230,46 @@ def insert_into(table: str, columns: Sequence[str]) -> str:
 def quote_columns(columns: Sequence[str]) -> str:
     """Return the columns as SQL lists them."""
     return ", ".join(f'"{column}"' for column in columns)
+
+
+class Table(Generic[R]):
+    """Turns records of one type into rows of the table whose columns have the names of their fields, and back.
+
+    `decoders` read the fields that are kept as JSON; `flags` are the fields that are booleans.
+    """
+
+    def __init__(
+        self, name: str, record: type[R], decoders: Mapping[str, Decoder[Any]] = {}, flags: Sequence[str] = ()
+    ) -> None:
+        fields = record.__struct_fields__
+        columns = [field for field in fields if field != "id"]
+        self.insert = insert_into(name, columns)
+        self.select = f"SELECT {quote_columns(fields)} FROM {name}"  # noqa: S608  # a constant of this folder
+        self.row: Callable[[R], tuple[Any, ...]] = attrgetter(*columns)
+        if decoders:
+            get, encoded = self.row, [columns.index(field) for field in decoders]
+            self.row = lambda each: _encode_fields(get(each), encoded)
+        self._record = record
+        self._readers = [(fields.index(field), decoder.decode) for field, decoder in decoders.items()]
+        self._readers += [(fields.index(field), bool) for field in flags]
+
+    def read(self, row: Sequence[Any]) -> R:
+        """Return the record of a row that `select` found."""
+        values = list(row)
+        for place, reader in self._readers:
+            values[place] = reader(values[place])
+        return self._record(*values)
+
+    def read_all(self, rows: Iterable[Sequence[Any]]) -> list[R]:
+        """Return the records of rows that `select` found."""
+        return [self.read(row) for row in rows]
+
+
+def _encode_fields(row: tuple[Any, ...], places: Sequence[int]) -> tuple[Any, ...]:
+    values = list(row)
+    for place in places:
+        values[place] = encode_json(values[place])
+    return tuple(values)
 
 
 def encode_json(value: object) -> str:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec.structs import astuple
+from foretool.storage.records import UpstreamState, WorkingSet
+from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Database, Table
 
-from foretool.storage.records import ToolId, UpstreamState, WorkingSet
-from foretool.storage.sqlite.database import Database, encode_json, insert_into
-
-_tool_ids = msgspec.json.Decoder(tuple[ToolId, ...])
-_strings = msgspec.json.Decoder(tuple[str, ...])
+_WORKING_SETS = Table("working_sets", WorkingSet, {"tools": TOOL_IDS})
+_STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS})
 
 _SAVE_WORKING_SET = (
-    insert_into("working_sets", ("key", "epoch", "tools", "listing", "created_at", "inputs"))
-    + " ON CONFLICT (key) DO UPDATE SET epoch = excluded.epoch, tools = excluded.tools,"
+    _WORKING_SETS.insert + " ON CONFLICT (key) DO UPDATE SET epoch = excluded.epoch, tools = excluded.tools,"
     " listing = excluded.listing, created_at = excluded.created_at, inputs = excluded.inputs"
     " WHERE excluded.epoch > epoch"
 )
-_SAVE_STATE = (
-    "INSERT OR REPLACE INTO upstream_states (pid, started_at, upstream, state, since, era, tools, restarts,"
-    " skipped_lines, last_error, stderr) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_GET_STATES = (
-    "SELECT pid, started_at, upstream, state, since, era, tools, restarts, skipped_lines, last_error, stderr"
-    " FROM upstream_states ORDER BY started_at, pid, upstream"
-)
+_SAVE_STATE = _STATES.insert.replace("INSERT", "INSERT OR REPLACE", 1)
 _CLEAR_STATES = (
     "DELETE FROM upstream_states WHERE pid = :pid AND (:upstream IS NULL OR upstream = :upstream)"
     " AND (:started_at IS NULL OR started_at = :started_at)"
@@ -38,19 +27,17 @@ class Serving:
         self._database = database
 
     def working_set(self, key: str) -> WorkingSet | None:
-        sql = "SELECT key, epoch, tools, listing, created_at, inputs FROM working_sets WHERE key = ?"
-        row = self._database.row(sql, (key,))
-        return WorkingSet(row[0], row[1], _tool_ids.decode(row[2]), *row[3:]) if row else None
+        row = self._database.row(f"{_WORKING_SETS.select} WHERE key = ?", (key,))
+        return _WORKING_SETS.read(row) if row else None
 
     def save_working_set(self, working_set: WorkingSet) -> bool:
-        key, epoch, tools, *rest = astuple(working_set)
-        return self._database.run(_SAVE_WORKING_SET, (key, epoch, encode_json(tools), *rest)).rowcount > 0
+        return self._database.run(_SAVE_WORKING_SET, _WORKING_SETS.row(working_set)).rowcount > 0
 
     def save_state(self, state: UpstreamState) -> None:
-        self._database.run(_SAVE_STATE, (*astuple(state)[:-1], encode_json(state.stderr)))
+        self._database.run(_SAVE_STATE, _STATES.row(state))
 
     def states(self) -> list[UpstreamState]:
-        return [UpstreamState(*[*row[:-1], _strings.decode(row[-1])]) for row in self._database.rows(_GET_STATES)]
+        return _STATES.read_all(self._database.rows(f"{_STATES.select} ORDER BY started_at, pid, upstream"))
 
     def clear_states(self, pid: int, upstream: str | None = None, started_at: float | None = None) -> None:
         self._database.run(_CLEAR_STATES, {"pid": pid, "upstream": upstream, "started_at": started_at})

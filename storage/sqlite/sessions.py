@@ -5,28 +5,23 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
-import msgspec
+from msgspec.json import Decoder
 
-from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord, ToolId
-from foretool.storage.sqlite.database import Database, encode_json, quote_columns
+from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord
+from foretool.storage.sqlite.database import TOOL_IDS, Database, Table, encode_json
 
 _KEPT_DELAYS = 31
 """Re-list delays kept for each client, from which the median is taken."""
 
-_SESSION = ("key", "client", "version", "era", "transport", "profile", "started_at", "ended_at")
-_session_row = attrgetter(*_SESSION)
+_SESSIONS = Table("sessions", SessionRecord)
+_numbers = Decoder(list[float])
 
-_tool_ids = msgspec.json.Decoder(tuple[ToolId, ...])
-_numbers = msgspec.json.Decoder(list[float])
-
-_ADD_SESSION = (
-    f"INSERT INTO sessions ({quote_columns(_SESSION)}, first_call)"  # noqa: S608  # names are constants of this file
-    " SELECT ?, ?, ?, ?, ?, ?, ?, ?, coalesce(max(id), 0) + 1 FROM calls WHERE true ON CONFLICT (key) DO NOTHING"
-)
-_GET_SESSIONS = f"SELECT {quote_columns(_SESSION)} FROM sessions"  # noqa: S608  # as above
+_ADD_SESSION = """
+    INSERT INTO sessions (key, client, version, era, transport, profile, started_at, ended_at, first_call)
+    SELECT ?, ?, ?, ?, ?, ?, ?, ?, coalesce(max(id), 0) + 1 FROM calls WHERE true ON CONFLICT (key) DO NOTHING
+"""
 _ADD_EXPOSURE = (
     "INSERT INTO exposures (session, at, policy, epoch, list, tokens, reason)"
     " SELECT ?, ?, ?, ?, id, ?, ? FROM lists WHERE hash = ?"
@@ -52,19 +47,19 @@ class Sessions:
 
     def begin(self, session: SessionRecord) -> None:
         with self._database.atomic():
-            self._database.run(_ADD_SESSION, _session_row(session))
+            self._database.run(_ADD_SESSION, _SESSIONS.row(session))
             self._database.run(_SEE_CLIENT, (session.client, session.version, session.era, session.started_at))
 
     def end(self, key: str, at: float) -> None:
         self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
 
     def get(self, key: str) -> SessionRecord | None:
-        row = self._database.row(f"{_GET_SESSIONS} WHERE key = ?", (key,))
-        return SessionRecord(*row) if row else None
+        row = self._database.row(f"{_SESSIONS.select} WHERE key = ?", (key,))
+        return _SESSIONS.read(row) if row else None
 
     def recent(self, limit: int = -1) -> list[SessionRecord]:
-        rows = self._database.rows(f"{_GET_SESSIONS} ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
-        return [SessionRecord(*row) for row in rows]
+        rows = self._database.rows(f"{_SESSIONS.select} ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
+        return _SESSIONS.read_all(rows)
 
     def ended(self) -> set[str]:
         return {key for (key,) in self._database.rows("SELECT key FROM sessions WHERE ended_at IS NOT NULL")}
@@ -129,7 +124,7 @@ class Clients:
 
 def _read_exposure(row: Sequence[Any]) -> Exposure:
     session, at, policy, epoch, tools, tokens, reason, id = row
-    return Exposure(session, at, policy, epoch, _tool_ids.decode(tools), tokens, reason, id)
+    return Exposure(session, at, policy, epoch, TOOL_IDS.decode(tools), tokens, reason, id)
 
 
 def _read_client(row: Sequence[Any]) -> ClientRecord:
