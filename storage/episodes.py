@@ -1,55 +1,53 @@
-"""The recorded traffic as episodes: one task's calls in order, with its words where somebody said them.
+"""Cuts the recorded traffic into episodes: the calls of one task in order, with the task in words if it is known.
 
-A conversation is a session, or what one handle stands for where several chats of one session took turns. It is cut
-where nothing happened for `GAP_S`, at a prompt that a hook recorded, and at a discovery whose task is another one than
-before, once something was called for that. What went wrong is left out: calls that failed were not what the task took,
-and one tool called several times in a row is one step.
+A conversation is a session, or the part of a session that belongs to one handle if several chats took turns in it. A
+conversation is cut after `GAP_S` without an event, at a prompt that a hook recorded, and at a discovery with another
+task, if something was called since the last one. Failed calls are left out, because the task did not need them.
+Repeated calls of one tool in a row count as one step.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.storage.records import Episode, Event, Prompt, ToolId
 from foretool.storage.stores import Store
 
 GAP_S: Final = 1800.0
-"""Without a call or a question for this long, what follows is another task."""
+"""After this long without an event, the next event belongs to another task."""
 PROMPT_S: Final = 300.0
-"""A prompt belongs to the conversation that does something next, if that is within this time."""
+"""A prompt belongs to the conversation with the next event, if that comes within this time."""
 ALIKE: Final = 0.5
-"""Two tasks that share this much of the shorter one's words are one, put in other words."""
+"""Two texts describe the same task if they share at least this part of the shorter text's words."""
 MOST_CALLS: Final = 200_000
-"""The latest calls on record that are read."""
+"""How many calls are read, the latest ones."""
 LONGEST: Final = 64
-"""Calls of one episode; a longer one is a program, not a task, and its first calls are kept."""
+"""Calls kept of one episode, from its start; a longer episode is a program rather than a task."""
 
 _WORD = re.compile(r"\w+")
 
 
-def episodes(store: Store, since: float = 0.0, *, now: float) -> list[Episode]:
-    """Return the episodes in the log, the oldest first; `now` tells which conversations may still go on."""
+def read_episodes(store: Store, since: float = 0.0, *, now: float) -> list[Episode]:
+    """Return the episodes in the log, the oldest first; `now` decides which conversations may still continue."""
     prompts = [each for each in reversed(store.tasks.prompts(since)) if each.text]
     conversations = _conversations(store, since, prompts)
     found = _unanswered(prompts, conversations)
     ended = store.sessions.ended()
     for key, events in conversations.items():
         is_over = key.partition("/")[0] in ended or now - events[-1].at > GAP_S
-        found += cut(key, events, is_over)
+        found += cut_conversation(key, events, is_over)
     return sorted(found, key=lambda each: each.at)
 
 
 def _conversations(store: Store, since: float, prompts: Sequence[Prompt]) -> dict[str, list[Event]]:
     """Return the events of each conversation, in order."""
     events = [*store.calls.events(since, MOST_CALLS), *store.discoveries.events(since)]
-    # What was asked comes before what was called in the same instant.
+    # A task comes before a call of the same instant.
     events.sort(key=lambda each: (each.at, each.kind == "call"))
     sessions: dict[str, list[Event]] = {}
     for event in events:
@@ -63,7 +61,10 @@ def _conversations(store: Store, since: float, prompts: Sequence[Prompt]) -> dic
 
 
 def _chats(key: str, events: list[Event]) -> dict[str, list[Event]]:
-    """The session as one, unless chats took turns in it: then each of them, and what none of them owned up to."""
+    """Return the session as one conversation, or split by handle if several chats took turns in it.
+
+    In a split session, events without a handle make a conversation of their own.
+    """
     spans: dict[str, tuple[float, float]] = {}
     for event in events:
         if event.handle:
@@ -101,10 +102,10 @@ def _unanswered(prompts: Iterable[Prompt], conversations: Mapping[str, Sequence[
     return found
 
 
-def cut(key: str, events: Sequence[Event], is_over: bool) -> list[Episode]:
-    """The episodes of one conversation; only the last one may go on unseen, unless the conversation `is_over`."""
+def cut_conversation(key: str, events: Sequence[Event], is_over: bool) -> list[Episode]:
+    """Return the episodes of one conversation; the last one has ended only if the conversation `is_over`."""
     parts = [part for part in _parts(events) if any(event.kind == "call" for event in part)]
-    told = ((number, part, _steps(part)) for number, part in enumerate(parts, 1))
+    steps_of_parts = ((number, part, _steps(part)) for number, part in enumerate(parts, 1))
     return [
         Episode(
             calls=steps[:LONGEST],
@@ -113,7 +114,7 @@ def cut(key: str, events: Sequence[Event], is_over: bool) -> list[Episode]:
             at=part[0].at,
             key=f"{key}:{number}",
         )
-        for number, part, steps in told
+        for number, part, steps in steps_of_parts
         if steps
     ]
 
@@ -121,7 +122,7 @@ def cut(key: str, events: Sequence[Event], is_over: bool) -> list[Episode]:
 def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
     part: list[Event] = []
     for event in events:
-        if part and _begins_anew(part, event):
+        if part and _begins_task(part, event):
             yield part
             part = []
         part.append(event)
@@ -129,7 +130,7 @@ def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
         yield part
 
 
-def _begins_anew(part: Sequence[Event], event: Event) -> bool:
+def _begins_task(part: Sequence[Event], event: Event) -> bool:
     if event.at - part[-1].at > GAP_S:
         return True
     if event.kind == "prompt":
@@ -138,20 +139,20 @@ def _begins_anew(part: Sequence[Event], event: Event) -> bool:
         return True
     if event.kind == "call" or not any(each.kind == "call" for each in part):
         return False
-    # Where prompts are known they say where a task begins; a discovery then asks for a part of it.
+    # Known prompts mark where tasks begin; a discovery after one asks for a part of its task.
     said = [each for each in part if each.kind != "call"]
     return bool(said) and not any(each.kind == "prompt" or are_alike(each.text, event.text) for each in said)
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Whether two texts are about one task."""
+    """Tell whether two texts describe the same task."""
     words = [set(_WORD.findall(text.lower())) for text in (one, other)]
     least = min(len(each) for each in words)
     return one == other or (least > 0 and len(words[0] & words[1]) >= ALIKE * least)
 
 
 def _steps(part: Sequence[Event]) -> tuple[ToolId, ...]:
-    """The tools whose calls succeeded, in order, each once in a row."""
+    """Return the tools whose calls succeeded, in order; a tool called several times in a row comes once."""
     steps: list[ToolId] = []
     for event in part:
         if event.kind == "call" and event.ok and (not steps or steps[-1] != event.text):
@@ -159,77 +160,10 @@ def _steps(part: Sequence[Event]) -> tuple[ToolId, ...]:
     return tuple(steps)
 
 
-# Demonstrations
+def drop_calls(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> list[Episode]:
+    """Return the episodes without the calls of tools that are not `kept`, and without episodes that lose all calls.
 
-
-class Imported(Struct, frozen=True):
-    """What a file of demonstrations held."""
-
-    episodes: tuple[Episode, ...]
-    rows: int
-    unknown: tuple[str, ...]
-    """Tools that it names and the catalog does not have, each once; their rows were left out."""
-
-
-def read_demonstrations(path: Path, names: Mapping[str, ToolId]) -> Imported:
-    """Lines of JSON with `query`, `calls` (tools in order) and optionally `edges`, `id`, `needs_tool`.
-
-    `names`: every name by which a tool may be called here. Raises `ValueError` with the line, and `OSError`.
-    """
-    found: list[Episode] = []
-    unknown: dict[str, None] = {}
-    rows = 0
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
-        rows += 1
-        row = _row(path, number, line)
-        calls = row["calls"] if row.get("needs_tool", True) else []
-        if missing := [call for call in calls if call not in names]:
-            unknown.update(dict.fromkeys(missing))
-            continue
-        edges = row.get("edges")
-        found.append(
-            Episode(
-                calls=tuple(names[call] for call in calls),
-                tasks=(row["query"],) if row["query"] else (),
-                edges=tuple((edge[0], edge[1]) for edge in edges) if edges is not None else None,
-                source="import",
-                key=f"{path.name}:{row.get('id', number)}",
-            )
-        )
-    return Imported(tuple(found), rows, tuple(unknown))
-
-
-def _row(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{path}: line {number}: no JSON ({error}); one object a line is expected") from None
-    if not isinstance(row, dict) or not isinstance(row.get("query", ""), str):
-        raise ValueError(f'{path}: line {number}: expected an object with "query" (text) and "calls" (list of names)')
-    calls = row.get("calls")
-    if not isinstance(calls, list) or not all(isinstance(call, str) for call in calls):
-        raise ValueError(f'{path}: line {number}: "calls" must be a list of tool names')
-    edges = row.get("edges")
-    if edges is not None and not _are_edges(edges, len(calls)):
-        raise ValueError(f'{path}: line {number}: "edges" must be pairs of places in "calls", counted from 0')
-    return {**row, "query": row.get("query", "")}
-
-
-def _are_edges(edges: Any, size: int) -> bool:
-    def is_place(value: Any) -> bool:
-        return isinstance(value, int) and 0 <= value < size
-
-    return isinstance(edges, list) and all(
-        isinstance(edge, list) and len(edge) == 2 and all(map(is_place, edge)) for edge in edges
-    )
-
-
-def without(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> list[Episode]:
-    """The episodes without calls of tools that are not `kept`; those of which nothing is left go.
-
-    With a call the places of the others move, so of edges only those between calls that stay are kept.
+    Edges between the remaining calls stay, with the new places of these calls.
     """
     found: list[Episode] = []
     for each in episodes:
@@ -241,10 +175,5 @@ def without(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> list[
             edges = each.edges
             if edges is not None:
                 edges = tuple((new[a], new[b]) for a, b in edges if a in new and b in new)
-            found.append(
-                Episode(
-                    calls=tuple(each.calls[place] for place in places),
-                    tasks=each.tasks, edges=edges, ended=each.ended, source=each.source, at=each.at, key=each.key,
-                )
-            )  # fmt: skip
+            found.append(replace(each, calls=tuple(each.calls[place] for place in places), edges=edges))
     return found

@@ -17,7 +17,7 @@ from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.storage.episodes import read_demonstrations
+from foretool.storage.demonstrations import read_demonstrations
 from foretool.storage.opening import open_store
 from foretool.storage.records import Artifact, Tool
 from foretool.storage.stores import Store

@@ -28,7 +28,7 @@ from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import KnownModels, Timeline
 from foretool.server.learning.tools import trusted_tools
 from foretool.server.methods import discover_tools
-from foretool.storage import episodes as log
+from foretool.storage.episodes import read_episodes
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Learner:
         self._tools = trusted_tools(store, catalog.tools())
         self._upstream_of = {tool.id: tool.upstream for tool in self._tools}
         artifacts = store.artifacts
-        self.timeline = Timeline(artifacts.demonstrations(), log.episodes(store, now=now), self._upstream_of)
+        self.timeline = Timeline(artifacts.demonstrations(), read_episodes(store, now=now), self._upstream_of)
         self._texts = EncodedTexts.open(config.settings, store)
         self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now)
         own = discover_tools.definitions(catalog.upstreams())

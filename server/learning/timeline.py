@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from foretool.storage import episodes as log
+from foretool.storage.episodes import drop_calls
 from foretool.storage.records import Artifact, Episode, ToolId, Usage
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Timeline:
         self, demonstrations: Sequence[Episode], logged: Sequence[Episode], tools: Mapping[ToolId, object]
     ) -> None:
         self.imported = len(demonstrations)
-        self.episodes = log.without([*demonstrations, *logged], tools)
+        self.episodes = drop_calls([*demonstrations, *logged], tools)
 
     def __len__(self) -> int:
         return len(self.episodes)

@@ -59,7 +59,7 @@ def is_foreign(connection: sqlite3.Connection) -> bool:
 
 @contextmanager
 def _unimportable(*names: str) -> Iterator[None]:
-    """Hide modules that sqlite-utils would import only to know their types: they would take 14 MiB of memory for good."""
+    """Hide modules that sqlite-utils imports only to know their types: they would take 14 MiB of memory for good."""
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None is how Python marks this
     try:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from requirements import requirement
 
-from foretool.storage.episodes import GAP_S, LONGEST, Event, are_alike, cut, episodes, read_demonstrations, without
+from foretool.storage.episodes import GAP_S, LONGEST, are_alike, cut_conversation, drop_calls, read_episodes
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Discovery, Episode, Outcome, Prompt, SessionRecord, ToolId
+from foretool.storage.records import Call, Discovery, Episode, Event, Outcome, Prompt, SessionRecord, ToolId
 from foretool.storage.stores import Store
 
 
@@ -40,7 +38,7 @@ def told(found: list[Episode]) -> list[tuple[tuple[str, ...], tuple[str, ...], b
 @requirement("learn:episodes")
 def test_a_session_is_one_task_until_a_long_gap(store: Store) -> None:
     store.calls.record([call("s", 1.0, "a"), call("s", 2.0, "b"), call("s", 2.0 + GAP_S + 1, "c"), call("t", 1.5, "d")])
-    found = episodes(store, now=2.0 + GAP_S + 2)
+    found = read_episodes(store, now=2.0 + GAP_S + 2)
     assert told(found) == [(("a", "b"), (), True), (("d",), (), True), (("c",), (), False)]
     assert [each.key for each in found] == ["s:1", "t:1", "s:2"]
     assert [each.at for each in found] == [1.0, 1.5, 2.0 + GAP_S + 1]
@@ -53,7 +51,7 @@ def test_another_task_begins_another_episode_once_something_was_called(store: St
     store.calls.record([call("s", 3.0, "weather"), call("s", 4.0, "alerts"), call("s", 6.0, "mail")])
     store.sessions.begin(SessionRecord("s", "c", "1", "legacy", "stdio", "", 0.0))
     store.sessions.end("s", 7.0)
-    assert told(episodes(store, now=8.0)) == [
+    assert told(read_episodes(store, now=8.0)) == [
         (("weather", "alerts"), ("weather in Oslo", "the weather of Oslo today"), True),
         (("mail",), ("send a mail to Ada",), True),
     ]
@@ -67,7 +65,7 @@ def test_failed_calls_are_no_steps_and_repeats_are_one(store: Store) -> None:
     ]  # fmt: skip
     store.calls.record([call("s", float(at), tool, outcome) for at, (tool, outcome) in enumerate(outcomes)])
     store.calls.record([call("t", 3.0, "x", "lost")])
-    assert [each.calls for each in episodes(store, now=10.0)] == [("a", "e", "a")]
+    assert [each.calls for each in read_episodes(store, now=10.0)] == [("a", "e", "a")]
 
 
 @requirement("learn:episodes")
@@ -80,7 +78,7 @@ def test_a_prompt_is_the_task_of_the_conversation_that_acts_next(store: Store) -
     prompt(store, 10.0, "thanks, what a nice day")
     prompt(store, 20.0, "cancel it")
     store.calls.record([call("s", 21.0, "cancel")])
-    assert told(episodes(store, now=10_000.0)) == [
+    assert told(read_episodes(store, now=10_000.0)) == [
         (("search", "pay"), ("book a flight", "flights from Oslo", "pay with a card"), True),
         ((), ("thanks, what a nice day",), True),
         (("cancel",), ("cancel it",), True),
@@ -95,7 +93,7 @@ def test_chats_that_take_turns_in_one_session_are_kept_apart(store: Store) -> No
         [call("s", 3.0, "rain", handle="one"), call("s", 4.0, "send", handle="two"), call("s", 5.0, "listed")]
     )
     store.calls.record([call("s", 6.0, "snow", handle="one")])
-    assert sorted(told(episodes(store, now=10_000.0))) == [
+    assert sorted(told(read_episodes(store, now=10_000.0))) == [
         (("listed",), (), True), (("rain", "snow"), ("weather",), True), (("send",), ("mail",), True),
     ]  # fmt: skip
 
@@ -106,12 +104,12 @@ def test_one_chat_after_the_other_shares_its_session_with_calls_that_carry_no_ha
     store.calls.record(
         [call("s", 2.0, "rain", handle="one"), call("s", 3.0, "listed"), call("s", 5.0, "more", handle="two")]
     )
-    assert [each.calls for each in episodes(store, now=10_000.0)] == [("rain", "listed"), ("more",)]
+    assert [each.calls for each in read_episodes(store, now=10_000.0)] == [("rain", "listed"), ("more",)]
 
 
 def test_a_program_is_cut_and_its_end_was_not_seen() -> None:
     events = [Event(float(at), "call", f"t{at}") for at in range(LONGEST + 5)]
-    (found,) = cut("s", events, is_over=True)
+    (found,) = cut_conversation("s", events, is_over=True)
     assert (len(found.calls), found.ended) == (LONGEST, False)
 
 
@@ -121,45 +119,10 @@ def test_texts_are_alike_when_the_shorter_one_is_half_in_the_other() -> None:
     assert not are_alike("!!!", "...")
 
 
-@requirement("learn:import")
-def test_demonstrations_are_read_by_any_name_and_rows_of_unknown_tools_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "demos.jsonl"
-    rows = [
-        {"id": "7", "query": "do", "calls": ["a", "u/b"], "edges": [[0, 1]]},
-        {"query": "other", "calls": ["gone"]},
-        {"query": "chat", "calls": ["a"], "needs_tool": False},
-    ]
-    path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    names = {"a": ToolId("u__a"), "u/b": ToolId("u__b")}
-    found = read_demonstrations(path, names)
-    assert (found.rows, found.unknown) == (3, ("gone",))
-    assert found.episodes == (
-        Episode((ToolId("u__a"), ToolId("u__b")), ("do",), ((0, 1),), source="import", key="demos.jsonl:7"),
-        Episode((), ("chat",), source="import", key="demos.jsonl:3"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("{", "line 2: no JSON"),
-        ("[]", 'line 2: expected an object with "query"'),
-        ('{"query": "x", "calls": "a"}', 'line 2: "calls" must be a list of tool names'),
-        ('{"query": "x", "calls": ["a"], "edges": [[0, 1]]}', 'line 2: "edges" must be pairs of places'),
-    ],
-)
-@requirement("learn:import")
-def test_a_file_that_is_wrong_says_where(tmp_path: Path, line: str, said: str) -> None:
-    path = tmp_path / "demos.jsonl"
-    path.write_text(f'{{"query": "x", "calls": []}}\n{line}\n')
-    with pytest.raises(ValueError, match=said.replace("[", r"\[")):
-        read_demonstrations(path, {})
-
-
 def test_calls_of_tools_that_are_gone_leave_their_episodes() -> None:
     a, b, c = ToolId("a"), ToolId("b"), ToolId("c")
     whole = Episode((a, c))
     holed = Episode((a, b, c), ("t",), ((0, 1), (0, 2)), at=3.0)
-    assert without([whole, holed, Episode((b,)), Episode(())], {a: 1, c: 1}) == [
+    assert drop_calls([whole, holed, Episode((b,)), Episode(())], {a: 1, c: 1}) == [
         whole, Episode((a, c), ("t",), ((0, 1),), at=3.0), Episode(()),
     ]  # fmt: skip

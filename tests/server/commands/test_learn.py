@@ -110,7 +110,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, path: Path, capsys: pytest.Captur
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{")
     assert run(["learn", "--from", str(broken), "--config", str(path)]) == 1
-    assert "broken.jsonl: line 1: no JSON" in capsys.readouterr().err
+    assert "broken.jsonl: line 1: Input data was truncated; expected an object" in capsys.readouterr().err
     with open_store(configs.load(path).storage) as store:
         store.artifacts.take_lease(1e11, int(1e11) + 1)
     assert run(["learn", "--config", str(path)]) == 1
