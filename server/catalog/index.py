@@ -27,8 +27,10 @@ class Index:
         """The version of the catalog up to which changes stand in `_waiting`."""
         self._waiting: dict[str, None] = {}
         """Upstreams whose tools have changed since they were indexed, oldest change first."""
-        self._current: tuple[str, Iterator[None]] | None = None
-        """The upstream that is being indexed, and the rest of that work."""
+        self._current = ""
+        """The upstream that is being indexed, or was last."""
+        self._work: Iterator[None] | None = None
+        """The rest of the work that has begun; a pause follows each tool."""
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -41,13 +43,12 @@ class Index:
     @property
     def is_complete(self) -> bool:
         """Whether every tool is indexed as it is now."""
-        self._follow()
-        return not self._waiting and self._current is None
+        return self._follow() and self._work is None
 
     def count_missing(self) -> int:
         """About how many tools are still to be indexed: an upstream counts in full until it is done."""
         self._follow()
-        names = {*self._waiting, *([self._current[0]] if self._current else [])}
+        names = self._waiting.keys() | ({self._current} if self._work else ())
         return sum(len(self._catalog.of(name)) for name in names)
 
     def update(self, most: float = inf) -> Pipeline:
@@ -60,24 +61,23 @@ class Index:
     def advance(self, patience_s: float = inf) -> bool:
         """Index missing tools for about `patience_s` seconds; returns whether none is left."""
         until = time.perf_counter() + patience_s
-        self._follow()
-        while (current := self._current or self._begin_next()) is not None:
-            self._current = current
-            for _ in current[1]:
-                if time.perf_counter() >= until:
-                    return False
-            self._current = None
+        self._work = self._work or self._index_waiting()
+        for _ in self._work:
+            if time.perf_counter() >= until:
+                return False
+        self._work = None
         return True
 
-    def _follow(self) -> None:
+    def _index_waiting(self) -> Iterator[None]:
+        while not self._follow():
+            self._current = next(iter(self._waiting))
+            del self._waiting[self._current]
+            tools, text = self._catalog.of(self._current), self._catalog.server_text(self._current)
+            yield from self.pipeline.corpus.replacing(self._current, tools, text)
+
+    def _follow(self) -> bool:
+        """Take in what has changed; returns whether no upstream waits."""
         if self._followed != self._catalog.version:
             self._waiting |= dict.fromkeys(self._catalog.changed_since(self._followed))
             self._followed = self._catalog.version
-
-    def _begin_next(self) -> tuple[str, Iterator[None]] | None:
-        if not self._waiting:
-            return None
-        upstream = next(iter(self._waiting))
-        del self._waiting[upstream]
-        tools, text = self._catalog.of(upstream), self._catalog.server_text(upstream)
-        return upstream, self.pipeline.corpus.replacing(upstream, tools, text)
+        return not self._waiting

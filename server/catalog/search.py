@@ -38,8 +38,6 @@ INDEX_S: Final = 5.0
 """A search waits so long for the index, then ranks the tools that are in it."""
 USAGE_S: Final = 60.0
 """How long usage is kept in memory: it moves slowly, and reading it for each search would cost more than the search."""
-LISTED: Final = 50
-"""How many tools the words of a list may bring."""
 
 Admits = Callable[[str], bool]
 """Whether the profile of a client has an upstream of this name."""
@@ -47,10 +45,6 @@ Guard = Callable[[Callable[[], None]], None]
 """Runs one step of a request at the request's error boundary."""
 
 log = logging.getLogger("foretool.search")
-
-
-def _run(step: Callable[[], None]) -> None:
-    step()
 
 
 class Search:
@@ -74,17 +68,10 @@ class Search:
         self.is_wanted = False
         """Whether somebody searches in words here: an encoder is worth its memory from then on."""
 
-    # -- state
-
     @property
     def version(self) -> tuple[int, int]:
         """Changes with everything a ranking is made of except usage."""
         return self._catalog.version, self._installed
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether every tool is indexed as it is now."""
-        return self._index.is_complete
 
     @property
     def has_learned(self) -> bool:
@@ -110,8 +97,6 @@ class Search:
         """Somebody will search in words: encoders need not wait for the first search."""
         self.is_wanted = True
 
-    # -- what takes part
-
     def install_models(self, models: Experience | None) -> None:
         """Rank with these learned models; None takes them away."""
         self._index.pipeline.experience = self._models = models
@@ -127,8 +112,6 @@ class Search:
         """Read levels from what the gate's probabilities have been worth here; None takes them as they are."""
         self._calibrate = calibrate
 
-    # -- ranking
-
     def rank(self, query: Query, admits: Admits, limit: int) -> Ranking:
         """The best `limit` tools for a query, less those whose upstream is not admitted; never waits."""
         self.is_wanted |= bool(query.lines)
@@ -139,11 +122,16 @@ class Search:
     def rank_for_list(self, lines: Sequence[str]) -> list[ToolId]:
         """The best tools for the words of a profile and past tasks, best first; usage takes no part in it."""
         self.is_wanted |= bool(lines)
-        ranking = self._index.update(MANY).rank(Query(lines=tuple(lines)), limit=LISTED)
+        ranking = self._index.update(MANY).rank(Query(lines=tuple(lines)), limit=50)
         return [each.tool for each in ranking.ranked]
 
     def find(
-        self, query: Query, admits: Admits, limit: int, go: Callable[[Ranking], None], guard: Guard = _run
+        self,
+        query: Query,
+        admits: Admits,
+        limit: int,
+        go: Callable[[Ranking], None],
+        guard: Guard = lambda step: step(),
     ) -> None:
         """Rank as `rank` does and call `go`: now, or in a later turn of the loop, once the index is complete and the
         slow encoders have answered. `guard` runs both steps, so that an error reaches the request that searched."""
@@ -202,11 +190,11 @@ class Search:
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""
-        if not self.is_indexed:
+        if not self._index.is_complete:
             if self._indexer is None or self._indexer.done():
                 self._indexer = asyncio.get_running_loop().create_task(self._index_slices())
             await asyncio.wait({self._indexer}, timeout=patience_s)
-        return self.is_indexed
+        return self._index.is_complete
 
     async def _index_slices(self) -> None:
         while not self._index.advance(SLICE_S):

@@ -160,7 +160,7 @@ async def test_a_search_waits_for_the_index_while_others_go_on(monkeypatch: pyte
     monkeypatch.setattr("foretool.server.catalog.search.FEW", 0)
     monkeypatch.setattr("foretool.server.catalog.search.SLICE_S", 0.0)
     search, said = search_over(catalog()), []
-    search.find(Query(("open",)), everything, 5, lambda ranking: said.append(search.is_indexed))
+    search.find(Query(("open",)), everything, 5, lambda ranking: said.append(search.count_unindexed() == 0))
     search.find(Query(names=("git__open",)), everything, 5, lambda ranking: said.append("a name"))
     assert (said, search.count_unindexed()) == (["a name"], 2)
     left = []
