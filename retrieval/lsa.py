@@ -1,7 +1,7 @@
-"""A text's words as a short vector: TF-IDF over words and pairs of words, projected to its main directions (LSA).
+"""Turns a text's words into a short vector: TF-IDF over words and pairs, projected to its main directions (LSA).
 
-What an encoder blurs, the words keep: names, numbers of things, a domain's own terms. Needs no weights: the directions
-come from the texts of the episodes (`training.latent`).
+Words keep what an encoder blurs: names, numbers of things, a domain's own terms. The directions come from the texts of
+the episodes (`training.lsa`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.words import terms
 
 
-def counted(text: str) -> Counter[str]:
-    """How often each word and each pair of neighbours occurs."""
+def count_terms(text: str) -> Counter[str]:
+    """Counts each word and each pair of neighbours."""
     words = terms(text)
     return Counter(words) + Counter(f"{a} {b}" for a, b in pairwise(words))
 
 
-class Latent:
-    """Words to vectors."""
+class Lsa:
+    """Turns words into vectors by a fitted projection."""
 
     def __init__(self, vocabulary: Sequence[str], projection: Floats) -> None:
         """`projection` (vocabulary, dimension): the idf of a term times its place in the main directions."""
@@ -37,8 +37,10 @@ class Latent:
         return int(self.projection.shape[1])
 
     def vector(self, text: str) -> Floats:
-        """(dimension,) of length 1; zeros where no word is known."""
-        known = [(row, 1 + log(n)) for term, n in counted(text).items() if (row := self._row_of.get(term)) is not None]
+        """(dimension,) of length 1; zeros if no word is known."""
+        known = [
+            (row, 1 + log(n)) for term, n in count_terms(text).items() if (row := self._row_of.get(term)) is not None
+        ]
         if not known:
             return np.zeros(self.dimension, np.float32)
         rows, counts = zip(*known, strict=True)

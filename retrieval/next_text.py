@@ -1,7 +1,7 @@
-"""Where the text of the next call's tool lies: a linear map from the task and the calls so far to a text's vector.
+"""Predicts the text of the next call's tool: a linear map from the task and the calls so far to a text's vector.
 
-What counts calls can name only tools that were called. This one expects a text: after a search, that of a booking. So
-it says which of the tools that nobody ever called fit this step of the task, not only which are like the whole task.
+A model that counts calls can name only tools that were called. This one expects a text: after a search, the text of a
+booking. So it says which of the tools that nobody ever called fit this step, not only which fit the whole task.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from foretool.retrieval.model_format import Floats
 
 PLACES = 4
-"""Numbers of calls that are told apart: none, one, two, more."""
+"""Numbers of calls that differ: none, one, two, more."""
 
 
-class Aim(NamedTuple):
-    """The weights; `dimension` is that of tools' texts, 0 where they have no vectors."""
+class NextText(NamedTuple):
+    """The weights of the map; `dimension` is that of tools' texts, 0 if they have no vectors."""
 
     task: Floats
     """(dimension of a task's vector, dimension)."""
@@ -32,14 +32,14 @@ class Aim(NamedTuple):
         return len(self.centre)
 
     def expected(self, features: Floats) -> Floats:
-        """(dimension,): what the calls add to what the task says."""
+        """(dimension,): what the calls add to the task's part of the prediction."""
         found: Floats = features @ self.calls
         return found
 
 
-def nothing(task: int) -> Aim:
-    """Of tasks of this dimension, over no texts."""
-    return Aim(*(np.zeros(shape, np.float32) for shape in ((task, 0), (PLACES, 0), (0,))))
+def no_next_text(task: int) -> NextText:
+    """A map from tasks of this dimension that predicts no text."""
+    return NextText(*(np.zeros(shape, np.float32) for shape in ((task, 0), (PLACES, 0), (0,))))
 
 
 def features(called: Sequence[Floats], calls: int, dimension: int) -> Floats:
@@ -56,6 +56,6 @@ def features(called: Sequence[Floats], calls: int, dimension: int) -> Floats:
 
 
 def lengths(texts: Floats, centre: Floats) -> Floats:
-    """(tools,): how far each text is from the centre."""
+    """(tools,): the distance of each text from the centre."""
     found: Floats = np.maximum(np.linalg.norm(texts - centre, axis=1), np.float32(1e-6))
     return found

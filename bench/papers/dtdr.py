@@ -36,7 +36,8 @@ from foretool.retrieval.papers.dtdr import fit_c, fit_l, history_text
 from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.training import Embed, Material
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
-from foretool.retrieval.training.dtdr import METHOD, Lesson, Recipe, Shelf, Trainer, spread, task_vectors
+from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer, spread_targets
+from foretool.retrieval.training.dtdr_material import ToolVectors, TrainingSet, task_vectors
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
 
@@ -254,7 +255,7 @@ def published_l(world: World) -> Predict:
     assert world.frozen is not None
     steps = [(each, step) for each in world.train for step in each.steps(world.end)]
     texts = [text_of(world, each, step) for each, step in steps]
-    model = fit_l(world.frozen(texts), spread([step.acceptable for _, step in steps], world.end + 1), SEED)
+    model = fit_l(world.frozen(texts), spread_targets([step.acceptable for _, step in steps], world.end + 1), SEED)
     asked = [text_of(world, each, step) for each in world.asked for step in each.steps(world.end)]
     known = dict(zip(asked, world.frozen(asked), strict=True))
     return lambda each, step: model.after(known[text_of(world, each, step)])
@@ -267,14 +268,14 @@ def text_of(world: World, each: Demonstration, step: Step) -> str:
 def aligned(world: World, model: bytes) -> Dtdr:
     """The model as the proxy has it: read from its bytes, over the whole catalog."""
     served = Dtdr.loads(model)
-    served.align([tool.id for tool in world.tools], shelf(world).vectors)
+    served.align([tool.id for tool in world.tools], tool_vectors(world).vectors)
     return served
 
 
-def shelf(world: World) -> Shelf:
+def tool_vectors(world: World) -> ToolVectors:
     ids = [tool.id for tool in world.tools]
     texts = [embedded_text(document(tool)) for tool in world.tools]
-    return Shelf(ids, world.documents(texts) if world.documents else None)
+    return ToolVectors(ids, world.documents(texts) if world.documents else None)
 
 
 def served_by(world: World, model: Dtdr, *, said: bool = True) -> Predict:
@@ -297,8 +298,8 @@ def scored(world: World, model: bytes, *, said: bool = True) -> Row:
 
 def across_turns(world: World) -> bytes:
     """A model trained on histories that begin with the calls of earlier turns."""
-    lesson = Lesson(tuple(tool.id for tool in world.tools), world.train, readings_of(world, world.train))
-    return Trainer().model(lesson, shelf(world), SEED, lambda what, share: None).dumps()
+    given = TrainingSet(tuple(tool.id for tool in world.tools), world.train, readings_of(world, world.train))
+    return Trainer().model(given, tool_vectors(world), SEED, lambda what, share: None).dumps()
 
 
 def cold(world: World) -> Row:
@@ -377,7 +378,7 @@ def among_strangers(world: World, model: bytes, strangers: Sequence[Tool]) -> Ro
 
 def similarity(world: World) -> Predict:
     """Predicts by the cosine of query and tool; tools already called come last, and END never comes."""
-    documents = shelf(world).vectors
+    documents = tool_vectors(world).vectors
     assert documents is not None
     known = dict(zip((each.task for each in world.asked), vectors_of(world.asked, world.embed), strict=True))
 
@@ -402,9 +403,9 @@ def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
     vectors, texts = (draw.standard_normal(shape).astype(np.float32) for shape in ((episodes + 200, 768), (size, 384)))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     # What is timed has the size of the real thing; what it says does not matter.
-    lesson = Lesson(tuple(ids), past, vectors[:episodes])
-    model = Trainer(Recipe(epochs=(1, 1))).fitted(
-        lesson, Recipe().networks, 1, SEED, Shelf(ids, texts), lambda share: None
+    given = TrainingSet(tuple(ids), past, vectors[:episodes])
+    model = Trainer(Recipe(epochs=(1, 1))).fit(
+        given, Recipe().networks, 1, SEED, ToolVectors(ids, texts), lambda share: None
     )
     served = Dtdr.loads(model.dumps())
     served.align(ids, texts)

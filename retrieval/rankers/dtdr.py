@@ -1,7 +1,7 @@
 """What comes next: DTDR (dynamic tool dependency retrieval) as it is served.
 
 The paper conditions on the task and on the calls so far, so does this; where it differs, it measured better
-(`bench.papers.dtdr` prints both, `dtdr_published.py` has the published forms):
+(`bench.papers.dtdr` prints both, `papers.dtdr` has the published forms):
 
 - The history goes in as tool ids beside the task's vector, not as text behind it: [vector ; words ; counts ; last
   three] into one hidden layer, over which softmax gives every tool that was ever called, and END. The task is encoded
@@ -9,8 +9,8 @@ The paper conditions on the task and on the calls so far, so does this; where it
 - Beside it stand the nearest past tasks whose calls match the history (instead of clusters), and one dependency graph
   on the last three calls with back-off.
 - A listwise layer, one softmax over per-tool parts, sums them up with what is known of any tool, seen or not: how near
-  its text is to the task, to the last tool and to what is expected next (`retrieval.aim`), words of its name in the
-  task, whether it was called already. So a tool that came after training is ranked at once, and every number can be
+  its text is to the task, to the last tool and to what is expected next (`retrieval.next_text`), words of its name in
+  the task, whether it was called already. So a tool that came after training is ranked at once, and every number can be
   explained. How much falls to tools that were never called hangs on how sure the network is of the others.
 
 numpy alone; nothing here trains (`training.dtdr`).
@@ -28,10 +28,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders.opening import unit
-from foretool.retrieval.lsa import Latent
+from foretool.retrieval.lsa import Lsa
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
-from foretool.retrieval.next_text import PLACES as AIM_PLACES
-from foretool.retrieval.next_text import Aim, features, lengths
+from foretool.retrieval.next_text import PLACES as TEXT_PLACES
+from foretool.retrieval.next_text import NextText, features, lengths
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import terms
 from foretool.storage.records import ToolId
@@ -101,11 +101,11 @@ class Model(Struct, frozen=True):
     idle: tuple[ToolId, ...]
     """Tools that were there in training and never called."""
     network: Network
-    latent: Latent
+    lsa: Lsa
     """Words to their part of the network's input."""
     dimension: int
     """Of a task's vectors by all encoders; 0 where there was none."""
-    aim: Aim
+    next_text: NextText
     lens: Floats
     """(dimension of vector and words, fewer): past tasks are compared in the directions in which they differ."""
     tasks: Floats
@@ -120,16 +120,16 @@ class Model(Struct, frozen=True):
 
     def dumps(self) -> bytes:
         header = {
-            "tools": self.tools, "idle": self.idle, "vocabulary": self.latent.vocabulary, "scales": self.scales,
+            "tools": self.tools, "idle": self.idle, "vocabulary": self.lsa.vocabulary, "scales": self.scales,
             "dimension": self.dimension,
             "asked": dict(zip(PARTS, self.asked, strict=True)), "unasked": dict(zip(PARTS, self.unasked, strict=True)),
         }  # fmt: skip
         arrays: dict[str, NDArray[Any]] = {f"network_{name}": part for name, part in self.network._asdict().items()}
         arrays |= {f"calls_{name}": part for name, part in self.calls._asdict().items()}
         # Half precision loses nothing that a ranking shows and halves the file.
-        arrays |= {"projection": self.latent.projection.astype(np.float16), "tasks": self.tasks.astype(np.float16)}
+        arrays |= {"projection": self.lsa.projection.astype(np.float16), "tasks": self.tasks.astype(np.float16)}
         arrays["lens"] = self.lens.astype(np.float16)
-        arrays |= {f"aim_{name}": part.astype(np.float16) for name, part in self.aim._asdict().items()}
+        arrays |= {f"aim_{name}": part.astype(np.float16) for name, part in self.next_text._asdict().items()}
         return pack(METHOD, VERSION, header, arrays)
 
 
@@ -141,9 +141,9 @@ def loaded(model: bytes) -> Model:
             tools=tuple(map(ToolId, header["tools"])),
             idle=tuple(map(ToolId, header["idle"])),
             network=Network(*(arrays[f"network_{name}"] for name in Network._fields)),
-            latent=Latent(header["vocabulary"], arrays["projection"].astype(np.float32)),
+            lsa=Lsa(header["vocabulary"], arrays["projection"].astype(np.float32)),
             dimension=int(header["dimension"]),
-            aim=Aim(*(arrays[f"aim_{name}"].astype(np.float32) for name in Aim._fields)),
+            next_text=NextText(*(arrays[f"aim_{name}"].astype(np.float32) for name in NextText._fields)),
             lens=arrays["lens"].astype(np.float32),
             tasks=arrays["tasks"].astype(np.float32),
             calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields)),
@@ -161,7 +161,7 @@ def _check(model: Model) -> None:
     """Raises `ModelError` unless the parts fit together."""
     classes, network = len(model.tools), model.network
     hidden = len(network.bias)
-    width = model.dimension + model.latent.dimension
+    width = model.dimension + model.lsa.dimension
     expected = {
         "query": (width, hidden), "history": (rows_of(classes), hidden), "bias": (hidden,), "unasked": (hidden,),
         "out": (hidden, classes + 1), "out_bias": (classes + 1,),
@@ -169,8 +169,11 @@ def _check(model: Model) -> None:
     for name, shape in expected.items():
         if (found := getattr(network, name).shape) != shape:
             raise ModelError(f"{METHOD}: {name} has the shape {found}, {classes} tools take {shape}")
-    aim = model.aim
-    for name, part, rows in (("task", aim.task, model.dimension), ("calls", aim.calls, 2 * aim.dimension + AIM_PLACES)):
+    aim = model.next_text
+    for name, part, rows in (
+        ("task", aim.task, model.dimension),
+        ("calls", aim.calls, 2 * aim.dimension + TEXT_PLACES),
+    ):
         if part.shape != (rows, aim.dimension):
             raise ModelError(
                 f"{METHOD}: aim {name} has the shape {part.shape}, texts of {aim.dimension} take {rows} rows"
@@ -293,7 +296,7 @@ class Dtdr:
         idle = set(self.model.idle)
         self._arrived = self.live & (self._classes < 0) & np.asarray([tool not in idle for tool in tools], np.bool_)
         self.slots = {tool: slot for slot, tool in enumerate(tools) if tool}
-        aim, task = self.model.aim, self.model.dimension
+        aim, task = self.model.next_text, self.model.dimension
         # Texts are read by the first encoder, whose part of a task's vector comes first.
         fits = vectors is not None and 0 < vectors.shape[1] <= task and aim.dimension in (0, vectors.shape[1])
         self._vectors = vectors if fits else None
@@ -353,7 +356,7 @@ class Dtdr:
 
     def _read_texts(self, found: Floats, history: Sequence[ToolId], called: Sequence[int], task: Task) -> None:
         """Fills in how near each text is to the last tool's and to what is expected."""
-        vectors, slots, aim = self._vectors, len(self.live), self.model.aim
+        vectors, slots, aim = self._vectors, len(self.live), self.model.next_text
         if vectors is None:
             return
         # One product each: BLAS takes three times as long for both columns at once.
@@ -374,8 +377,8 @@ class Dtdr:
         said = np.zeros(network.query.shape[0], np.float32)
         if vector is not None:
             said[: model.dimension] = vector
-        if lines and model.latent.dimension:
-            said[model.dimension :] = model.latent.vector("\n".join(lines))
+        if lines and model.lsa.dimension:
+            said[model.dimension :] = model.lsa.vector("\n".join(lines))
         texts = 0 if self._vectors is None else self._vectors.shape[1]
         # A network that was given vectors never saw words without one.
         asked = vector is not None or (not model.dimension and bool(said.any()))
@@ -388,12 +391,12 @@ class Dtdr:
             if vector is None or self._vectors is None
             else standard(self._vectors @ vector[:texts]),
             name=self._names.met(lines),
-            aim=np.zeros(0, np.float32) if vector is None else vector @ model.aim.task,
+            aim=np.zeros(0, np.float32) if vector is None else vector @ model.next_text.task,
             asked=asked,
         )
 
     def _scaled(self, said: Floats) -> Floats:
-        dimensions = (self.model.dimension, self.model.latent.dimension)
+        dimensions = (self.model.dimension, self.model.lsa.dimension)
         scaled: Floats = said * np.repeat(np.asarray(self.model.scales, np.float32), dimensions)
         return scaled
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from foretool.retrieval.lsa import Latent, counted
+from foretool.retrieval.lsa import Lsa, count_terms
 from foretool.retrieval.model_format import Floats
 
 MOST_TERMS = 10_000
 LEAST_TEXTS = 2
-"""A term in fewer texts ties nothing together."""
+"""A term in fewer texts connects none of them."""
 PASSES = 4
-"""Power iterations; the directions that matter stand out by then."""
+"""Power iterations, enough for the main directions."""
 SPARE = 16
 CHUNK = 512
 
 
-def fit_latent(texts: Sequence[str], dimension: int, seed: int) -> Latent:
-    """At most `dimension` directions: no more than there are texts or terms."""
-    counts = [counted(text) for text in texts]
+def fit_lsa(texts: Sequence[str], dimension: int, seed: int) -> Lsa:
+    """Fits at most `dimension` directions, and no more than there are texts or terms."""
+    counts = [count_terms(text) for text in texts]
     within = Counter(term for count in counts for term in count)
     frequent = sorted((term for term, n in within.items() if n >= LEAST_TEXTS), key=lambda term: (-within[term], term))
     vocabulary = frequent[:MOST_TERMS]
@@ -31,14 +31,14 @@ def fit_latent(texts: Sequence[str], dimension: int, seed: int) -> Latent:
     idf = np.asarray([1 + log((1 + len(texts)) / (1 + within[term])) for term in vocabulary], np.float32)
     rank = min(dimension, len(vocabulary), len(texts))
     if not rank:
-        return Latent((), np.zeros((0, 0), np.float32))
+        return Lsa((), np.zeros((0, 0), np.float32))
 
     def chunks() -> Iterator[Floats]:
         for start in range(0, len(counts), CHUNK):
             yield _matrix(counts[start : start + CHUNK], row_of, idf)
 
     directions = _main_directions(chunks, len(vocabulary), rank, np.random.default_rng(seed))
-    return Latent(vocabulary, idf[:, None] * directions)
+    return Lsa(vocabulary, idf[:, None] * directions)
 
 
 def _matrix(counts: Sequence[Counter[str]], row_of: dict[str, int], idf: Floats) -> Floats:

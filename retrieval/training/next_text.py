@@ -1,4 +1,4 @@
-"""Fits where the next text lies (`retrieval.aim`): ridge regression on the steps of demonstrations, in closed form."""
+"""Fits the prediction of the next text (`retrieval.next_text`) by ridge regression on the steps of demonstrations."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.next_text import PLACES, Aim, features, nothing
+from foretool.retrieval.next_text import PLACES, NextText, features, no_next_text
 from foretool.retrieval.training.demonstrations import Demonstration
 
 RIDGE = 5.0
-"""In steps. On splits of ultratool and bfcl_multi_turn 3 to 10 are alike, 30 is worse."""
+"""The pull to 0, in steps; 3 to 10 do equally well."""
 CHUNK = 4_096
 
 
-def fit_aim(demonstrations: Sequence[Demonstration], tasks: Floats, texts: Mapping[int, Floats], classes: int) -> Aim:
-    """`tasks` (demonstrations, dimension), zeros where nobody said it: such teach nothing here; `texts` by class."""
+def fit_next_text(
+    demonstrations: Sequence[Demonstration], tasks: Floats, texts: Mapping[int, Floats], classes: int
+) -> NextText:
+    """Fits the map. `tasks` (demonstrations, dimension), zeros where the task is not known: such demonstrations teach
+    nothing here; `texts` by class."""
     if not texts or not tasks.shape[1]:
-        return nothing(tasks.shape[1])
+        return no_next_text(tasks.shape[1])
     centre = np.mean(list(texts.values()), 0).astype(np.float32)
     size = tasks.shape[1] + 2 * len(centre) + PLACES
     square, product = np.zeros((size, size), np.float32), np.zeros((size, len(centre)), np.float32)
@@ -28,16 +31,16 @@ def fit_aim(demonstrations: Sequence[Demonstration], tasks: Floats, texts: Mappi
         inputs.append(given)
         targets.append(wanted - centre)
         if len(inputs) == CHUNK:
-            square, product = _summed(square, product, inputs, targets)
+            square, product = _add_up(square, product, inputs, targets)
             inputs, targets = [], []
     if inputs:
-        square, product = _summed(square, product, inputs, targets)
+        square, product = _add_up(square, product, inputs, targets)
     square[np.diag_indices(size)] += np.float32(RIDGE)
     weights = np.linalg.solve(square, product).astype(np.float32)
-    return Aim(weights[: tasks.shape[1]], weights[tasks.shape[1] :], centre)
+    return NextText(weights[: tasks.shape[1]], weights[tasks.shape[1] :], centre)
 
 
-def _summed(
+def _add_up(
     square: Floats, product: Floats, inputs: Sequence[Floats], targets: Sequence[Floats]
 ) -> tuple[Floats, Floats]:
     rows = np.stack(inputs)
@@ -47,7 +50,7 @@ def _summed(
 def _steps(
     demonstrations: Sequence[Demonstration], tasks: Floats, texts: Mapping[int, Floats], classes: int
 ) -> Iterator[tuple[Floats, Floats]]:
-    """What is known at each step that asks for a call, and the mean text of the acceptable ones."""
+    """Yields what is known at each step that asks for a call, and the mean text of the acceptable calls."""
     dimension = len(next(iter(texts.values())))
     for each, task in zip(demonstrations, tasks, strict=True):
         if not task.any():

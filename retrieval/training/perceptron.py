@@ -1,8 +1,7 @@
 """Fits the small networks of DTDR as it is served: [query vector ; history] -> one hidden layer -> the next tool.
 
-AdamW in numpy, in place: a few thousand demonstrations take a minute or two on one core, and nothing else has to be
-installed. The rows of the history's weights are updated only where a batch has them, so that a catalog of thousands of
-tools costs no more than the tools that were used.
+AdamW runs in numpy and in place: a few thousand demonstrations take a minute or two on one core. A batch updates only
+the rows of the history's weights that it has, so a catalog of thousands of tools costs no more than the used ones.
 """
 
 from __future__ import annotations
@@ -21,33 +20,33 @@ Ints = NDArray[np.int64]
 Draw = np.random.Generator
 
 
-class Plan(Struct, frozen=True):
+class NetworkPlan(Struct, frozen=True):
     """How a network is fitted."""
 
     hidden: int = 512
     epochs: int = 40
     batch: int = 128
     rate: float = 2e-3
-    """At the start; it falls to nothing along a cosine."""
+    """The rate at the start; it falls to 0 along a cosine."""
     decay: float = 1e-2
-    """Of the dense weights, per unit of rate (AdamW)."""
+    """Decay of the matrices, per unit of rate (AdamW)."""
     dropout: float = 0.3
     """Of the hidden units."""
     blur: float = 0.1
     """Dropout of the entries of the query's vector."""
     unasked: float = 0.0
-    """Share of the samples that lose their query, so that history alone works as well."""
+    """Share of the samples that lose their query, so that history alone works too."""
     smoothing: float = 0.0
     """Of the target, spread over all classes."""
 
 
 class Samples(Struct, frozen=True):
-    """What one epoch is fitted on, by sample."""
+    """The samples of one epoch."""
 
     tasks: Ints
     """Row of the task's vector, -1 for none."""
     rows: Ints
-    """(samples, most): rows of the history's weights, the last one beyond them for nothing."""
+    """(samples, most): rows of the history's weights, filled up with the number of rows."""
     targets: Floats
     """(samples, classes), each row adding up to 1."""
 
@@ -56,7 +55,7 @@ class Samples(Struct, frozen=True):
 
 
 class Weights(Struct):
-    """One hidden layer."""
+    """The weights of a network with one hidden layer."""
 
     query: Floats
     """(dimension, hidden)."""
@@ -65,23 +64,23 @@ class Weights(Struct):
     bias: Floats
     """(hidden,)."""
     unasked: Floats
-    """(hidden,): added where there is no query."""
+    """(hidden,): added if there is no query."""
     out: Floats
     """(hidden, classes)."""
     out_bias: Floats
     """(classes,)."""
 
 
-def fit(
+def fit_network(
     vectors: Floats,
     history_rows: int,
     classes: int,
     samples: Callable[[Draw], Samples],
-    plan: Plan,
+    plan: NetworkPlan,
     draw: Draw,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Weights:
-    """A network for the samples, which are drawn anew each epoch; `vectors` (tasks, dimension)."""
+    """Fits a network to samples that are drawn for each epoch; `vectors` (tasks, dimension)."""
     weights = _initial(vectors.shape[1], history_rows, classes, plan, draw)
     dense = {name: Adam(getattr(weights, name)) for name in ("query", "bias", "unasked", "out", "out_bias")}
     sparse = RowAdam(weights.history)
@@ -101,7 +100,7 @@ def fit(
     return weights
 
 
-def _initial(dimension: int, history_rows: int, classes: int, plan: Plan, draw: Draw) -> Weights:
+def _initial(dimension: int, history_rows: int, classes: int, plan: NetworkPlan, draw: Draw) -> Weights:
     def normal(rows: int, columns: int, deviation: float) -> Floats:
         return (deviation * draw.standard_normal((rows, columns))).astype(np.float32)
 
@@ -122,23 +121,23 @@ def _batches(size: int, batch: int, draw: Draw) -> Iterator[Ints]:
 
 
 def gradients(
-    weights: Weights, vectors: Floats, drawn: Samples, places: Ints, plan: Plan, draw: Draw
+    weights: Weights, vectors: Floats, drawn: Samples, places: Ints, plan: NetworkPlan, draw: Draw
 ) -> tuple[dict[str, Floats], Ints, Floats]:
-    """Of the mean cross-entropy: the dense ones by name, and those of the history's rows that occur."""
+    """The gradients of the mean cross-entropy: the dense ones by name, the history's rows that occur, and theirs."""
     tasks = drawn.tasks[places]
     asked = (tasks >= 0) & (draw.random(len(tasks)) >= plan.unasked)
     query = np.where(asked[:, None], vectors[np.maximum(tasks, 0)], np.float32(0))
     if plan.blur:
-        query *= _kept(query.shape, plan.blur, draw)
+        query *= _draw_mask(query.shape, plan.blur, draw)
     rows = drawn.rows[places]
-    summed, used, spread = _gathered(weights.history, rows)
+    summed, used, spread = _gather(weights.history, rows)
     hidden = query @ weights.query
     hidden += summed
     hidden += weights.bias
     hidden += np.where(asked[:, None], np.float32(0), weights.unasked)
     mask = (hidden > 0).astype(np.float32)
     if plan.dropout:
-        mask *= _kept(hidden.shape, plan.dropout, draw)
+        mask *= _draw_mask(hidden.shape, plan.dropout, draw)
     hidden *= mask
     error = softmax(hidden @ weights.out + weights.out_bias)
     targets = drawn.targets[places]
@@ -157,23 +156,23 @@ def gradients(
     return gradients, used, spread.T @ back
 
 
-def _kept(shape: tuple[int, ...], share: float, draw: Draw) -> Floats:
-    """A mask that drops this share and scales up the rest."""
+def _draw_mask(shape: tuple[int, ...], share: float, draw: Draw) -> Floats:
+    """Draws a mask that drops this share and scales up the rest."""
     return (draw.random(shape, np.float32) >= share).astype(np.float32) * np.float32(1 / (1 - share))
 
 
-def _gathered(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
+def _gather(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
     """The sum of each sample's rows, the rows that occur, and how often each sample has each (samples, occurring)."""
     used, where = np.unique(rows, return_inverse=True)
     spread = np.zeros((len(rows), len(used)), np.float32)
     np.add.at(spread, (np.arange(len(rows))[:, None], where.reshape(rows.shape)), np.float32(1))
-    if len(used) and used[-1] == len(history):  # "nothing"
+    if len(used) and used[-1] == len(history):  # the filler
         used, spread = used[:-1], spread[:, :-1]
     return spread @ history[used], used, spread
 
 
 def padded(lists: Sequence[Sequence[int]], filler: int) -> Ints:
-    """(lists, longest), the short ones filled up."""
+    """(lists, longest), with shorter lists filled up."""
     longest = max(map(len, lists), default=0)
     return np.asarray([[*each, *[filler] * (longest - len(each))] for each in lists], np.int64).reshape(
         len(lists), longest

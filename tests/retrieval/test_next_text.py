@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretool.retrieval.next_text import PLACES, Aim, features, lengths, nothing
+from foretool.retrieval.next_text import PLACES, NextText, features, lengths, no_next_text
 
 
 def test_the_calls_are_read_as_their_mean_text_the_last_one_and_how_many() -> None:
@@ -19,7 +19,7 @@ def test_the_calls_are_read_as_their_mean_text_the_last_one_and_how_many() -> No
 def test_what_is_expected_is_a_sum_over_what_the_calls_say() -> None:
     calls = np.zeros((4 + PLACES, 2), np.float32)
     calls[0], calls[3], calls[5] = [1, 0], [0, 2], [5, 5]
-    aim = Aim(np.zeros((3, 2), np.float32), calls, np.zeros(2, np.float32))
+    aim = NextText(np.zeros((3, 2), np.float32), calls, np.zeros(2, np.float32))
     assert aim.expected(features([np.asarray([1, 1], np.float32)], 1, 2)).tolist() == [6, 7]
     assert aim.dimension == 2
 
@@ -30,5 +30,5 @@ def test_lengths_are_from_the_centre_and_never_nothing() -> None:
 
 
 def test_over_no_texts_there_is_nothing() -> None:
-    aim = nothing(7)
+    aim = no_next_text(7)
     assert (aim.task.shape, aim.calls.shape, aim.dimension) == ((7, 0), (PLACES, 0), 0)

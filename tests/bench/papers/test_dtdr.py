@@ -15,9 +15,9 @@ from bench.papers import dtdr
 from bench.papers.dtdr import NewToolWatch, demonstration, figures, judged, read, rows
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import Recipe, Trainer
-from foretool.retrieval.training.perceptron import Plan
+from foretool.retrieval.training.perceptron import NetworkPlan
 
-SMALL = Recipe(networks=1, plan=Plan(hidden=16, batch=16, rate=1e-2, decay=0.0), steps=60)
+SMALL = Recipe(networks=1, plan=NetworkPlan(hidden=16, batch=16, rate=1e-2, decay=0.0), steps=60)
 NAMES = ("rail_search", "rail_book", "inn_search", "inn_book", "mail_list", "mail_read")
 TASKS = (("book a train", NAMES[:2]), ("book a hotel", NAMES[2:4]), ("read my mail", NAMES[4:]))
 

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.retrieval.lsa import Latent
+from foretool.retrieval.lsa import Lsa
 from foretool.retrieval.model_format import Floats, ModelError
-from foretool.retrieval.next_text import Aim, nothing
+from foretool.retrieval.next_text import NextText, no_next_text
 from foretool.retrieval.rankers import dtdr
 from foretool.retrieval.rankers.dtdr import (
     AT,
@@ -49,9 +49,9 @@ def model(**changes: object) -> Model:
             out=np.zeros((hidden, 3), np.float32),
             out_bias=np.zeros(3, np.float32),
         ),
-        latent=Latent((), np.zeros((0, 0), np.float32)),
+        lsa=Lsa((), np.zeros((0, 0), np.float32)),
         dimension=2,
-        aim=nothing(2),
+        next_text=no_next_text(2),
         lens=np.eye(2, dtype=np.float32),
         tasks=np.eye(2, dtype=np.float32),
         calls=Calls(
@@ -192,8 +192,8 @@ def test_a_tool_whose_text_is_expected_next_ranks_before_those_that_are_not() ->
     # After a call the text is expected in the direction of that call's tool, a quarter turn on; the task says nothing.
     calls = np.zeros((8, 2), np.float32)
     calls[2:4] = [[0, 1], [-1, 0]]
-    aim = Aim(np.zeros((2, 2), np.float32), calls, np.zeros(2, np.float32))
-    found = served(model(aim=aim), A, B, NEW, vectors=np.asarray([[2, 0], [0, 2], [-1, 0]], np.float32))
+    aim = NextText(np.zeros((2, 2), np.float32), calls, np.zeros(2, np.float32))
+    found = served(model(next_text=aim), A, B, NEW, vectors=np.asarray([[2, 0], [0, 2], [-1, 0]], np.float32))
     part = found.parts((A,), found.of_task(np.asarray([1, 0], np.float32), ()))
     # Towards (0, 2): 0, 4 / 2 and 0 by length, in standard deviations.
     assert listed(part[AT["aim"]]) == [-0.7071, 1.4142, -0.7071, 0.0]
@@ -215,7 +215,7 @@ def test_beyond_some_nearness_only_a_tool_without_a_past_gains_by_its_text() -> 
 
 def test_texts_are_compared_with_what_the_first_encoder_read_of_the_task() -> None:
     wide = model().network._replace(query=np.zeros((4, 2), np.float32))
-    given = model(network=wide, dimension=4, lens=np.eye(4, 2, dtype=np.float32), aim=nothing(4))
+    given = model(network=wide, dimension=4, lens=np.eye(4, 2, dtype=np.float32), next_text=no_next_text(4))
     found = served(given, A, B, vectors=np.asarray([[1, 0], [0, 1]], np.float32))
     assert listed(found.of_task(np.asarray([0, 1, 1, 0], np.float32), ()).meaning) == [-1.0, 1.0]
 
@@ -253,7 +253,7 @@ def test_what_a_task_gives_is_worked_out_once_and_anew_for_another_catalog() -> 
     [
         ({"tools": (A, B, C)}, "has the shape"),
         ({"tasks": np.zeros((1, 2), np.float32)}, "for 2 lists of calls"),
-        ({"aim": nothing(3)}, "aim task has the shape"),
+        ({"next_text": no_next_text(3)}, "aim task has the shape"),
         ({"lens": np.eye(3, dtype=np.float32)}, "a lens of the shape"),
         ({"calls": model().calls._replace(classes=np.full((2, 2), 7, np.int32))}, "lists of calls"),
     ],

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from requirements import requirement
 
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.dtdr import PARTS, Dtdr
+from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, TooLittle
-from foretool.retrieval.training.dtdr import METHOD, PRIOR, Example, Recipe, Shelf, Trainer, directions, some, weigh
-from foretool.retrieval.training.perceptron import Plan
+from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer, main_directions
+from foretool.retrieval.training.perceptron import NetworkPlan
 from foretool.storage.records import Episode, Tool, ToolId
 
 WORDS = ("book", "train", "hotel", "read", "mail", "file")
 TOOLS = ("rail__search", "rail__book", "inn__search", "inn__book", "post__list", "post__read")
-SMALL = Recipe(networks=1, plan=Plan(hidden=32, batch=16, rate=1e-2, decay=0.0), steps=300)
+SMALL = Recipe(networks=1, plan=NetworkPlan(hidden=32, batch=16, rate=1e-2, decay=0.0), steps=300)
 
 
 def embed(texts: Sequence[str]) -> Floats:
@@ -117,26 +116,6 @@ def test_a_model_keeps_all_that_was_learned_when_it_is_read_again() -> None:
     assert np.allclose(again.score(query, embed(query.lines)[0]), model.score(query, embed(query.lines)[0]), atol=1e-4)
 
 
-def test_the_listwise_layer_finds_the_part_that_is_right() -> None:
-    parts = np.zeros((len(PARTS), 3), np.float32)
-    parts[PARTS.index("kin")] = [1, 0, -1]
-    examples = [Example(parts, np.asarray([0.9, 0.1, 0.0], np.float32))] * 50
-    weights = dict(zip(PARTS, weigh(examples, [], ridge=0.01), strict=True))
-    # The softmax of w, 0, -w has the mean slope 0.9 where (e^w - e^-w) / (e^w + 1 + e^-w) is: w = 2.376.
-    assert weights.pop("kin") == pytest.approx(2.376, abs=0.01)
-    assert weights == {name: pytest.approx(PRIOR[name]) for name in weights}
-
-
-def test_what_was_hidden_moves_only_the_weights_of_unseen_tools() -> None:
-    parts = np.zeros((len(PARTS), 2), np.float32)
-    parts[PARTS.index("unseen")] = [1, 0]
-    parts[PARTS.index("network")] = [0, 1]
-    hidden = [Example(parts, np.asarray([0.5, 0.5], np.float32))] * 50
-    weights = dict(zip(PARTS, weigh([], hidden, ridge=0.01), strict=True))
-    assert weights["network"] == PRIOR["network"]
-    assert weights["unseen"] == pytest.approx(PRIOR["network"], abs=0.05)
-
-
 @requirement("dtdr:unseen")
 def test_a_tool_that_is_installed_later_is_predicted_where_a_task_names_it_and_nowhere_else() -> None:
     given = material(world(), more=("files__read_file",))
@@ -156,22 +135,6 @@ def test_a_tool_that_is_installed_later_is_predicted_where_a_task_names_it_and_n
         assert all(of_new(task, *calls[:done]) < 0.15 for done in range(3))
 
 
-def test_every_tenth_tool_in_the_order_of_its_calls_is_new_and_one_at_least() -> None:
-    for seed in range(20):
-        chosen = sorted(some(range(40), seed))
-        assert len(chosen) == 4 and {later - earlier for earlier, later in pairwise(chosen)} == {10}
-        assert len(some([3, 1], seed)) == 1
-
-
-def test_a_catalog_before_some_tools_were_installed_has_the_texts_of_the_others() -> None:
-    shelf = Shelf([ToolId("a"), ToolId("b"), ToolId("c")], np.eye(3, dtype=np.float32))
-    before = shelf.without({ToolId("b")})
-    assert before.tools == [ToolId("a"), ToolId("c")]
-    texts = before.texts([ToolId("c"), ToolId("b"), ToolId("a")])
-    assert {place: text.tolist() for place, text in texts.items()} == {0: [0, 0, 1], 2: [1, 0, 0]}
-    assert Shelf([ToolId("a")], None).without(()).texts([ToolId("a")]) == {}
-
-
 def test_tools_that_were_there_and_never_called_are_told_from_those_that_came_later() -> None:
     model = trained(material(world(), more=("files__read_file",)))
     assert model.model.idle == (ToolId("files__read_file"),)
@@ -182,7 +145,7 @@ def test_tasks_read_by_several_encoders_have_the_length_of_those_read_by_one() -
     given = material(world())
     given = Material(given.tools, given.episodes, {}, given.documents, given.queries, twice)
     model = Dtdr.loads(Trainer(SMALL).train(given, lambda what, share: None))
-    assert model.model.dimension == 2 * len(WORDS) and model.model.aim.dimension == len(WORDS)
+    assert model.model.dimension == 2 * len(WORDS) and model.model.next_text.dimension == len(WORDS)
     assert given.documents is not None
     model.align([each.id for each in given.tools], given.documents([each.id for each in given.tools]))
     chance, _ = model.after((), twice(["book a hotel"])[0], ("book a hotel",))
@@ -191,5 +154,5 @@ def test_tasks_read_by_several_encoders_have_the_length_of_those_read_by_one() -
 
 def test_the_lens_keeps_the_directions_in_which_tasks_differ() -> None:
     said = np.asarray([[3, 0, 0], [0, 2, 0], [0, 0, 0]], np.float32)
-    seen = said @ directions(said)
+    seen = said @ main_directions(said)
     assert np.allclose(seen @ seen.T, said @ said.T, atol=1e-5)

@@ -9,7 +9,7 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.next_text import PLACES, features
 from foretool.retrieval.training import next_text as training
 from foretool.retrieval.training.demonstrations import Demonstration, dependencies
-from foretool.retrieval.training.next_text import fit_aim
+from foretool.retrieval.training.next_text import fit_next_text
 
 TEXTS = dict(enumerate(np.asarray([[1, 0], [0, 1], [-1, 0]], np.float32)))
 
@@ -28,7 +28,7 @@ def past() -> tuple[list[Demonstration], Floats]:
 @pytest.mark.parametrize("chunk", [4_096, 7])
 def test_a_text_is_expected_for_each_step_of_each_task(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "CHUNK", chunk)
-    aim = fit_aim(*past(), TEXTS, 3)
+    aim = fit_next_text(*past(), TEXTS, 3)
     assert np.allclose(aim.centre, [0, 1 / 3])
     for task, called, wanted in (([1, 0], [], 0), ([1, 0], [0], 1), ([0, 1], [], 1), ([0, 1], [1], 2)):
         given = features([TEXTS[call] for call in called], len(called), 2)
@@ -38,7 +38,7 @@ def test_a_text_is_expected_for_each_step_of_each_task(chunk: int, monkeypatch: 
 
 def test_it_is_the_ridge_regression() -> None:
     demonstrations, tasks = [demonstration(1)], np.asarray([[2.0]], np.float32)
-    aim = fit_aim(demonstrations, tasks, {0: np.asarray([1.0], np.float32), 1: np.asarray([4.0], np.float32)}, 2)
+    aim = fit_next_text(demonstrations, tasks, {0: np.asarray([1.0], np.float32), 1: np.asarray([4.0], np.float32)}, 2)
     # One step: x = (2, 0, 0, 1, 0, 0, 0), y = 4 - 2.5; the ridge's answer is x y / (x x + 5).
     assert np.allclose(aim.task, [[2 * 1.5 / 10]])
     assert np.allclose(aim.calls[:, 0], [0, 0, 1.5 / 10, *[0] * (PLACES - 1)])
@@ -46,6 +46,6 @@ def test_it_is_the_ridge_regression() -> None:
 
 def test_without_texts_or_tasks_nothing_is_expected() -> None:
     demonstrations, tasks = past()
-    assert fit_aim(demonstrations, tasks, {}, 3).dimension == 0
-    assert fit_aim(demonstrations, np.zeros((len(tasks), 0), np.float32), TEXTS, 3).dimension == 0
-    assert not fit_aim(demonstrations, np.zeros_like(tasks), TEXTS, 3).task.any()
+    assert fit_next_text(demonstrations, tasks, {}, 3).dimension == 0
+    assert fit_next_text(demonstrations, np.zeros((len(tasks), 0), np.float32), TEXTS, 3).dimension == 0
+    assert not fit_next_text(demonstrations, np.zeros_like(tasks), TEXTS, 3).task.any()

@@ -7,9 +7,9 @@ import pytest
 
 from foretool.retrieval.blend import softmax
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.perceptron import Plan, Samples, Weights, fit, gradients, padded
+from foretool.retrieval.training.perceptron import NetworkPlan, Samples, Weights, fit_network, gradients, padded
 
-STILL = Plan(hidden=8, epochs=200, batch=4, rate=2e-2, decay=0.0, dropout=0.0, blur=0.0)
+STILL = NetworkPlan(hidden=8, epochs=200, batch=4, rate=2e-2, decay=0.0, dropout=0.0, blur=0.0)
 # The class is which of two rows of the history stand beside which of two tasks: exclusive or.
 XOR = Samples(
     tasks=np.asarray([0, 0, 1, 1]),
@@ -26,19 +26,19 @@ def logits(weights: Weights, samples: Samples) -> Floats:
 
 
 def test_it_learns_exclusive_or_of_task_and_history() -> None:
-    weights = fit(TASKS, 2, 2, lambda draw: XOR, STILL, np.random.default_rng(3))
+    weights = fit_network(TASKS, 2, 2, lambda draw: XOR, STILL, np.random.default_rng(3))
     assert np.allclose(softmax(logits(weights, XOR)), XOR.targets, atol=0.05)
 
 
 def test_the_same_seed_gives_the_same_network() -> None:
-    one, other = (fit(TASKS, 2, 2, lambda draw: XOR, STILL, np.random.default_rng(3)) for _ in range(2))
+    one, other = (fit_network(TASKS, 2, 2, lambda draw: XOR, STILL, np.random.default_rng(3)) for _ in range(2))
     assert np.array_equal(one.out, other.out) and np.array_equal(one.history, other.history)
 
 
 @pytest.mark.parametrize("name", ["query", "history", "bias", "out", "out_bias"])
 def test_every_slope_is_that_of_the_mean_cross_entropy(name: str) -> None:
     draw = np.random.default_rng(5)
-    start = fit(TASKS, 2, 2, lambda draw: XOR, Plan(hidden=8, epochs=1, batch=4), draw)
+    start = fit_network(TASKS, 2, 2, lambda draw: XOR, NetworkPlan(hidden=8, epochs=1, batch=4), draw)
     weights = Weights(**{key: getattr(start, key).astype(np.float64) for key in start.__struct_fields__})
     dense, rows, history = gradients(weights, TASKS, XOR, np.arange(4), STILL, draw)
     assert rows.tolist() == [0, 1]
@@ -59,7 +59,7 @@ def loss(weights: Weights) -> float:
 
 def test_a_sample_without_a_task_learns_from_history_alone() -> None:
     alone = Samples(np.full(2, -1), np.asarray([[0], [1]]), np.eye(2, dtype=np.float32))
-    weights = fit(TASKS, 2, 2, lambda draw: alone, STILL, np.random.default_rng(3))
+    weights = fit_network(TASKS, 2, 2, lambda draw: alone, STILL, np.random.default_rng(3))
     hidden = np.maximum(weights.history + weights.bias + weights.unasked, 0)
     assert np.allclose(softmax(hidden @ weights.out + weights.out_bias), alone.targets, atol=0.05)
 
