@@ -1,12 +1,12 @@
-# The README's two commands are `make demo` and `make test`. What they make lies in .venv, .demo, .dev and .tools.
+# The README's two commands are `make demo` and `make test`. They write to .venv, .demo, .dev and .tools.
 
-# The first Python that is new enough; `make PYTHON=/path/to/python3 test` chooses another.
+# The first Python on PATH that is new enough; `make PYTHON=/path/to/python3 test` chooses another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-# Errors only: setuptools warns at length about every editable installation.
+# Quiet, because setuptools warns at length about every editable installation.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# Tools that `make node` has put there come first; without them this changes nothing.
+# Node from `make node` comes first, if it is installed.
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
 .PHONY: help demo test check lint format servers node bench links clean
@@ -15,11 +15,11 @@ help:
 	@echo "make demo     run foretool over real servers, with a real client"
 	@echo "make test     every check and every test"
 	@echo "make check    every check and the quick tests"
-	@echo "make format   put the code into its form, renew the generated docs"
-	@echo "make servers  only install the demo's servers into .demo"
-	@echo "make node     Node 22 or newer into .tools, if there is none"
+	@echo "make format   format the code and generate the docs"
+	@echo "make servers  install the demo's servers into .demo"
+	@echo "make node     install Node into .tools, unless Node 22 or newer is there"
 	@echo "make bench    the benchmarks (minutes)"
-	@echo "make clean    remove everything that make has made"
+	@echo "make clean    remove everything that make created"
 
 demo: .venv/runtime
 	@$(BIN)/python demo/run.py
@@ -38,7 +38,7 @@ lint: .venv/tools links
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	MYPYPATH=demo $(BIN)/mypy demo/*.py docs/*.py
-	@# From .dev, where the three folders stand inside the package, as they do when installed.
+	@# In .dev the three folders lie inside the package, as they do when installed.
 	cd .dev && ../$(BIN)/lint-imports --no-logo --config ../pyproject.toml
 	$(BIN)/python docs/generate.py --check
 
@@ -52,13 +52,13 @@ bench: .venv/tools
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "foretool needs Python 3.11 or newer, and there is none on PATH;" \
-		"name one: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments;" \
+		"name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot create virtual environments;" \
 		"on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	@# The pip that comes with Python can be years old and takes twice as long for what follows.
-	@$(PIP) install --upgrade pip || echo "going on with the pip that Python brought"
+	@# The pip that comes with Python may be years old and twice as slow.
+	@$(PIP) install --upgrade pip || echo "going on with the pip of this Python"
 
-# Editable, so that demo and tests run what stands here; only a changed pyproject.toml installs again.
+# Editable, so that demo and tests run this source; only a changed pyproject.toml installs again.
 .venv/runtime: pyproject.toml | .venv/bin/python
 	@echo "installing foretool into .venv ..."
 	@$(PIP) install --editable ".[demo]"
@@ -69,7 +69,7 @@ bench: .venv/tools
 	@$(PIP) install --editable ".[demo,dev]"
 	@touch .venv/runtime $@
 
-# The package as links, for tools that read imports without running them.
+# The package as links, for tools that read imports without running the code.
 links:
 	@mkdir -p .dev/foretool
 	@for path in server retrieval storage foretool/__init__.py foretool/__main__.py foretool/_version.py foretool/py.typed; do \

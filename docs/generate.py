@@ -1,7 +1,7 @@
-"""Writes the tables of `docs/configuration.md` from the settings and the help in `docs/cli.md` from the commands.
+"""Generates the tables in `configuration.md` from the settings, and the help in `cli.md` from the commands.
 
-The text around them is written by hand. `python docs/generate.py` renews the files, `python docs/generate.py --check`
-exits 1 if one is stale.
+The text around them is written by hand. `python docs/generate.py` updates both files; with `--check` it exits with 1 if
+one of them is stale.
 """
 
 import re
@@ -28,7 +28,7 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false",
 
 
 def render(page: str) -> str:
-    """`page` renewed after each `<!-- table: STRUCT -->` and `<!-- help: foretool ... -->`."""
+    """Replace what follows each `<!-- table: STRUCT -->` and `<!-- help: foretool ... -->` of a page."""
     return re.sub(
         r"(<!-- (table|help): ([\w ]+) -->\n).*?(<!-- end -->)",
         lambda match: match[1] + (table(STRUCTS[match[3]]) if match[2] == "table" else help_of(match[3])) + match[4],
@@ -38,7 +38,7 @@ def render(page: str) -> str:
 
 
 def help_of(words: str) -> str:
-    """What `--help` of a command prints, as a code block. `words`: the command line that leads to it."""
+    """Return the help of a command as a code block. `words`: the command line without options."""
     command: click.Command = root
     context = click.Context(
         root,
@@ -74,7 +74,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _metas(annotation: Any) -> list[msgspec.Meta]:
-    """Those written around the type and those inside it (`Tokens | None`), inner ones first."""
+    """Return the metadata around the type and inside it (`Tokens | None`), the inner ones first."""
     inner = [meta for argument in get_args(annotation) for meta in _metas(argument)]
     own = annotation.__metadata__ if get_origin(annotation) is Annotated else ()
     return [*inner, *(meta for meta in own if isinstance(meta, msgspec.Meta))]

@@ -1,9 +1,9 @@
-"""`foretool hint`: a prompt hook. Reads what a client says of a prompt, keeps it, and names the tools it may need.
+"""`foretool hint`, a prompt hook: stores the prompt and names the tools that it may need.
 
 Claude Code runs it at `UserPromptSubmit` with JSON on stdin (`session_id`, `cwd`, `prompt` and more), waits for it, and
-shows the model what it prints. So it must be quick and never in the way: a deadline ends it, whatever is wrong
-ends it silently, and the exit status is always 0 (2 would block the prompt). Nothing of the proxy is imported: no event
-loop, no click, and of a large catalog only the tools that share a word with the prompt are ranked.
+shows the model what it prints. So it must be quick and never get in the way: a deadline ends it, every error ends it
+silently, and the exit status is always 0 (2 would block the prompt). It imports neither the event loop nor click, and
+ranks only those tools of a large catalog that share a word with the prompt.
 """
 
 from __future__ import annotations
@@ -23,49 +23,46 @@ if TYPE_CHECKING:
     from foretool.storage.stores import Store
 
 Head = tuple[str, "ToolId", str, bytes]
-"""Upstream, exposed name, name there, first bytes of the definition."""
+"""Upstream, exposed name, own name, and the first bytes of the definition of a tool."""
 
 DEADLINE_MS: Final = 145.0
-"""From the start of the process to its end, unless the variable FORETOOL_HINT_MS says otherwise."""
+"""Longest life of the process, unless the variable FORETOOL_HINT_MS sets another limit."""
 TOKENS: Final = 300
-"""Most of what is printed."""
+"""Longest output."""
 TOOLS: Final = 5
 MOST_STDIN: Final = 4 * 1024 * 1024
 MOST_TEXT: Final = 20_000
-"""Characters of a prompt that are kept; what is pasted into one can be megabytes."""
+"""Characters of a prompt that are stored; pasted text can be megabytes."""
 MOST_SEARCHED: Final = 2_000
-"""Characters of a prompt that tools are looked for with."""
+"""Characters of a prompt that are searched with."""
 MOST_RANKED: Final = 100
-"""Tools that are read and ranked: those that share most words with the prompt.
-
-Hit@5 on 150 dev queries of stabletoolbench and of toole, each among 4,400 other tools: .87 and .46 (.85 and .44 with
-60 tools); all tools ranked, on 200 such queries: .90 and .48."""
+"""How many tools are read and ranked, those with most words of the prompt; ranking 4,400 finds 3 in 100 more."""
 HEAD_BYTES: Final = 600
-"""Of a definition: its name and description, mostly."""
+"""Bytes of a definition that are scanned for words; they mostly hold its name and description."""
 IN_NAME: Final = 1.5
-"""What a word counts that is in the name as well."""
+"""Weight of a word that is in the name too."""
 MOST_TERMS: Final = 20
 HEAD: Final = (
-    "Tools behind foretool that may fit this request; call one by its name, through call_tool where it is not listed:"
+    "Tools behind foretool that may fit this request; call a listed one by its name, and any other through call_tool:"
 )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Always 0."""
-    quiet = _Quiet(_left_s())
+    """Answer the prompt on stdin. Returns the exit status, which is always 0."""
+    deadline = _Deadline(_left_s())
     try:
-        said = hint(sys.stdin.buffer.read(MOST_STDIN), _config_path(arguments))
-    except Exception:  # noqa: BLE001 -- the boundary: a prompt is worth more than whatever went wrong here
-        said = ""
-    quiet.over()
-    if said:
-        sys.stdout.write(said + "\n")
+        hint = answer_prompt(sys.stdin.buffer.read(MOST_STDIN), _config_path(arguments))
+    except Exception:  # noqa: BLE001 -- no error is worth holding up a prompt
+        hint = ""
+    deadline.cancel()
+    if hint:
+        sys.stdout.write(hint + "\n")
         sys.stdout.flush()
     return 0
 
 
 def _left_s() -> float:
-    """What is left of the deadline; what Python took to start is known as processor time alone."""
+    """Return what is left of the deadline. How long Python took to start is only known as processor time."""
     written = os.environ.get("FORETOOL_HINT_MS", "")
     total = float(written) if written.isdecimal() else DEADLINE_MS
     return max(total / 1000 - time.process_time(), 0.001)
@@ -76,43 +73,40 @@ def _config_path(arguments: Sequence[str]) -> Path | None:
     return Path(written) if written else None
 
 
-class _Quiet:
-    """Ends the process, silently, when time is over."""
+class _Deadline:
+    """Ends the process silently when its time is over."""
 
     def __init__(self, seconds: float) -> None:
-        # The signal is handled between two steps of the interpreter, so a long one in C delays it a little.
+        # Python handles the signal between two bytecodes, so a long call into C delays it a little.
         signal.signal(signal.SIGALRM, self._end)
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         os._exit(0)
 
-    def over(self) -> None:
+    def cancel(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-# What it does
-
-
-def hint(told: bytes, path: Path | None = None) -> str:
-    """Keep the prompt, and what to say of it; "" for nothing. Raises whatever goes wrong."""
+def answer_prompt(event_json: bytes, path: Path | None = None) -> str:
+    """Store the prompt and return the text that names its tools, "" if none is likely. May raise any error."""
     import msgspec
 
-    event: dict[str, Any] = msgspec.json.decode(told, type=dict[str, Any])
+    event: dict[str, Any] = msgspec.json.decode(event_json, type=dict[str, Any])
     text = event.get("prompt")
     if not isinstance(text, str) or not text.strip():
         return ""
-    from foretool.server.config import loader as configs
+    from foretool.server.config.loader import load
     from foretool.storage.opening import open_store
 
-    config = configs.load(path or configs.default_config())
+    config = load(path)
     with open_store(config.storage, busy_ms=50) as store:
         if config.settings.record != "off":
-            _keep(store, config, event, text)
-        return _said(config, store, text[:MOST_SEARCHED])
+            _store_prompt(store, config, event, text)
+        return _name_tools(config, store, text[:MOST_SEARCHED])
 
 
-def _keep(store: Store, config: Config, event: dict[str, Any], text: str) -> None:
+def _store_prompt(store: Store, config: Config, event: dict[str, Any], text: str) -> None:
     from foretool.storage.records import Prompt
     from foretool.storage.stores import StorageError
 
@@ -121,11 +115,11 @@ def _keep(store: Store, config: Config, event: dict[str, Any], text: str) -> Non
     try:
         store.tasks.add_prompt(Prompt(time.time(), clean, session, cwd))
     except StorageError:
-        return  # busy or full: the hint is worth something all the same
+        return  # the store is busy or full, and the hint is still useful
 
 
-def _said(config: Config, store: Store, text: str) -> str:
-    """The likely tools, in `TOKENS` tokens; "" where none is likely."""
+def _name_tools(config: Config, store: Store, text: str) -> str:
+    """Return a line for each likely tool, in at most `TOKENS` tokens, or "" if none is likely."""
     from foretool.retrieval.confidence import level
     from foretool.retrieval.document import document, summary_line
     from foretool.retrieval.pipeline import Corpus, Pipeline
@@ -139,14 +133,14 @@ def _said(config: Config, store: Store, text: str) -> str:
         for head in store.catalog.tool_heads(list(reached.items()), HEAD_BYTES)
         if config.servers[head[0]].offers(head[2])
     ]
-    near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _nearest(heads, text))
+    near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _preselect(heads, text))
     words = {name: server.description for name, server in config.servers.items()}
     query = Query(lines=(text,))
     ranking = Pipeline(Corpus(near, words)).rank(query, limit=TOOLS)
     if level(ranking) == "none":
         return ""
     by_id = {tool.id: tool for tool in near}
-    listed = _listed(store)
+    listed = _listed_tools(store)
     lines = [HEAD]
     left = TOKENS - estimate(HEAD)
     for each in ranking.ranked:
@@ -159,9 +153,11 @@ def _said(config: Config, store: Store, text: str) -> str:
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
-def _nearest(heads: Sequence[Head], text: str) -> list[Head]:
-    """Of many tools those whose names and first bytes have most of the words, a rare word counting more: to read one
-    takes a hundred times as long as to look for a few words in it."""
+def _preselect(heads: Sequence[Head], text: str) -> list[Head]:
+    """Return the tools whose names and first bytes contain most words of the text, where rare words count more.
+
+    Reading a tool takes a hundred times as long as looking for a few words in its first bytes.
+    """
     from heapq import nlargest
     from math import log
 
@@ -169,21 +165,21 @@ def _nearest(heads: Sequence[Head], text: str) -> list[Head]:
 
     if len(heads) <= MOST_RANKED:
         return list(heads)
-    # The longest words tell most, and a score of them are looked for in 5,000 tools within milliseconds.
+    # Long words say most, and looking for 20 of them in 5,000 tools takes milliseconds.
     wanted = nlargest(MOST_TERMS, dict.fromkeys(terms(text)), key=len)
     names, texts = [tool.lower() for _, tool, _, _ in heads], [head.lower() for *_, head in heads]
     scores = [0.0] * len(heads)
     for term in wanted:
-        spelled = term.encode()
-        having = [place for place, read in enumerate(texts) if spelled in read]
-        worth = log(1 + len(heads) / (1 + len(having)))
-        for place in having:
-            scores[place] += worth * (IN_NAME if term in names[place] else 1.0)
+        encoded = term.encode()
+        matching = [place for place, text_of_tool in enumerate(texts) if encoded in text_of_tool]
+        weight = log(1 + len(heads) / (1 + len(matching)))
+        for place in matching:
+            scores[place] += weight * (IN_NAME if term in names[place] else 1.0)
     best = nlargest(MOST_RANKED, range(len(heads)), key=lambda place: (scores[place], -place))
     return [heads[place] for place in sorted(best) if scores[place] > 0.0]
 
 
-def _listed(store: Store) -> Iterable[ToolId]:
-    """What everyone's frozen list has now, if there is one."""
+def _listed_tools(store: Store) -> Iterable[ToolId]:
+    """Return the tools in the frozen list of all servers; none if there is no such list yet."""
     working_set = store.serving.working_set("/frozen")
     return frozenset(working_set.tools) if working_set is not None else frozenset()

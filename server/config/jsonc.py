@@ -1,7 +1,7 @@
-"""JSON as people write it: comments, trailing commas, and where in the text each value stands.
+"""Reads JSON with comments and trailing commas, and finds where in the text each value stands.
 
-`loads` is the way through; it is as fast as msgspec on plain JSON. The scanner behind `places` knows lines and columns,
-costs about 100 times more, and therefore runs only once something is wrong.
+`loads` is as fast as msgspec on plain JSON. `places` scans the text, which takes about 100 times as long, so it runs
+only when there is something to report.
 """
 
 import re
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 Path = tuple[str | int, ...]
-"""Keys and indexes from the top of the document down to a value."""
+"""The keys and indexes that lead from the top of the document to a value."""
 
 
 class JsonError(ValueError):
-    """The text is not JSON; says what was found and the way out. `offset` counts characters from the start."""
+    """The text is not JSON; the message says what was found and what to do. `offset` counts characters."""
 
     def __init__(self, offset: int, problem: str) -> None:
         super().__init__(problem)
@@ -22,13 +22,13 @@ class JsonError(ValueError):
 
 
 class Places(NamedTuple):
-    """Character offsets of every value, and of the key in front of it where it has one."""
+    """Character offsets of every value, and of its key if it has one."""
 
     values: dict[Path, int]
     keys: dict[Path, int]
 
     def of(self, path: Path) -> int:
-        """Where the value stands, or the nearest thing around it that is written in the text."""
+        """Return the offset of a value, or of the nearest enclosing value that is in the text."""
         while path not in self.values and path:
             path = path[:-1]
         return self.values.get(path, 0)
@@ -38,7 +38,7 @@ class Places(NamedTuple):
 
 
 def loads(text: str) -> Any:
-    """The value; comments and trailing commas are tolerated. Raises `JsonError`."""
+    """Decode a text that may contain comments and trailing commas. Raises `JsonError`."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -48,28 +48,28 @@ def loads(text: str) -> Any:
     except RecursionError:
         raise JsonError(0, "brackets are nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeError) as error:
-        places(text)  # raises, unless the scanner is more tolerant than the decoder
+        places(text)  # raises a better error, unless the scanner accepts what the decoder refuses
         raise JsonError(0, f"cannot be read as JSON ({error})") from None
 
 
-# Both patterns let an unclosed string or comment run to the end of the text, which keeps them linear on any input.
-# Patterns stay text until they are needed: compiling all of them takes 1 ms, and most files need none.
+# In both patterns an unclosed string or comment runs to the end of the text, which keeps them linear on any input.
+# They are compiled when they are needed: that takes 1 ms, and most files need none.
 _COMMENT = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)'
 _TRAILING_COMMA = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|,(?=[ \t\r\n]*[}\]])'
 
 
 def plain(text: str) -> str:
-    """`text` with comments and trailing commas turned into blanks, so that every offset stays true."""
+    """Replace comments and trailing commas by blanks, so that every offset stays valid."""
     return re.sub(_TRAILING_COMMA, _blank_comma, re.sub(_COMMENT, _blank_comment, text))
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """Both count from 1; a column is a character."""
+    """Return the line and the column of an offset, counted from 1; columns count characters."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def places(text: str) -> Places:
-    """Where everything stands. Raises `JsonError` where it is neither JSON nor a comment nor a trailing comma."""
+    """Find every value in the text. Raises `JsonError` for what is not JSON, a comment or a trailing comma."""
     scanner = _Scanner(text)
     try:
         scanner.document()
@@ -88,19 +88,19 @@ def _blank_comma(match: re.Match[str]) -> str:
     text, before = match.string, match.start() - 1
     while before >= 0 and text[before] in " \t\r\n":
         before -= 1
-    # One with no value in front of it is a mistake, and the scanner says which.
+    # A comma without a value before it is a mistake, which the scanner reports.
     is_trailing = match[0] == "," and before >= 0 and text[before] not in "{[,:"
     return " " if is_trailing else match[0]
 
 
 _BLANKS = r"(?s)(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*"
 _SCALAR = r"(?:true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.+-])"
-# Possessive, or an unclosed string would take exponential time. Group 1 is the closing quote, where there is one.
+# Possessive, because an unclosed string would take exponential time otherwise. Group 1 is the closing quote, if any.
 _STRING = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+(")?'
 
 
 class _Scanner:
-    """Recursive descent over the text; `at` is the next unread character."""
+    """Parses the text by recursive descent; `at` is the offset of the next unread character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -116,7 +116,7 @@ class _Scanner:
         self.value(())
         if self.next():
             raise self.error(
-                f"expected the end of the file, found {self.found()}; remove it or the bracket too many above"
+                f"expected the end of the file, found {self.found()}; remove it, or the superfluous bracket above"
             )
 
     def value(self, path: Path) -> None:
@@ -168,7 +168,7 @@ class _Scanner:
             raise self.error(f'expected "," or "{close}", found {self.found()}; {remedy}')
 
     def string(self) -> str:
-        """The decoded string that starts here."""
+        """Read and decode the string that starts here."""
         match = self.match_string(self.text, self.at)
         if match is None or not match[1]:
             raise self.open_string(match.end() if match else self.at)
@@ -179,7 +179,7 @@ class _Scanner:
     def open_string(self, stopped: int) -> JsonError:
         char = self.text[stopped : stopped + 1]
         if char == "\\":
-            return JsonError(stopped, "found a backslash that starts no JSON escape; write \\\\ for a backslash")
+            return JsonError(stopped, "found a backslash that does not start a JSON escape; write \\\\ for a backslash")
         if char == "\t":
             return JsonError(stopped, "found a tab inside a string; write \\t")
         return self.error(
@@ -187,7 +187,7 @@ class _Scanner:
         )
 
     def decoded(self, token: str) -> Any:
-        """What the grammar alone cannot tell: half a surrogate pair, a number beyond every range."""
+        """Decode a token, and refuse what the grammar allows: half a surrogate pair, a number out of range."""
         try:
             return msgspec.json.decode(token)
         except (msgspec.MsgspecError, UnicodeError):
@@ -199,13 +199,13 @@ class _Scanner:
         return self.at - 1
 
     def next(self) -> str:
-        """The next character that is neither blank nor comment, "" at the end; it stays unread."""
+        """Skip blanks and comments and return the next character without reading it; "" at the end."""
         blanks = self.match_blanks(self.text, self.at)
         self.at = blanks.end() if blanks else self.at
         return self.text[self.at : self.at + 1]
 
     def found(self) -> str:
-        """The character ahead. Never more: what a user forgot to quote may be a secret."""
+        """Describe the next character. Never more than one, because an unquoted text may be a secret."""
         char = self.text[self.at : self.at + 1]
         if self.text.startswith("/*", self.at):
             return "a comment that is never closed"
@@ -213,14 +213,14 @@ class _Scanner:
 
     def way_out(self, char: str, opened: int | None = None) -> str:
         if not char:
-            return "close every bracket that was opened" if opened is None else "close the bracket with }"
+            return "close every open bracket" if opened is None else "close the bracket with }"
         if self.text.startswith("/*", self.at):
             return "close it with */"
         if char == ",":
             return "remove one comma"
         if char in "}]":
             return "write a value, or remove what stands before it"
-        return "text stands in double quotes; true, false and null in small letters without"
+        return "write text in double quotes; write true, false and null in lower case without quotes"
 
     def error(self, problem: str) -> JsonError:
         return JsonError(self.at, problem)

@@ -47,7 +47,7 @@ def run(path: Path, stdin: bytes, **environ: str) -> subprocess.CompletedProcess
 def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        said = hint.hint(told(), path)
+        said = hint.answer_prompt(told(), path)
         (prompt,) = store.tasks.prompts()
     assert said == f"{hint.HEAD}\n- sky__forecast: Forecast of the weather for a city."
     assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
@@ -57,7 +57,7 @@ def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None
 def test_the_prompt_counts_as_a_task_for_the_working_set(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        hint.hint(told(prompt="phase of the moon"), path)
+        hint.answer_prompt(told(prompt="phase of the moon"), path)
         assert store.tasks.texts() == ["phase of the moon", "weather in Paris"]
 
 
@@ -100,7 +100,7 @@ def test_a_locked_store_costs_the_record_and_not_the_hint(tmp_path: Path) -> Non
     path = write_config(tmp_path)
     with fill(path) as store:
         connection_of(store).execute("BEGIN IMMEDIATE")
-        assert hint.hint(told(), path).startswith(hint.HEAD)
+        assert hint.answer_prompt(told(), path).startswith(hint.HEAD)
         connection_of(store).execute("ROLLBACK")
         assert store.tasks.prompts() == []
 
@@ -142,7 +142,9 @@ def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
             Tool(ToolId(f"sky__{name}"), "sky", name, definition(name, long), f"hash-{name}", 40) for name in names
         ]
         store.catalog.save_upstream(record, tools)
-    said = hint.hint(told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), path)
+    said = hint.answer_prompt(
+        told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), path
+    )
     (tokens,) = count([said])
     assert (len(said.splitlines()), tokens <= 300) == (6, True)
 
@@ -151,14 +153,14 @@ def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
 def test_with_record_off_no_prompt_is_kept(tmp_path: Path) -> None:
     path = write_config(tmp_path, record="off")
     with fill(path) as store:
-        assert hint.hint(told(), path)
+        assert hint.answer_prompt(told(), path)
         assert store.tasks.prompts() == []
 
 
 @requirement("hint:record")
 def test_secrets_of_the_config_are_not_kept_and_long_prompts_are_cut(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"sky": {"command": "sky", "env": {"SKY_TOKEN": "hunter2-hunter2"}}})
-    hint.hint(told(prompt="my token is hunter2-hunter2 " + "x" * 30_000), path)
+    hint.answer_prompt(told(prompt="my token is hunter2-hunter2 " + "x" * 30_000), path)
     with open_store(configs.load(path).storage) as store:
         (prompt,) = store.tasks.prompts()
     assert "hunter2" not in prompt.text and len(prompt.text) < 20_100
@@ -171,10 +173,10 @@ def test_of_a_large_catalog_the_tools_that_share_words_are_ranked() -> None:
     heads = [made(number, "An issue of no matter") for number in range(150)]
     heads.append(made(150, "Creates an issue"))
     heads.append(("s", ToolId("s__create"), "create", definition("create", "Creates things")))
-    found = [tool for _, tool, _, _ in hint._nearest(heads, "create issues")]
+    found = [tool for _, tool, _, _ in hint._preselect(heads, "create issues")]
     assert len(found) == 100 and {"s__t150", "s__create"} <= set(found)
-    assert hint._nearest(heads, "weather") == []
-    assert hint._nearest(heads[:60], "weather") == heads[:60]
+    assert hint._preselect(heads, "weather") == []
+    assert hint._preselect(heads[:60], "weather") == heads[:60]
 
 
 @pytest.mark.anyio
