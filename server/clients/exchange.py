@@ -80,7 +80,7 @@ class Exchange(Struct, eq=False):
             return
         if self.request is not None and self.upstream is not None:
             self.upstream.cancel(self.request, reason)
-            self.request.let_go()
+            self.request.drop_callbacks()
             self.request = None
         if self.on_drop is not None:
             self.on_drop()

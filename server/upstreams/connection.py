@@ -1,7 +1,7 @@
-"""One connection to one upstream in one era: handshake, requests in flight, and what comes unasked.
+"""One connection to one upstream in one era: the handshake, the requests in flight, and what the upstream says itself.
 
-Above it stands `Upstream`, which decides which connection serves whom; below it a `Link`, which knows one transport.
-A connection is used once: when its link is gone, so is it, and the upstream makes another.
+Above it, `Upstream` decides which connection serves whom; below it, a `Link` knows one transport. A connection is used
+once: when its link is gone, the upstream makes another.
 """
 
 from __future__ import annotations
@@ -15,87 +15,87 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
-from foretool.server.protocol import jsonrpc
-from foretool.server.protocol import versions as protocol
+from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
 from foretool.server.transports.upstream.base import Link, LinkError
 from foretool.storage.records import Era
 
 HANDSHAKE_S: Final = 60.0
-"""Longest wait for an upstream to answer its handshake; first starts download packages."""
+"""Longest wait for the answer to `initialize`; a first start downloads packages."""
 
 PROBE_S: Final = 20.0
-"""Longest wait for `server/discover`; legacy servers may stay silent (specification: stdio, compatibility)."""
-
+"""Longest wait for the answer to `server/discover`; legacy servers may stay silent (specification: stdio)."""
 
 log = logging.getLogger("foretool.connection")
 
 
 class Lost(Struct, frozen=True):
-    """A request that will get no reply."""
+    """Takes the place of a reply that will not come."""
 
     reason: str
     sent: bool
-    """It had left for the upstream, so it may have been carried out."""
+    """The request had left for the upstream, so it may have been carried out."""
 
 
 Reply = Message | Lost
 
 
 class Request(Struct, eq=False):
-    """One request on its way to an upstream, and who waits for what comes of it."""
+    """One request to an upstream, and the callbacks for what comes of it."""
 
     method: str
     params: dict[str, Raw]
     reply: Callable[[Reply], None]
     notice: Callable[[Message], None] | None = None
-    """Takes notifications that belong to it: progress (token already ours to replace) and logs."""
+    """Takes notifications that belong to the request: logs, and progress with our token."""
     poll: Callable[[], None] | None = None
-    """Called when the upstream closes the request's stream to be polled for the rest."""
+    """Called when the upstream ends the stream of the request to be polled for the rest."""
     owner: object = None
-    """Whose request it is; questions of the upstream are only passed on when it is clear to whom."""
+    """Who sent it; a question of the upstream is passed on only if all requests it may belong to have one owner."""
     exchange: object = None
-    """The exchange with the client that it serves, for whoever made it."""
+    """The exchange with a client that the request serves, for whoever made it."""
     build_meta: Callable[[Era], dict[str, Raw] | None] | None = None
     """Builds the `_meta` to send on a connection of the given era."""
     progress: bool = False
     """Send a progress token of ours in `_meta`."""
     headers: Mapping[str, str] | None = None
     timeout: float = 0.0
-    """Seconds without reply or progress after which it is given up; 0 waits for ever."""
+    """Seconds without reply or progress after which the request is given up; 0 means no limit."""
     id: int = 0
     sent: bool = False
     questions: int = 0
-    """How many of the upstream's questions in its course are being answered."""
+    """How many questions that the upstream asked because of this request are being answered."""
     resent: bool = False
-    """It was sent on an earlier connection, which refused it unread."""
+    """The request was sent on an earlier connection, which refused it unread."""
     deadline: float = 0.0
-    """Monotonic seconds, set when it is sent."""
+    """Monotonic seconds; set when the request is sent or begins to wait. 0 means none."""
 
-    def let_go(self) -> None:
-        """It is over: what its callbacks hold on to points back at it, and would be garbage to collect."""
-        self.reply, self.notice, self.poll, self.build_meta = _ignored, None, None, None
+    def drop_callbacks(self) -> None:
+        """Break the reference cycles through the callbacks, which would be garbage to collect."""
+        self.reply, self.notice, self.poll, self.build_meta = _ignore, None, None, None
 
 
 class Events(Protocol):
-    """What a connection tells its upstream."""
+    """Takes what a connection tells its upstream."""
 
     def on_notification(self, connection: Connection, message: Message) -> None:
         """A notification came that belongs to no request."""
 
     def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
-        """The upstream asks the client. `request`: in whose course, None when that cannot be told."""
+        """The upstream asks the client. `request`: to which the question belongs, None when that cannot be told."""
 
-    def on_invalid_line(self, line: bytes) -> None: ...
+    def on_invalid_line(self, line: bytes) -> None:
+        """The upstream sent something that is not a JSON-RPC message."""
 
     def on_unhandled(self, connection: Connection, request: Request) -> None:
         """The upstream refused a request unread; it is to be sent again on the next connection."""
 
-    def on_lost(self, connection: Connection, reason: str) -> None: ...
+    def on_lost(self, connection: Connection, reason: str) -> None:
+        """The connection is gone, and every request in flight with it."""
 
 
 class HandshakeError(Exception):
-    """The upstream refused or did not finish the handshake. `code` and `data`: of its JSON-RPC error, None without."""
+    """The upstream refused a request of ours or did not answer. `code`, `data`: of its JSON-RPC error, else None."""
 
     def __init__(self, reason: str, code: int | None = None, data: Any = None) -> None:
         super().__init__(reason)
@@ -104,17 +104,17 @@ class HandshakeError(Exception):
 
 
 class ServerInfo(Struct):
-    """What the upstream said of itself in the handshake."""
+    """What the upstream says of itself in the handshake."""
 
     version: str = ""
     capabilities: dict[str, Any] = field(default_factory=dict)
     implementation: dict[str, Any] = field(default_factory=dict)
-    """Its name and version as it states them."""
+    """Its `Implementation`: name, version and more."""
     instructions: str = ""
 
 
 class Connection:
-    """See the module. Create, `attach` a link, `greet`, then `send`."""
+    """A connection in one era. Create it, `attach` a link, do the `handshake`, then `send`."""
 
     def __init__(self, era: Era, events: Events) -> None:
         self.era: Era = era
@@ -128,7 +128,7 @@ class Connection:
         self._own_meta: dict[str, Raw] = {}
         self._gone = ""
 
-    # -- what the upstream layer uses
+    # -- for the upstream
 
     @property
     def pid(self) -> int | None:
@@ -136,7 +136,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests that are not answered yet; a subscription is open for as long as the connection."""
+        """How many requests are not answered yet, without subscriptions, which stay open as long as the connection."""
         return sum(request.method != "subscriptions/listen" for request in self._pending.values())
 
     def stderr(self) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class Connection:
         self._link = link
 
     async def handshake(self, capabilities: dict[str, Any]) -> None:
-        """Carry out this era's handshake. Raises `HandshakeError` or `LinkError`."""
+        """Do the handshake of this era. Raises `HandshakeError` or `LinkError`."""
         self._capabilities = capabilities
         if self.era == "modern":
             await self._discover()
@@ -157,36 +157,36 @@ class Connection:
     async def _initialize(self) -> None:
         self._own_meta = {}  # a modern probe may have set it before
         params = {
-            "protocolVersion": protocol.LATEST_LEGACY,
+            "protocolVersion": versions.LATEST_LEGACY,
             "capabilities": self._capabilities,
-            "clientInfo": protocol.IDENTITY,
+            "clientInfo": versions.IDENTITY,
         }
         result = await self.ask("initialize", params, HANDSHAKE_S)
         version = result.get("protocolVersion")
-        if version not in protocol.LEGACY_VERSIONS:
+        if version not in versions.LEGACY_VERSIONS:
             raise HandshakeError(f"speaks protocol version {version!r}, which we do not")
-        self._greeted(version, result, result.get("serverInfo"))
+        self._note_server_info(version, result, result.get("serverInfo"))
         self.notify("notifications/initialized")
 
     async def _discover(self) -> None:
         self._own_meta = {
-            protocol.META_VERSION: jsonrpc.raw(protocol.LATEST_MODERN),
-            protocol.META_CLIENT_INFO: protocol.IDENTITY_RAW,
-            protocol.META_CAPABILITIES: jsonrpc.raw(self._capabilities),
+            versions.META_VERSION: jsonrpc.raw(versions.LATEST_MODERN),
+            versions.META_CLIENT_INFO: versions.IDENTITY_RAW,
+            versions.META_CAPABILITIES: jsonrpc.raw(self._capabilities),
         }
         try:
             result = await self.ask("server/discover", {}, PROBE_S)
         except HandshakeError as error:
-            if error.code != jsonrpc.UNSUPPORTED_VERSION or not _names_ours(error.data):
+            if error.code != jsonrpc.UNSUPPORTED_VERSION or not _supports_ours(error.data):
                 raise
             result = await self.ask("server/discover", {}, PROBE_S)
-        versions = result.get("supportedVersions") or []
-        if protocol.LATEST_MODERN not in versions:
-            raise HandshakeError(f"supports only {versions}", jsonrpc.UNSUPPORTED_VERSION)
-        info = (result.get("_meta") or {}).get(protocol.META_SERVER_INFO)
-        self._greeted(protocol.LATEST_MODERN, result, info)
+        supported = result.get("supportedVersions") or []
+        if versions.LATEST_MODERN not in supported:
+            raise HandshakeError(f"supports only {supported}", jsonrpc.UNSUPPORTED_VERSION)
+        info = (result.get("_meta") or {}).get(versions.META_SERVER_INFO)
+        self._note_server_info(versions.LATEST_MODERN, result, info)
 
-    def _greeted(self, version: str, result: dict[str, Any], info: object) -> None:
+    def _note_server_info(self, version: str, result: dict[str, Any], info: object) -> None:
         capabilities, instructions = result.get("capabilities"), result.get("instructions")
         self.server_info = ServerInfo(
             version,
@@ -196,16 +196,16 @@ class Connection:
         )
 
     async def ask(self, method: str, params: dict[str, Any], patience: float) -> dict[str, Any]:
-        """As `ask_raw`, decoded. Raises `HandshakeError` as well when the answer is no object."""
+        """As `ask_raw`, decoded. Raises `HandshakeError` also when the result is not an object."""
         value = jsonrpc.plain(await self.ask_raw(method, params, patience))
         if not isinstance(value, dict):
-            raise HandshakeError(f"answered {method} with no object")
+            raise HandshakeError(f"answered {method} with something that is not an object")
         return value
 
     async def ask_raw(self, method: str, params: dict[str, Any], patience: float) -> Raw:
-        """The result of a request of our own.
+        """Send a request of our own and wait for its result.
 
-        Raises `HandshakeError` for an error or silence after `patience` seconds, `LinkError` when the link is lost.
+        Raises `HandshakeError` for an error reply or `patience` seconds of silence, `LinkError` when the link is lost.
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
@@ -215,7 +215,7 @@ class Connection:
 
         request = self.tell(method, params, settle)
         try:
-            # Not `wait_for`: on Python 3.11 it swallows a cancellation that comes with the reply, as at the end.
+            # Not `wait_for`: on Python 3.11 it swallows a cancellation that comes together with the reply.
             async with asyncio.timeout(patience):
                 reply = await future
         except TimeoutError:
@@ -230,8 +230,8 @@ class Connection:
         return reply.result
 
     def tell(self, method: str, params: dict[str, Any], reply: Callable[[Reply], None] | None = None) -> Request:
-        """A request of our own whose reply, if anybody, `reply` takes."""
-        request = Request(method, {key: jsonrpc.raw(value) for key, value in params.items()}, reply or _ignored)
+        """Send a request of our own without waiting; `reply` takes its reply."""
+        request = Request(method, {key: jsonrpc.raw(value) for key, value in params.items()}, reply or _ignore)
         own_meta = self._own_meta
         request.build_meta = lambda era: own_meta
         request.notice = partial(self._events.on_notification, self)
@@ -259,8 +259,8 @@ class Connection:
         self._link.send(Message(id=request.id, method=request.method, params=params), request.headers)
 
     def cancel(self, request: Request, reason: str) -> None:
-        """Drop a request; its reply is no longer wanted."""
-        # Each connection counts its own ids: another one's request may have the same.
+        """Forget a request and tell the upstream that its reply is no longer wanted."""
+        # Each connection counts its own ids: a request of another one may have the same.
         if self._pending.get(request.id) is not request or self._link is None:
             return
         del self._pending[request.id]
@@ -273,14 +273,14 @@ class Connection:
             self._link.send(Message(method=method, params=UNSET if params is None else jsonrpc.raw(params)))
 
     def expire(self, now: float) -> list[Request]:
-        """Drop the requests whose deadline has passed and return them, to be told."""
+        """Cancel the requests whose deadline has passed and return them, for the caller to answer."""
         late = [request for request in self._pending.values() if request.deadline and request.deadline < now]
         for request in late:
             self.cancel(request, "timed out")
         return late
 
     def drop(self, reason: str) -> None:
-        """Every request in flight is lost, at once."""
+        """Answer every request in flight with `Lost`."""
         self._gone = self._gone or reason
         self.ready = False
         pending, self._pending = self._pending, {}
@@ -296,17 +296,14 @@ class Connection:
 
     def on_message(self, message: Message, request: int | None) -> None:
         try:
-            self._on_message(message, request)
-        except Exception:  # the boundary of a message: one that we cannot deal with must not end the connection
-            log.exception("Failed")
-
-    def _on_message(self, message: Message, request: int | None) -> None:
-        if message.method is UNSET:
-            self._on_reply(message)
-        elif message.id is UNSET:
-            self._on_notification(message, request)
-        else:
-            self._on_request(message, request)
+            if message.method is UNSET:
+                self._on_reply(message)
+            elif message.id is UNSET:
+                self._on_notification(message, request)
+            else:
+                self._on_request(message, request)
+        except Exception:  # the boundary of a message: one that breaks us must not end the connection
+            log.exception("a message of an upstream could not be handled")
 
     def on_invalid_line(self, line: bytes) -> None:
         self._events.on_invalid_line(line)
@@ -316,7 +313,7 @@ class Connection:
             waiting.reply(Lost(reason, sent))
 
     def on_expired(self, request: int) -> None:
-        # The upstream has not handled it, so it may be sent again once the next connection stands.
+        # The upstream has not handled the request, so it may be sent again on the next connection.
         if (waiting := self._pending.pop(request, None)) is not None:
             waiting.sent = False
             if waiting.resent:
@@ -327,7 +324,6 @@ class Connection:
         self.on_closed("its session had expired")
 
     def on_poll(self, request: int, retry_ms: int) -> None:
-        """The upstream ended the stream of a request and wants to be asked again for the rest; so may our client."""
         if (waiting := self._pending.get(request)) is not None and waiting.poll is not None:
             waiting.poll()
 
@@ -339,14 +335,15 @@ class Connection:
     def _on_reply(self, message: Message) -> None:
         request = self._pending.pop(message.id, None) if isinstance(message.id, int) else None
         if request is None:
-            return  # cancelled before, or never asked
+            return  # it was cancelled, or never sent
         reply = request.reply
-        request.let_go()
+        request.drop_callbacks()
         reply(message)
 
     def _on_notification(self, message: Message, request: int | None) -> None:
         if message.method == "notifications/progress":
-            request = self._progress_token(message)
+            token = _param(message, "progressToken")  # ours is the id of the request
+            request = token if isinstance(token, int) else None
         elif message.method == "notifications/cancelled":
             self._on_cancelled(message)
             return
@@ -363,24 +360,13 @@ class Connection:
 
     def _on_cancelled(self, message: Message) -> None:
         """The upstream ends a subscription of ours (modern era), or takes back a question (legacy era)."""
-        try:
-            target = jsonrpc.plain(jsonrpc.fields(message.params)["requestId"])
-        except (KeyError, ValueError):
-            return
-        if self.era == "legacy":
+        target = _param(message, "requestId")
+        if self.era == "legacy" and target is not None:
             self._events.on_notification(self, message)
             return
         waiting = self._pending.get(target) if isinstance(target, int) else None
         if waiting is not None and waiting.method == "subscriptions/listen":
             self.on_failed(waiting.id, "the upstream ended the subscription", sent=True)
-
-    def _progress_token(self, message: Message) -> int | None:
-        # Our progress tokens are the request's own id on this connection.
-        try:
-            token = jsonrpc.plain(jsonrpc.fields(message.params)["progressToken"])
-        except (KeyError, ValueError):
-            return None
-        return token if isinstance(token, int) else None
 
     def _on_request(self, message: Message, request: int | None) -> None:
         if message.method == "ping":
@@ -390,18 +376,26 @@ class Connection:
         self._events.on_request(message, waiting, self._answer)
 
     def _only_asker(self) -> Request | None:
-        """The request that an unattributed question belongs to: clear when all that may ask have one owner."""
+        """The request to which an unattributed message belongs: it can be told if all askers have one owner."""
         askers = self.askers()
         owners = {id(request.owner) for request in askers}
         return askers[-1] if len(owners) == 1 else None
 
     def askers(self) -> list[Request]:
-        """Requests in flight in whose course the upstream may speak."""
-        return [request for request in self._pending.values() if request.method in protocol.MAY_ASK]
+        """Returns the requests in flight during which the upstream may ask or log."""
+        return [request for request in self._pending.values() if request.method in versions.MAY_ASK]
 
     def _answer(self, message: Message) -> None:
         if self._link is not None and not self._gone:
             self._link.send(message)
+
+
+def _param(message: Message, name: str) -> Any:
+    """One member of the params, decoded; None if it is missing or the params are not an object."""
+    try:
+        return jsonrpc.plain(jsonrpc.fields(message.params)[name])
+    except (KeyError, ValueError):
+        return None
 
 
 def _data_of(error: Raw) -> Any:
@@ -411,17 +405,17 @@ def _data_of(error: Raw) -> Any:
         return None
 
 
-def _names_ours(data: Any) -> bool:
-    """Whether an UnsupportedProtocolVersionError lists our revision among those it supports: then it is asked again
+def _supports_ours(data: Any) -> bool:
+    """Whether an UnsupportedProtocolVersionError lists our revision among those it supports: then we ask again
     (specification: basic, versioning)."""
     supported = data.get("supported") if isinstance(data, dict) else None
-    return isinstance(supported, list) and protocol.LATEST_MODERN in supported
+    return isinstance(supported, list) and versions.LATEST_MODERN in supported
 
 
-def _ignored(reply: Reply) -> None:
-    """The reply to what we said in passing."""
+def _ignore(reply: Reply) -> None:
+    """Takes a reply that nobody needs."""
 
 
 def answer_error(id: Id | None, code: int, reason: str) -> Message:
-    """An error reply to a question of an upstream."""
+    """Make an error reply to a question of an upstream."""
     return Message(id=id, error=jsonrpc.error_object(code, reason))
