@@ -18,13 +18,11 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
 from foretool.server.config.settings import Settings
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders import Encoder, Endpoint, Weights
+    from foretool.retrieval.encoders import Encoder, Weights
     from foretool.retrieval.rankers.dense import Meaning
     from foretool.server.catalog.catalog import Catalog
     from foretool.server.catalog.search import Search
@@ -32,34 +30,10 @@ if TYPE_CHECKING:
 SAVED_AT_ONCE: Final = 128
 """Vectors of one transaction; a killed worker loses at most as many."""
 
+CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
+"""The settings that choose encoders."""
+
 log = logging.getLogger("foretool.embedding")
-
-
-class EncoderChoice(Struct, frozen=True):
-    """What the settings say about encoders."""
-
-    encoder: str
-    url: str
-    key: str
-
-    @staticmethod
-    def of(settings: Settings) -> EncoderChoice:
-        return EncoderChoice(settings.encoder, settings.encoder_url, settings.encoder_key)
-
-    @property
-    def endpoint(self) -> Endpoint:
-        from foretool.retrieval.encoders import Endpoint
-
-        return Endpoint(self.url, self.key)
-
-    def find_weights(self) -> tuple[Weights, ...]:
-        """Raises `EncoderError` if the settings name an encoder that is not installed."""
-        from foretool.retrieval.encoders import find
-
-        return find(self.encoder, self.endpoint)
-
-    def __repr__(self) -> str:  # without the key
-        return f"EncoderChoice({self.encoder!r}, {self.url!r}, ...)"
 
 
 class Embedder:
@@ -71,10 +45,11 @@ class Embedder:
         self._search = search
         self._task: asyncio.Task[None] | None = None
         self._ensemble: Meaning | None = None
-        self._choose(EncoderChoice.of(settings))
+        self._begin(settings)
 
-    def _choose(self, choice: EncoderChoice) -> None:
-        self._choice = choice
+    def _begin(self, settings: Settings) -> None:
+        self._settings = settings
+        """The settings that chose the encoders; a new object means another choice."""
         self._weights: tuple[Weights, ...] | None = None
         self._done = -1
         """The version of the corpus whose tools all have a vector."""
@@ -83,16 +58,15 @@ class Embedder:
 
     def configure(self, settings: Settings) -> None:
         """Follow changed settings; nothing happens if they choose the same encoders."""
-        choice = EncoderChoice.of(settings)
-        if choice != self._choice:
+        if any(getattr(settings, name) != getattr(self._settings, name) for name in CHOICE):
             if self._ensemble is not None:
                 self._ensemble = None
                 self._search.install_encoders(None)
-            self._choose(choice)
+            self._begin(settings)
 
     def tick(self) -> None:
         """Begin the work there is, unless earlier work still goes on. Housekeeping calls this about once a second."""
-        if self._choice.encoder == "none" or self.problem or not len(self._catalog):
+        if self._settings.encoder == "none" or self.problem or not len(self._catalog):
             return
         if self._task is None or self._task.done():
             is_awaited = self._search.is_wanted and self._ensemble is None
@@ -109,24 +83,24 @@ class Embedder:
     async def _work(self) -> None:
         from foretool.retrieval.encoders import EncoderError
 
-        choice = self._choice
+        settings = self._settings
         try:
-            weights = self._weights = self._weights or choice.find_weights()
+            weights = self._weights = self._weights or find_weights(settings)
             if not weights:
                 self.problem = "no encoder is installed"
                 return
             version = self._search.update_corpus().version
             for each in weights:
-                await self._embed(each, choice)
-            if self._search.is_wanted and choice == self._choice:
-                await self._install(weights, choice)
-            if choice == self._choice:
+                await self._embed(each, settings)
+            if self._search.is_wanted and settings is self._settings:
+                await self._install(weights, settings)
+            if settings is self._settings:
                 self._done = version
         except (EncoderError, OSError, StorageError) as error:
             self.problem = str(error)
             log.warning("%s; words alone rank", error)
 
-    async def _embed(self, weights: Weights, choice: EncoderChoice) -> None:
+    async def _embed(self, weights: Weights, settings: Settings) -> None:
         """Compute and keep the missing vectors."""
         vectors = self._store.vectors
         digests = {digest for digest in self._search.update_corpus().digests if digest}
@@ -136,7 +110,7 @@ class Embedder:
         log.info("embedding %d of %d tools with %s", len(missing), len(digests), weights.name)
         texts = await self._read_texts(missing)
         new: dict[bytes, bytes] = {}
-        async for digest, data in embed_texts(weights, texts, find_cache_folder(self._store), choice.endpoint):
+        async for digest, data in embed_texts(weights, texts, find_cache_folder(self._store), settings):
             new[digest] = data
             if len(new) == SAVED_AT_ONCE:
                 vectors.save(weights.key, new)
@@ -156,22 +130,27 @@ class Embedder:
             await asyncio.sleep(0)  # a server of hundreds of tools takes milliseconds
         return dict(sorted(found.items(), key=lambda item: len(item[1])))
 
-    async def _install(self, weights: Sequence[Weights], choice: EncoderChoice) -> None:
+    async def _install(self, weights: Sequence[Weights], settings: Settings) -> None:
         from foretool.retrieval.rankers.dense import Meaning
 
         ensemble = self._ensemble
         if ensemble is None:
-            ensemble = Meaning(
-                await asyncio.to_thread(open_encoders, weights, find_cache_folder(self._store), choice.endpoint)
-            )
+            ensemble = Meaning(await asyncio.to_thread(open_encoders, weights, self._store, settings.encoder_key))
             log.info("ranking by meaning: %s", "; ".join(each.described for each in weights))
-        if choice == self._choice:
+        if settings is self._settings:
             self._ensemble = ensemble
             _serve(ensemble, weights, self._search, self._store)
 
 
+def find_weights(settings: Settings) -> tuple[Weights, ...]:
+    """The weights of the encoders that the settings choose. Raises `EncoderError` if one is not installed."""
+    from foretool.retrieval.encoders import Endpoint, find
+
+    return find(settings.encoder, Endpoint(settings.encoder_url, settings.encoder_key))
+
+
 async def embed_texts(
-    weights: Weights, texts: Mapping[bytes, str], cache: Path | None, endpoint: Endpoint
+    weights: Weights, texts: Mapping[bytes, str], cache: Path | None, settings: Settings
 ) -> AsyncIterator[tuple[bytes, bytes]]:
     """Embed texts, given by hash, in a process of its own; yields each hash with its vector. Raises `EncoderError`."""
     from foretool.retrieval.encoders import EncoderError
@@ -179,7 +158,7 @@ async def embed_texts(
 
     command = (sys.executable, "-m", "foretool.retrieval.encoders.worker", weights.setting, str(cache or ""))
     pipe = asyncio.subprocess.PIPE
-    environment = {**os.environ, URL: endpoint.url, KEY: endpoint.key}
+    environment = {**os.environ, URL: settings.encoder_url, KEY: settings.encoder_key}
     worker = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
     assert worker.stdin and worker.stdout and worker.stderr
     writing = asyncio.create_task(_write_texts(worker.stdin, texts.values()))
@@ -217,12 +196,12 @@ def find_cache_folder(store: Store) -> Path | None:
     return store.path.parent / "encoders" if isinstance(store.path, Path) else None
 
 
-def open_encoders(weights: Sequence[Weights], cache: Path | None, endpoint: Endpoint) -> list[Encoder]:
+def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:
     """Open encoders, which takes half a second; those that answer slowly are asked ahead. Raises `EncoderError`."""
     from foretool.retrieval.encoders import open_encoder
     from foretool.retrieval.encoders.ahead import Ahead
 
-    opened = [(each, open_encoder(each, cache, key=endpoint.key)) for each in weights]
+    opened = [(each, open_encoder(each, find_cache_folder(store), key=key)) for each in weights]
     return [Ahead(encoder) if each.is_slow else encoder for each, encoder in opened]
 
 
@@ -242,12 +221,11 @@ def install_encoders(settings: Settings, search: Search, store: Store) -> str:
     """Open and install the encoders now, for a command; returns in words what stands in the way, or ""."""
     from foretool.retrieval.encoders import EncoderError
 
-    choice = EncoderChoice.of(settings)
     try:
-        weights = choice.find_weights()
+        weights = find_weights(settings)
         if not weights:
-            return "no encoder is installed" if choice.encoder != "none" else ""
-        encoders = open_encoders(weights, find_cache_folder(store), choice.endpoint)
+            return "no encoder is installed" if settings.encoder != "none" else ""
+        encoders = open_encoders(weights, store, settings.encoder_key)
     except (EncoderError, OSError) as error:
         return str(error)
     from foretool.retrieval.rankers.dense import Meaning

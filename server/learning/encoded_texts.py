@@ -31,11 +31,10 @@ class EncodedTexts:
         """Opens the encoders of the settings; None if there are none or one cannot be opened."""
         from foretool.retrieval.encoders import EncoderError, open_encoder
 
-        choice = embedding.EncoderChoice.of(settings)
         try:
-            weights = choice.find_weights()
+            weights = embedding.find_weights(settings)
             folder = embedding.find_cache_folder(store)
-            encoders = [open_encoder(each, folder, key=choice.endpoint.key) for each in weights]
+            encoders = [open_encoder(each, folder, key=settings.encoder_key) for each in weights]
         except (EncoderError, OSError):
             return None
         return cls(weights, encoders, store) if weights else None

@@ -208,4 +208,4 @@ async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: 
         assert encoder.queries(["open an issue"]).any()
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts
         await one.stop()
-        assert "s3cret" not in repr(one._choice)
+        assert "s3cret" not in repr(one._settings)
