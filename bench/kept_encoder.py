@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from foretool.retrieval import encoders
+from foretool.retrieval.corpus import digest
 from foretool.retrieval.encoders import Encoder, Weights
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.pipeline import digest
 from foretool.storage.stores import VectorStore
 
 AT_ONCE = 256

@@ -90,10 +90,10 @@ def sufficiency(evidence: Evidence) -> float:
 
 def probability(evidence: Evidence) -> float:
     """The probability that a needed tool is among the first five, given that the line needs one."""
-    if evidence.signs is not None:
+    if evidence.features is not None:
         gate = shipped()
-        model = gate.models.get(evidence.signs.encoders) or gate.models[""]
-        return model.probability(features(evidence))
+        model = gate.models.get(evidence.features.encoders) or gate.models[""]
+        return model.probability(model_inputs(evidence))
     if evidence.strength <= 0.0:
         return 0.0
     return _sigma(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)
@@ -105,26 +105,26 @@ def fits(evidence: Evidence) -> bool:
     That is another question than whether the first five suffice. The cosines alone answer it better than the
     probability does (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted.
     """
-    if evidence.signs is None:
+    if evidence.features is None:
         return evidence.strength >= FAINTEST
-    least = shipped().least.get(evidence.signs.encoders)
+    least = shipped().least.get(evidence.features.encoders)
     if least is None:
         return probability(evidence) >= LEAST_FIT
-    cosines = evidence.signs.cosines
+    cosines = evidence.features.cosines
     return sum(cosines) / len(cosines) >= least
 
 
-def features(evidence: Evidence) -> dict[str, float]:
+def model_inputs(evidence: Evidence) -> dict[str, float]:
     """What the fitted models read of one line; {} while words alone rank."""
-    signs = evidence.signs
-    if signs is None:
+    found = evidence.features
+    if found is None:
         return {}
-    cosines = {f"cosine_{place}": cosine for place, cosine in enumerate(signs.cosines)}
+    cosines = {f"cosine_{place}": cosine for place, cosine in enumerate(found.cosines)}
     return {
-        "top": signs.top,
-        "margin": signs.margin,
-        "entropy": signs.entropy,
-        "overlap": signs.overlap,
+        "top": found.top,
+        "margin": found.margin,
+        "entropy": found.entropy,
+        "overlap": found.overlap,
         "coverage": evidence.coverage,
         **cosines,
     }

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.document import Document
-from foretool.retrieval.rankers.bm25 import SAID, Lexical, idf, weighted
+from foretool.retrieval.rankers.bm25 import Lexical, weighted
 from foretool.retrieval.tokens import estimate
 from foretool.storage.records import ToolId
 
@@ -279,17 +279,6 @@ class Shelf:
             hits = self._lexical.search(wanted)
             for slot in nlargest(2 * limit, hits, key=hits.__getitem__):
                 score = hits[slot]
-                best[slot] = max((self._coverage(wanted, slot), score), best.get(slot, (0.0, 0.0)))
+                best[slot] = max((self._lexical.coverage(wanted, slot, BACKGROUND), score), best.get(slot, (0.0, 0.0)))
         order = sorted(best, key=lambda slot: (-best[slot][0], -best[slot][1], slot))[:limit]
         return [Hit(self.fragments[slot], best[slot][0]) for slot in order]
-
-    def _coverage(self, wanted: dict[str, float], slot: int) -> float:
-        mass = met = 0.0
-        total = max(self._lexical.live, BACKGROUND)
-        for term, weight in wanted.items():
-            if weight >= SAID:
-                impacts = self._lexical.impacts(term)
-                worth = weight * idf(total, len(impacts.slots) if impacts else 0)
-                mass += worth
-                met += worth if impacts and impacts.of(slot) else 0.0
-        return met / mass if mass else 0.0

@@ -14,14 +14,11 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from foretool.retrieval.ranking import Query
-from foretool.storage.records import ToolId
 
 Floats = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[Any]]
@@ -35,31 +32,6 @@ MOST_BYTES = 2**30
 
 class ModelError(Exception):
     """These bytes are not such a model; says what was expected and what was found."""
-
-
-class Learned(Protocol):
-    """A trained model over a corpus; it knows nothing of tools that came later and scores them 0."""
-
-    @property
-    def name(self) -> str:
-        """The method, as the CLI and the docs spell it."""
-        ...
-
-    @classmethod
-    def loads(cls, model: bytes) -> Self:
-        """Raises `ModelError`."""
-        ...
-
-    def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
-        """Follow a corpus: the tool by slot, None where one was dropped; `vectors` (slots, dimension) of the first
-        encoder, None without one."""
-        ...
-
-    def score(self, query: Query, vector: Floats | None) -> Floats:
-        """(slots,), 0 for what is not known; `vector` (dimension,) of the query by the first encoder, None without
-        words or encoder. What `rankers.experience` calls `ReadingAll` gets that of all encoders, one after the other.
-        """
-        ...
 
 
 def pack(method: str, version: int, header: Mapping[str, Any], arrays: Arrays) -> bytes:

@@ -5,12 +5,16 @@ Every value is frozen. This module imports nothing heavy and knows no ranker by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from foretool.storage.records import ToolId
 
 MAX_LINES = 8
 """Lines of a task beyond these are joined to the last one: each line is ranked on its own."""
+MAX_NEED_WORDS = 40
+"""A line with more words is a paragraph; the lines then tell one story."""
 
 
 class Query(Struct, frozen=True):
@@ -36,8 +40,8 @@ class Ranked(Struct, frozen=True):
     """For people: "name", "words: issue, create", "used often", "server in use"."""
 
 
-class Signs(Struct, frozen=True):
-    """How one line's list looks once encoders take part in it; the gate reads it."""
+class ListFeatures(Struct, frozen=True):
+    """What the list of one line looks like where encoders take part; `confidence` reads it."""
 
     encoders: str = ""
     """Their names, joined by `+`."""
@@ -54,7 +58,7 @@ class Signs(Struct, frozen=True):
 
 
 class Evidence(Struct, frozen=True):
-    """How well one line of a query was met; the gate reads it, for the scores of a ranking have no scale."""
+    """How well one line of a query was met; `confidence` reads it, because the scores of a ranking have no scale."""
 
     named: bool = False
     """A tool was asked for by its name, or by one so close that it is meant."""
@@ -64,7 +68,7 @@ class Evidence(Struct, frozen=True):
     """Of the softmax over the best 50 scores, in nats: 0 when one tool stands out, up to 3.9 when 50 are alike."""
     coverage: float = 0.0
     """Share of the line's idf mass that the best tool has, 0 to 1."""
-    signs: Signs | None = None
+    features: ListFeatures | None = None
     """None while words alone rank."""
     needed: float | None = None
     """How likely the line needs a tool at all, by what was learned (MassTool's detection); None where nobody knows."""
@@ -82,3 +86,12 @@ class Ranking(Struct, frozen=True):
     def rank_of(self, tool: ToolId) -> int:
         """1 for the best tool, 0 for one that is not in the ranking."""
         return next((rank for rank, each in enumerate(self.ranked, 1) if each.tool == tool), 0)
+
+
+def needs(lines: Sequence[str]) -> list[str]:
+    """Split a task into its needs: the lines that say something, at most `MAX_LINES`; one need where a line is a
+    paragraph."""
+    said = [line for line in lines if line.strip()]
+    if any(len(line.split()) > MAX_NEED_WORDS for line in said):
+        return ["\n".join(said)]
+    return [*said[: MAX_LINES - 1], "\n".join(said[MAX_LINES - 1 :])] if len(said) > MAX_LINES else said

@@ -1,21 +1,23 @@
-"""Several score lists become one: the lines of a task (and once there are encoders, the rankers).
+"""Fuses the score lists of several lines of a task into one list.
 
-Hits are scores by slot, and only slots that have one: what a ranker knows nothing about is 0 and stays out.
+Hits are scores by slot. A slot without a score is left out and counts as 0. `score_sum.fuse_sums` does the same for
+arrays, with the same levelling and the same leaders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import hypot, sqrt
 
 LEVELLING = 0.7
-"""0 keeps how sharp each line is (one line then takes the head), 1 makes their best tools equal (a flat one does)."""
+"""How far lines are made equal: at 0 a sharp line takes the head of the list, at 1 the best tools of all lines are
+equal and a flat line takes it."""
 WHOLE = 1.0
 """What the lines read as one text weigh beside the best single line.
 
-Lines may be separate needs, or one story in paragraphs; nobody tells which. r@5 on mixed queries of six train sets (one
-need a line) / mcpbench (paragraphs) / apibank (dialogues): one text .562 .455 .815; lines alone .629 .390 .774; both
-.626 .442 .806; lines alone in turns (round robin) .602 on the first."""
+Lines may be separate needs, or one story in paragraphs, and nobody tells which. Using both readings is best over sets
+of both kinds (`docs/benchmarks.md`).
+"""
 
 
 def spread(hits: Mapping[int, float], size: int) -> float:
@@ -24,11 +26,16 @@ def spread(hits: Mapping[int, float], size: int) -> float:
     return sqrt(max(hypot(*hits.values()) ** 2 / size - mean * mean, 0.0))
 
 
+def level_scale(deviation: float, top: float) -> float:
+    """The factor that makes lines comparable; it leaves the best tool its z-score to the power 1 - `LEVELLING`."""
+    return 1.0 / float(max(deviation, 1e-9) ** (1.0 - LEVELLING) * top**LEVELLING)
+
+
 def levelled(hits: Mapping[int, float], size: int) -> dict[int, float]:
-    """Hits over spread^(1 - LEVELLING) * top^LEVELLING: the best one keeps its z-score to the power 1 - LEVELLING."""
+    """The hits of one line times its `level_scale`."""
     if not hits:
         return {}
-    scale = 1.0 / (max(spread(hits, size), 1e-9) ** (1.0 - LEVELLING) * max(hits.values()) ** LEVELLING)
+    scale = level_scale(spread(hits, size), max(hits.values()))
     return {slot: scale * score for slot, score in hits.items()}
 
 
@@ -51,11 +58,16 @@ def fuse_lines(
     for slot, score in levelled(whole, size).items():
         fused[slot] = fused.get(slot, 0.0) + WHOLE * score
     first = max(fused.values(), default=0.0)
-    for leader in {_leader(hits, fused, name) for hits in levels}:
-        fused[leader] += first
+    for slot in {leader(_best_of(hits), fused.__getitem__, name) for hits in levels}:
+        fused[slot] += first
     return fused
 
 
-def _leader(hits: Mapping[int, float], fused: Mapping[int, float], name: Callable[[int], str]) -> int:
+def _best_of(hits: Mapping[int, float]) -> list[int]:
     best = max(hits.values())
-    return min((slot for slot, score in hits.items() if score == best), key=lambda slot: (-fused[slot], name(slot)))
+    return [slot for slot, score in hits.items() if score == best]
+
+
+def leader(best: Iterable[int], score: Callable[[int], float], name: Callable[[int], str]) -> int:
+    """Of the equally good best slots of a line, the one with the highest fused score; of equals the first by name."""
+    return min(best, key=lambda slot: (-score(slot), name(slot)))

@@ -121,8 +121,9 @@ def _store_prompt(store: Store, config: Config, event: dict[str, Any], text: str
 def _name_tools(config: Config, store: Store, text: str) -> str:
     """Return a line for each likely tool, in at most `TOKENS` tokens, or "" if none is likely."""
     from foretool.retrieval.confidence import level
+    from foretool.retrieval.corpus import Corpus
     from foretool.retrieval.document import document, summary_line
-    from foretool.retrieval.pipeline import Corpus, Pipeline
+    from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.ranking import Query
     from foretool.retrieval.tokens import estimate
     from foretool.server.config.servers import fingerprint

@@ -35,10 +35,11 @@ from bench.datasets import Task, is_there, read_rows, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
 from bench.reports import Row, area_under_curve, difference, mean_row
 from foretool.retrieval import encoders, evaluation
+from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.papers.masstool import Task as PublishedTask
-from foretool.retrieval.pipeline import Corpus, Pipeline
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, masstool_tuned
@@ -144,14 +145,14 @@ def ranking(world: World, have: Sequence[KeptEncoder], model: MassTool | None = 
     """The ranking that the proxy answers with; `model` takes part in it."""
     meaning = None
     if have:
-        from foretool.retrieval.rankers.dense import Meaning
+        from foretool.retrieval.rankers.dense import DenseEnsemble
 
-        meaning = Meaning(list(have))
+        meaning = DenseEnsemble(list(have))
         said = [embedded_text(document(tool, "")) for tool in world.tools]
         for head, encoder in zip(meaning.heads, have, strict=True):
             encoder.queries([task.query for task in world.asked])
             head.add(encoder.rows(said))
-    experience = Experience({"masstool": model}) if model is not None else None
+    experience = LearnedModels({"masstool": model}) if model is not None else None
     pipeline = Pipeline(Corpus(world.tools), meaning, experience)
     return lambda text: [each.tool for each in pipeline.rank(Query((text,)), limit=DEPTH).ranked]
 

@@ -21,10 +21,10 @@ from bench.retrieval.pool import Pool
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted
-from foretool.retrieval.model_format import Floats, Learned
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers.ports import Loss, PublishedPlan, PublishedTrainer
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material
@@ -181,13 +181,13 @@ class Bench:
             yield {**head, **recalls(hits(scores, self.world, members), self.world.misfits), **told}
 
     def served(
-        self, method: str, models: Mapping[str, Learned], others: Sequence[KeptEncoder] = (), **told: Any
+        self, method: str, models: Mapping[str, LearnedModel], others: Sequence[KeptEncoder] = (), **told: Any
     ) -> Iterator[Row]:
         """Rows of the proxy's pipeline, one for each pool; `others`: encoders in place of the installed ones."""
         for pool, members in self.world.pools.items():
             pipeline = Pool([self.world.tools[at] for at in members], {}, others or self.encoders).pipeline()
             if models:
-                pipeline.experience = Experience(models)
+                pipeline.learned = LearnedModels(models)
             head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
             yield {**head, **recalls(self._found(pipeline), self.world.misfits), **told}
 
@@ -210,7 +210,7 @@ class Bench:
         key = f"queries {self.base.key} {sha256(model).hexdigest()[:16]}"
         return KeptEncoder(adapted.opened(self.base, model, self.cache / "encoders"), self.kept, self.base.key, key)
 
-    def past(self) -> dict[str, Learned]:
+    def past(self) -> dict[str, LearnedModel]:
         """What `foretool learn` learns from the same tasks without torch."""
         episodes = tuple(Episode((self.world.tools[each.tool].id,), (each.query,)) for each in self.world.examples)
         material = Material(

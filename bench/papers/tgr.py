@@ -28,7 +28,7 @@ from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers.tgr import Direction, adjacency, convolve
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.rankers.tgr import Tgr
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import tgr as training
@@ -130,7 +130,7 @@ def served(bank: Bank, held: Sequence[KeptEncoder], graph: Graph | None) -> Rank
     """Rankings of the proxy's pipeline, with each turn as a line."""
     pipeline: Pipeline = Pool(bank.tools, {}, held).pipeline()
     if graph is not None:
-        pipeline.experience = Experience({"tgr": Tgr(graph)})
+        pipeline.learned = LearnedModels({"tgr": Tgr(graph)})
     found = []
     for row in bank.records:
         ranking = pipeline.rank(Query(tuple(row["query"].splitlines())), limit=ALL).ranked

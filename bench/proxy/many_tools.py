@@ -34,9 +34,9 @@ from bench.options import add_foretool, make_parser
 from bench.proxy.discovery import discover, time_searches, warm_up
 from bench.reports import Row
 from foretool.retrieval import encoders, tokens
+from foretool.retrieval.corpus import digest
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.evaluation import quantile
-from foretool.retrieval.pipeline import digest
 from foretool.storage.opening import open_store
 
 EXCHANGED = 0.15

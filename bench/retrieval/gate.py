@@ -80,7 +80,7 @@ def samples(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Sample]:
     found = []
     for task in tasks:
         evidence, ranked = ask(pipeline, task.query)
-        found.append(Sample(confidence.features(evidence), evaluation.hit(ranked, task.gold, 5)))
+        found.append(Sample(confidence.model_inputs(evidence), evaluation.hit(ranked, task.gold, 5)))
     return found
 
 
@@ -125,7 +125,7 @@ def promise(ranks: Sequence[int | None], eps: float) -> Row:
 def examine(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> Row:
     """The row of one set."""
     evidence = [(ask(pipeline, task.query, DEPTH), task) for task in tasks]
-    p = [confidence.probability(found) if found.signs else 0.0 for (found, _), _ in evidence]
+    p = [confidence.probability(found) if found.features else 0.0 for (found, _), _ in evidence]
     right = [evaluation.hit(ranked[:5], task.gold, 5) for (_, ranked), task in evidence]
     outcomes = list(zip(p, right, strict=True))
     refitted = [(platt(outcomes[at::2])(said), true) for at in (0, 1) for said, true in outcomes[1 - at :: 2]]
@@ -138,7 +138,7 @@ def examine(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> Row:
         "ece": round(calibration_error(outcomes), 3),
         "floor": round(floor(p), 3),
         "ece_recalibrated": round(calibration_error(refitted), 3),
-        "called_none": round(fmean(not confidence.fits(found) for (found, _), _ in evidence if found.signs), 3),
+        "called_none": round(fmean(not confidence.fits(found) for (found, _), _ in evidence if found.features), 3),
         "reliability": [[round(said, 3), round(true, 3), count] for said, true, count in reliability(outcomes)],
         **{f"hide_at_most_{eps}": promise(ranks, eps) for eps in EPSILONS},
     }
@@ -148,7 +148,7 @@ def detect(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence
     """How well queries that need a tool are told from those that need none."""
     found = [[ask(pipeline, text)[0] for text in texts] for texts in (needing, idle)]
     p = [[confidence.probability(each) for each in one] for one in found]
-    cosines = [[fmean(each.signs.cosines) for each in one if each.signs] for one in found]
+    cosines = [[fmean(each.features.cosines) for each in one if each.features] for one in found]
     none = [fmean(not confidence.fits(each) for each in one) for one in found]
     return {
         "set": name, "method": "needs a tool", "n": [len(needing), len(idle)],
@@ -164,7 +164,7 @@ def examine_offers(name: str, folder: Path, embedders: Sequence[KeptEncoder], po
     """
     tools = {tool.name: tool for tool in read_tools(folder)} | {tool.name: tool for tool in read_tools(positives)}
     pool = Pool(list(tools.values()), {}, embedders)
-    meaning, slot_of = pool.pipeline().meaning, pool.corpus.slot_of
+    meaning, slot_of = pool.pipeline().dense, pool.corpus.slot_of
     assert meaning is not None
 
     def best(text: str, names: Sequence[str]) -> float:
@@ -224,7 +224,7 @@ def least_cosines(data: Path, untrained: Sequence[KeptEncoder], names: Sequence[
     for most in range(1, len(untrained) + 1):
         pipeline = Pool(read_tools(folder), {}, untrained).pipeline(most)
         needing = [row["query"] for row in read_rows(folder / "train.jsonl") if row["needs_tool"]]
-        signs = [ask(pipeline, text)[0].signs for text in needing]
+        signs = [ask(pipeline, text)[0].features for text in needing]
         values = [fmean(each.cosines) for each in signs if each]
         found["+".join(names[:most])] = round(float(np.quantile(values, STRAY)) - ROOM, 2)
     return found

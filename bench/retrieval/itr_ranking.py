@@ -24,7 +24,7 @@ class Signals:
         self._pool = pool
         self._bm25 = bm25_scores(pool)
         self.cross_encoder = open_cross_encoder() if cross else None
-        meaning = pool.pipeline(1).meaning
+        meaning = pool.pipeline(1).dense
         self._head = meaning.heads[0] if meaning is not None else None
         self._slots = [pool.corpus.slot_of[tool.id] for tool in pool.tools]
 

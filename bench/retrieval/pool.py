@@ -11,8 +11,9 @@ from math import log
 from statistics import fmean
 
 from bench.kept_encoder import KeptEncoder
+from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.pipeline import Corpus, Pipeline
+from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.words import terms
 from foretool.storage.records import Tool, ToolId
 
@@ -48,9 +49,9 @@ class Pool:
         chosen = self.encoders[:most]
         if not chosen:
             return Pipeline(self.corpus)
-        from foretool.retrieval.rankers.dense import Meaning
+        from foretool.retrieval.rankers.dense import DenseEnsemble
 
-        meaning = Meaning(list(chosen))
+        meaning = DenseEnsemble(list(chosen))
         for head, encoder in zip(meaning.heads, chosen, strict=True):
             head.add(encoder.rows(list(self.said.values())))
         meaning.align(self.corpus.digests, self.corpus.version)

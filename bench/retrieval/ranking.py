@@ -41,7 +41,8 @@ from bench.retrieval.ranking_methods import build_method
 from foretool.retrieval import encoders, evaluation, tokens
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
-from foretool.retrieval.pipeline import Corpus, Pipeline
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId

@@ -23,7 +23,7 @@ from dataclasses import replace
 from bench.retrieval.itr_ranking import published
 from bench.retrieval.pool import DEPTH, Pool, Search, bm25
 from foretool.retrieval import encoders
-from foretool.retrieval.pipeline import Corpus
+from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.bm25 import weighted
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
@@ -73,7 +73,7 @@ def lexical(pool: Pool) -> Search:
 
 def dense(pool: Pool) -> Search:
     """The first encoder alone, the query as one text."""
-    meaning = pool.pipeline(1).meaning
+    meaning = pool.pipeline(1).dense
     assert meaning is not None
     head = meaning.heads[0]
     return lambda text: best(pool.corpus, head.cosines([text])[0].tolist())
@@ -81,13 +81,13 @@ def dense(pool: Pool) -> Search:
 
 def blended(pool: Pool, most: int) -> Search:
     """The sum of z-scores of the words and of the first `most` encoders, the query as one text, names not read."""
-    meaning = pool.pipeline(most).meaning
+    meaning = pool.pipeline(most).dense
     corpus = pool.corpus
     assert meaning is not None
 
     def search(text: str) -> list[ToolId]:
         hits = corpus.lexical.search(weighted(text))
-        (blend,) = meaning.blends([text], [hits])
+        (blend,) = meaning.sums([hits], meaning.readings([text]))
         order, _ = blend.best(DEPTH, {}, corpus.ids)
         return [tool for slot, _ in order if (tool := corpus.ids[slot])]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foretool.retrieval.blend import softmax
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.score_sum import softmax
 from foretool.retrieval.training.adam import Adam
 from foretool.retrieval.training.demonstrations import Demonstration
 

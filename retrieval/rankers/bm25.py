@@ -191,6 +191,21 @@ class Lexical:
                 scores[slot] = so_far(slot, 0.0) + value
         return scores
 
+    def coverage(self, wanted: Mapping[str, float], slot: int, least_total: int = 0) -> float:
+        """Which share of what a query says this tool has, 0 to 1; each term counts by its weight and idf.
+
+        `least_total`: the fewest documents that the idf assumes.
+        """
+        total = max(self.live, least_total)
+        mass = met = 0.0
+        for term, weight in wanted.items():
+            if weight >= SAID:
+                impacts = self.impacts(term)
+                worth = weight * idf(total, len(impacts.slots) if impacts else 0)
+                mass += worth
+                met += worth if impacts and impacts.of(slot) else 0.0
+        return met / mass if mass else 0.0
+
     def impacts(self, term: str) -> Impacts | None:
         """What this term is worth in each tool that has it; None if no tool has."""
         if term in self._impacts:

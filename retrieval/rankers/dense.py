@@ -1,10 +1,10 @@
-"""Meaning: the cosine of a query to every tool, exact, by one or two encoders, and the sum of everything known.
+"""Dense retrieval: the exact cosine of a query to every tool, by one or two encoders, and its sum with the words.
 
-ITR eq. 3 with one difference: each list is z-scored over the whole pool before it is weighted. A list with one sharp
-hit then has a large z and wins, a flat one is nearly mute; ranks, cosines and BM25 need no common scale, and nobody has
-to tune weights per catalogue. Weights were fitted on stabletoolbench, toole and bfcl_ports, then rounded.
+This is ITR eq. 3 with one difference: each list is z-scored over the whole pool before it is weighted. A list with one
+sharp hit then has a large z and decides, a flat one hardly counts. Ranks, cosines and BM25 need no common scale, and
+nobody tunes weights per catalogue. The weights were fitted on train sets and rounded.
 
-Imports numpy and faiss, 30 MB: only who has an encoder imports this file.
+This module imports numpy and faiss, 30 MB: only a process with an encoder imports it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from foretool.retrieval.blend import Blend, Floats, by_slot, foremost, leaders, standard, total_of
 from foretool.retrieval.encoders import Encoder
-from foretool.retrieval.ranking import Signs
+from foretool.retrieval.ranking import ListFeatures
+from foretool.retrieval.score_sum import Floats, ScoreSum, best_scores, best_slots, by_slot, total_of, z_scores
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading
@@ -26,15 +26,14 @@ if TYPE_CHECKING:
 LEXICAL = 0.35
 """What a standard deviation of the words counts."""
 SHARPNESS = 1.25
-"""The power that the words' scores are raised to before: one sharp hit then counts more, a flat list less. The best of
-twelve settings of it and of the weights on 4,588 queries of six sets for training (toole, ultratool, toollens,
-bfcl_ports, mcptoolbenchpp, stabletoolbench): r@1 / 5 / 10 .462 .733 .806 instead of .460 .730 .804 without it."""
+"""The words' scores are raised to this power first: one sharp hit then counts more, a flat list less
+(`docs/benchmarks.md`)."""
 ALONE, TOGETHER = 0.70, 0.65
-"""What one of an encoder counts, where there is one and where there are more."""
+"""What a standard deviation of an encoder counts, where there is one and where there are more."""
 LEAST_COVERED = 0.9
-"""Share of the tools that must have a vector before meaning is asked at all."""
+"""Encoders take part once this share of the tools has a vector."""
 FEWEST_TOOLS = 4
-"""Among fewer a z-score says nothing."""
+"""Among fewer tools a z-score says nothing."""
 DEPTH = 50
 """How many of the best scores the entropy of a list is taken over."""
 AGREEMENT = 5
@@ -42,7 +41,7 @@ AGREEMENT = 5
 
 
 class Dense:
-    """Cosine of a query to every slot, by one encoder; vectors are known by the hash of the text they stand for."""
+    """The cosine of a query to every slot by one encoder; vectors are kept under the hash of their text."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -57,11 +56,11 @@ class Dense:
         return self.encoder.name
 
     def add(self, vectors: Mapping[bytes, bytes]) -> None:
-        """Take in vectors by the hash of their text, each as the bytes of float32."""
+        """Add vectors by the hash of their text, each as the bytes of float32."""
         new = {digest: data for digest, data in vectors.items() if digest not in self._row_of}
         if not new:
             return
-        # As (new, dimension).
+        # The shape is (new, dimension).
         rows = np.frombuffer(b"".join(new.values()), np.float32).reshape(len(new), -1)
         if self._index is None:
             self._index = faiss.IndexFlatIP(rows.shape[1])
@@ -69,11 +68,11 @@ class Dense:
         self._index.add(rows)
 
     def missing(self, digests: Iterable[bytes]) -> set[bytes]:
-        """The hashes whose vectors are not here."""
+        """Which of these hashes have no vector."""
         return {digest for digest in digests if digest not in self._row_of}
 
     def align(self, digests: Sequence[bytes]) -> list[bytes]:
-        """Follow a corpus: the hash by slot, empty where a tool was dropped. Returns the hashes without a vector."""
+        """Follow a corpus: the hash by slot, empty where a tool was dropped; returns the hashes without a vector."""
         rows = [self._row_of.get(digest, -1) for digest in digests]
         found = np.asarray(rows, np.int64)
         self.known = found >= 0
@@ -81,7 +80,7 @@ class Dense:
         return list({digest for digest, row in zip(digests, rows, strict=True) if digest and row < 0})
 
     def shrink(self) -> None:
-        """Forget vectors that no slot stands for."""
+        """Forget the vectors of dropped tools."""
         if self._index is None or self._index.ntotal <= 2 * len(self._rows):
             return
         used = np.unique(self._rows[self.known])
@@ -110,22 +109,22 @@ class Dense:
         if self._index is None or not len(self._rows):
             return found
         rows = np.ascontiguousarray(np.broadcast_to(self._rows, found.shape))
-        # Not `search`, which sorts: every slot is wanted, in its own order.
+        # `search` would sort; every slot is wanted, in its own order.
         self._index.compute_distance_subset(
             len(queries), faiss.swig_ptr(queries), found.shape[1], faiss.swig_ptr(found), faiss.swig_ptr(rows)
         )
         return np.where(self.known, found, np.float32(0))
 
 
-class Meaning:
-    """The encoders over one corpus, and how their scores and those of the words become one."""
+class DenseEnsemble:
+    """The encoders over one corpus; sums their scores with those of the words."""
 
     def __init__(self, encoders: Sequence[Encoder]) -> None:
         self.heads = [Dense(encoder) for encoder in encoders]
         self.live: NDArray[np.bool_] = np.empty(0, np.bool_)
         """(slots,): which hold a tool."""
         self.version = -1
-        """Of the corpus that was last followed."""
+        """The version of the corpus that `align` saw last."""
 
     def align(self, digests: Sequence[bytes], version: int) -> dict[str, list[bytes]]:
         """Follow a corpus; returns the hashes without a vector, by encoder."""
@@ -139,7 +138,7 @@ class Meaning:
 
     @property
     def names(self) -> str:
-        """Of the encoders, joined by `+`."""
+        """The names of the encoders, joined by `+`."""
         return "+".join(head.name for head in self.heads)
 
     @property
@@ -149,36 +148,33 @@ class Meaning:
         return tools >= FEWEST_TOOLS and all(head.known.sum() >= LEAST_COVERED * tools for head in self.heads)
 
     def readings(self, texts: Sequence[str]) -> list[Reading]:
-        """By text, the vectors of all encoders."""
+        """The vectors of each text by all encoders."""
         by_encoder = [head.encoder.queries(texts) for head in self.heads]
         return [tuple(vectors[place] for vectors in by_encoder) for place in range(len(texts))]
 
-    def blends(
-        self, texts: Sequence[str], hits: Sequence[Mapping[int, float]], readings: Sequence[Reading] | None = None
-    ) -> list[Blend]:
-        """One blend a text; `hits`: what the words score, by slot; `readings`: of the texts, if they are known."""
-        read = self.readings(texts) if readings is None else readings
+    def sums(self, hits: Sequence[Mapping[int, float]], readings: Sequence[Reading]) -> list[ScoreSum]:
+        """One sum for each text, given what the words score by slot and the text's vectors."""
         # By encoder, each (texts, slots).
-        cosines = [head.nearness(np.stack([each[place] for each in read])) for place, head in enumerate(self.heads)]
-        return [self._blend(hit, [each[place] for each in cosines]) for place, hit in enumerate(hits)]
+        cosines = [head.nearness(np.stack([each[place] for each in readings])) for place, head in enumerate(self.heads)]
+        return [self._sum(hit, [each[place] for each in cosines]) for place, hit in enumerate(hits)]
 
-    def _blend(self, hits: Mapping[int, float], cosines: Sequence[Floats]) -> Blend:
+    def _sum(self, hits: Mapping[int, float], cosines: Sequence[Floats]) -> ScoreSum:
         words = by_slot(hits, len(self.live))
         weight = np.float32(ALONE if len(self.heads) == 1 else TOGETHER)
-        parts = {"lexical": np.float32(LEXICAL) * standard(words**SHARPNESS, self.live)}
+        parts = {"lexical": np.float32(LEXICAL) * z_scores(words**SHARPNESS, self.live)}
         for head, values in zip(self.heads, cosines, strict=True):
-            # A tool without a vector is an average one.
-            parts[head.name] = weight * standard(values, self.live & head.known)
+            # A tool without a vector counts as an average one.
+            parts[head.name] = weight * z_scores(values, self.live & head.known)
         total = total_of(parts, self.live)
-        return Blend(total, parts, self._signs(total, words, cosines))
+        return ScoreSum(total, parts, self._features(total, words, cosines))
 
-    def _signs(self, total: Floats, words: Floats, cosines: Sequence[Floats]) -> Signs:
-        best = -np.sort(-foremost(total, DEPTH))
-        tops = [leaders(values, AGREEMENT) for values in (np.where(words > 0, words, -np.inf), *cosines)]
+    def _features(self, total: Floats, words: Floats, cosines: Sequence[Floats]) -> ListFeatures:
+        best = -np.sort(-best_scores(total, DEPTH))
+        tops = [best_slots(values, AGREEMENT) for values in (np.where(words > 0, words, -np.inf), *cosines)]
         shared = [len(a & b) / AGREEMENT for at, a in enumerate(tops) for b in tops[at + 1 :]]
         odds = np.exp(best - best[0])
         odds /= odds.sum()
-        return Signs(
+        return ListFeatures(
             encoders=self.names,
             top=float(best[0]),
             margin=float(best[0] - best[1]) if len(best) > 1 else 0.0,

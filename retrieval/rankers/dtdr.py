@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from msgspec import Struct
@@ -32,6 +32,7 @@ from foretool.retrieval.lsa import Lsa
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.retrieval.next_text import PLACES as TEXT_PLACES
 from foretool.retrieval.next_text import NextText, features, lengths
+from foretool.retrieval.rankers.learned import LearnedModel, Traits
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import terms
 from foretool.storage.records import ToolId
@@ -203,7 +204,7 @@ def history_rows(history: Sequence[int], classes: int) -> list[int]:
     return rows
 
 
-class Graph:
+class CallGraph:
     """The tool dependency graph over suffixes of the history, up to three calls, with back-off to shorter ones.
 
     p(f | suffix) = (n(suffix, f) + m p(f | shorter suffix)) / (n(suffix) + m), m = `SUFFIX_MASS`; the shortest is how
@@ -257,18 +258,18 @@ class Task(NamedTuple):
     asked: bool
 
 
-class Dtdr:
-    """A trained model over a corpus (`retrieval.learned.Learned`)."""
+class Dtdr(LearnedModel):
+    """Predicts the next call from the task and the calls so far."""
 
-    reads_all: Final = True
-    """Vectors of tasks are those of all encoders, one after the other (`rankers.experience.ReadingAll`)."""
+    name = METHOD
+    traits = Traits(reads_all_encoders=True)
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.classes = len(model.tools)
         self._class_of = {tool: number for number, tool in enumerate(model.tools)}
         calls = model.calls
-        self.graph = Graph(
+        self.call_graph = CallGraph(
             (
                 [*row[:length].tolist(), *[self.classes] * bool(ended)]
                 for row, length, ended in zip(calls.classes, calls.lengths, calls.ended, strict=True)
@@ -280,17 +281,13 @@ class Dtdr:
         self._next = _next_calls(calls, self.classes)
         self.align((), None)
 
-    @property
-    def name(self) -> str:
-        return METHOD
-
     @classmethod
     def loads(cls, model: bytes) -> Self:
         """Raises `ModelError`."""
         return cls(loaded(model))
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
-        """See `Learned`."""
+        """Follow a corpus, as `LearnedModel.align` says."""
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         self._classes = np.asarray([self._class_of.get(tool, -1) if tool else -1 for tool in tools], np.int64)
         idle = set(self.model.idle)
@@ -333,7 +330,12 @@ class Dtdr:
         slots = len(self.live)
         found = np.zeros((len(PARTS), slots + 1), np.float32)
         by_class = np.stack(
-            [self._network(known, task), self._neighbours(known, task), self.graph.after(known), self.graph.prior]
+            [
+                self._network(known, task),
+                self._neighbours(known, task),
+                self.call_graph.after(known),
+                self.call_graph.prior,
+            ]
         )
         floor = np.full((len(by_class), 1), np.float32(0))
         of_class = np.log(np.concatenate([by_class, floor], 1) + np.float32(TRACE))

@@ -28,10 +28,11 @@ import numpy as np
 from msgspec import Struct, convert, to_builtins
 from numpy.typing import NDArray
 
-from foretool.retrieval.blend import softmax
 from foretool.retrieval.encoders.opening import unit
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
+from foretool.retrieval.rankers.learned import LearnedModel, Traits
 from foretool.retrieval.ranking import Query
+from foretool.retrieval.score_sum import softmax
 from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Tuned(Struct, frozen=True):
         return found
 
 
-class Signs(Struct, frozen=True):
+class Familiarity(Struct, frozen=True):
     """How well a task is known."""
 
     meaning: float
@@ -197,7 +198,7 @@ class Trust(Struct, frozen=True):
     reads_vectors: bool
     """Whether likeness is that of sentence vectors, else of words."""
 
-    def __call__(self, signs: Signs, prior: float = 0.5) -> float:
+    def __call__(self, signs: Familiarity, prior: float = 0.5) -> float:
         """0 to 1; `prior`: the chance, before it is read, that a task is of a kind on record."""
         logit = (
             self.bias
@@ -235,14 +236,11 @@ class Header(Struct, frozen=True):
     """Whether there were tasks that needed no tool."""
 
 
-class MassTool:
-    """`Learned`, over what `training.masstool` leaves."""
+class MassTool(LearnedModel):
+    """Scores tools by the tools of past tasks like this one. The height of its scores is its trust in them."""
 
-    name: str = NAME
-    in_deviations: Final = True
-    """Scores are what to add to a sum of z-scores, not to be scaled again: their height is the trust."""
-    reads_all: Final = True
-    """Vectors of tasks are those of all encoders, one after the other: together they find more than the first."""
+    name = NAME
+    traits = Traits(in_deviations=True, reads_all_encoders=True)
 
     def __init__(self, header: Header, arrays: Mapping[str, NDArray[Any]], tuned: Tuned | None = None) -> None:
         self.header = header
@@ -283,20 +281,14 @@ class MassTool:
         except (KeyError, ValueError) as error:
             raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
 
-    @property
-    def novelty(self) -> float:
-        """How often a task takes a tool that none before it took."""
-        return 1.0 - self.header.familiar
-
-    @property
-    def knows(self) -> NDArray[np.bool_]:
-        """(slots,): the tools that were trained on."""
+    def seen_tools(self) -> tuple[NDArray[np.bool_], float]:
+        """The tools that were trained on (slots,), and the share of tasks that took a tool that none before it took."""
         found = np.zeros(self.size, np.bool_)
         found[self.slots[self.slots >= 0]] = True
-        return found
+        return found, 1.0 - self.header.familiar
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
-        """As `Learned.align`."""
+        """Follow a corpus, as `LearnedModel.align` says."""
         slot_of = {tool: slot for slot, tool in enumerate(tools) if tool is not None}
         self.slots = np.asarray([slot_of.get(ToolId(tool), -1) for tool in self.header.tools], np.int64)
         self.size = len(tools)
@@ -366,7 +358,7 @@ class MassTool:
                 logits = np.float32(0.5) * (logits + self.tuned.logits(task.text))
             classes = softmax(logits)
             head, sureness = self.classes.spread(classes, tools), float(classes.max())
-        signs = Signs(
+        signs = Familiarity(
             meaning=float(meaning.max(initial=0.0)),
             words=float(words.max(initial=0.0)),
             sureness=sureness,
@@ -386,7 +378,7 @@ class Past(Struct, frozen=True):
 
     shares: Floats
     """(known tools,), together 1 where sets count evenly."""
-    signs: Signs
+    signs: Familiarity
     has_vector: bool
 
 

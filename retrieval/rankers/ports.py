@@ -9,21 +9,21 @@ reading has, less what the old one has in the sum, so that together they are the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval import adapters, encoders
-from foretool.retrieval.blend import standard
 from foretool.retrieval.encoders import Encoder, EncoderError
 from foretool.retrieval.encoders.adapted import cache_folder, opened
 from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.rankers.dense import TOGETHER
+from foretool.retrieval.rankers.learned import LearnedModel, Traits
 from foretool.retrieval.ranking import Query
+from foretool.retrieval.score_sum import z_scores
 from foretool.storage.records import ToolId
 
-NAME = "ports"
 NEW, OLD = 1.5, TOGETHER
 """Standard deviations, of the new reading and of the one it replaces. On tools of ToolE that were held out of training
 (39 of them, drawn twice, 500 tasks each), r@1 of words, two encoders and this: beside the old reading, each counting
@@ -38,20 +38,16 @@ def base_of(adapter: adapters.Adapter) -> encoders.Weights:
     raise ModelError(f"ports: trained on weights {adapter.base[:12]}, which are not installed; {encoders.INSTALL}")
 
 
-class Ports:
-    """A `Learned` model."""
+class Ports(LearnedModel):
+    """Scores tools by the cosine of the task as the trained encoder reads it."""
 
-    in_deviations: Final = True
-    """Scores are what to add to a sum of z-scores."""
+    name = "ports"
+    traits = Traits(in_deviations=True)
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._slots = 0
         self._vectors: Floats | None = None  # (slots, dimension), 0 where there is no tool
-
-    @property
-    def name(self) -> str:
-        return NAME
 
     @classmethod
     def loads(cls, model: bytes) -> Self:
@@ -77,5 +73,5 @@ class Ports:
             return np.zeros(self._slots, np.float32)
         held: NDArray[np.bool_] = np.any(vectors, axis=1)
         read: Floats = (self._encoder.queries(lines) @ vectors.T).max(0)
-        found: Floats = np.float32(NEW) * standard(read, held) - np.float32(OLD) * standard(vectors @ vector, held)
+        found: Floats = np.float32(NEW) * z_scores(read, held) - np.float32(OLD) * z_scores(vectors @ vector, held)
         return found

@@ -8,28 +8,35 @@ time: that changes no vector, takes in new tools at once, and measured better th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 import numpy as np
 
 from foretool.retrieval.graph import Edge, Graph
 from foretool.retrieval.model_format import Floats, pack, unpack
+from foretool.retrieval.rankers.learned import LearnedModel, Traits
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
 VERSION = 1
 
 
-class Tgr:
+class Tgr(LearnedModel):
     """The graph as it was trained."""
 
     name = "tgr"
+    traits = Traits(adds_scores=False)
 
     def __init__(self, edges: Iterable[Edge]) -> None:
-        self.graph = Graph(edges)
+        self._graph = Graph(edges)
         self._slots = 0
 
+    @property
+    def graph(self) -> Graph:
+        return self._graph
+
     @classmethod
-    def loads(cls, model: bytes) -> Tgr:
+    def loads(cls, model: bytes) -> Self:
         """Raises `ModelError`."""
         header, arrays = unpack(model, cls.name, VERSION)
         tools = [ToolId(tool) for tool in header["tools"]]

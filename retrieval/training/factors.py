@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.blend import Floats
 from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.score_sum import Floats
 from foretool.retrieval.training.adam import Adam
 from foretool.retrieval.training.replay import StepRanks, steps
 from foretool.storage.records import Episode, ToolId, Usage

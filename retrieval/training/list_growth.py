@@ -20,7 +20,7 @@ from foretool.retrieval.confidence import level
 from foretool.retrieval.evaluation import paired_interval
 from foretool.retrieval.list_growth import DEPTH, Fixed, Growth, Prediction, Rule, Tokens, predicted, signs
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.training.newton import Doubles, logistic_regression
 from foretool.retrieval.training.replay import SERVERS
@@ -67,7 +67,7 @@ class Segment:
     def __init__(
         self,
         pipeline: Pipeline,
-        experience: Experience | None,
+        experience: LearnedModels | None,
         episodes: Sequence[Episode],
         upstream_of: Mapping[ToolId, str],
         *,
@@ -104,7 +104,7 @@ class Segment:
         """For the words of a task after these calls."""
         key = (episode.tasks[0], history)
         if key not in self._found:
-            self._pipeline.experience = self._experience
+            self._pipeline.learned = self._experience
             self._found[key] = self._pipeline.rank(self.query(episode, history), self._usage, DEPTH)
         return self._found[key]
 
@@ -112,7 +112,7 @@ class Segment:
         """What is called next; `lines` are what the proxy knows of the task by then."""
         key = ("\n".join(lines), history)
         if key not in self._next:
-            self._pipeline.experience = self._experience
+            self._pipeline.learned = self._experience
             self._next[key] = predicted(*self._pipeline.after(history, lines))
         return self._next[key]
 

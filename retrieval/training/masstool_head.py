@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from foretool.retrieval.blend import softmax
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.masstool import Ints
+from foretool.retrieval.score_sum import softmax
 from foretool.retrieval.training.adam import Adam, RowAdam
 from foretool.retrieval.training.masstool_tasks import Classes, Tasks, take_rows
 

@@ -37,7 +37,7 @@ class HeldBack(Struct, frozen=True):
     vote: Floats
     """(rows, tools): the shares by the vote of similar tasks."""
     signs: Floats
-    """(rows, 4): as in `Signs`."""
+    """(rows, 4): as in `Familiarity`."""
     strange: NDArray[np.bool_]
     """(rows,): whether a task took a tool that none of the others took."""
     apart: tuple[float, ...]

@@ -12,8 +12,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.blend import softmax
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.score_sum import softmax
 from foretool.retrieval.training.adam import Adam, RowAdam
 
 Ints = NDArray[np.int64]

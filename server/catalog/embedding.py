@@ -23,7 +23,7 @@ from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Weights
-    from foretool.retrieval.rankers.dense import Meaning
+    from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.server.catalog.catalog import Catalog
     from foretool.server.catalog.search import Search
 
@@ -44,7 +44,7 @@ class Embedder:
         self._store = store
         self._search = search
         self._task: asyncio.Task[None] | None = None
-        self._ensemble: Meaning | None = None
+        self._ensemble: DenseEnsemble | None = None
         self._begin(settings)
 
     def _begin(self, settings: Settings) -> None:
@@ -119,8 +119,8 @@ class Embedder:
 
     async def _read_texts(self, digests: set[bytes]) -> dict[bytes, str]:
         """The texts with these hashes, by hash, shortest first: the longest text sets the length of its batch."""
+        from foretool.retrieval.corpus import digest
         from foretool.retrieval.document import document, embedded_text
-        from foretool.retrieval.pipeline import digest
 
         found: dict[bytes, str] = {}
         for upstream in self._catalog.upstreams():
@@ -131,11 +131,11 @@ class Embedder:
         return dict(sorted(found.items(), key=lambda item: len(item[1])))
 
     async def _install(self, weights: Sequence[Weights], settings: Settings) -> None:
-        from foretool.retrieval.rankers.dense import Meaning
+        from foretool.retrieval.rankers.dense import DenseEnsemble
 
         ensemble = self._ensemble
         if ensemble is None:
-            ensemble = Meaning(await asyncio.to_thread(open_encoders, weights, self._store, settings.encoder_key))
+            ensemble = DenseEnsemble(await asyncio.to_thread(open_encoders, weights, self._store, settings.encoder_key))
             log.info("ranking by meaning: %s", "; ".join(each.described for each in weights))
         if settings is self._settings:
             self._ensemble = ensemble
@@ -205,7 +205,7 @@ def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[En
     return [Ahead(encoder) if each.is_slow else encoder for each, encoder in opened]
 
 
-def _serve(ensemble: Meaning, weights: Sequence[Weights], search: Search, store: Store) -> None:
+def _serve(ensemble: DenseEnsemble, weights: Sequence[Weights], search: Search, store: Store) -> None:
     """Load the vectors that the store keeps of the indexed tools, and have the search rank with the ensemble."""
     from foretool.retrieval.encoders.ahead import Ahead
 
@@ -228,8 +228,8 @@ def install_encoders(settings: Settings, search: Search, store: Store) -> str:
         encoders = open_encoders(weights, store, settings.encoder_key)
     except (EncoderError, OSError) as error:
         return str(error)
-    from foretool.retrieval.rankers.dense import Meaning
+    from foretool.retrieval.rankers.dense import DenseEnsemble
 
     search.update_corpus(inf)
-    _serve(ensemble := Meaning(encoders), weights, search, store)
+    _serve(ensemble := DenseEnsemble(encoders), weights, search, store)
     return "" if ensemble.is_ready else "tools are not embedded yet; a proxy embeds them once a client has connected"

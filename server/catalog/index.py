@@ -36,7 +36,8 @@ class Index:
     def pipeline(self) -> Pipeline:
         """The pipeline as it is; `update` returns it with more tools."""
         # Not at the top: lists do not wait for what only searches need.
-        from foretool.retrieval.pipeline import Corpus, Pipeline
+        from foretool.retrieval.corpus import Corpus
+        from foretool.retrieval.pipeline import Pipeline
 
         return Pipeline(Corpus())
 

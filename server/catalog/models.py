@@ -11,28 +11,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
+from foretool.retrieval import methods
 from foretool.storage.records import Artifact
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.list_growth import Growth
-    from foretool.retrieval.model_format import Learned
-    from foretool.retrieval.rankers.learned import Experience
+    from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
     from foretool.server.catalog.search import Search
 
-CLASSES: Final[Mapping[str, str]] = {
-    "dtdr": "foretool.retrieval.rankers.dtdr:Dtdr",
-    "tgr": "foretool.retrieval.rankers.tgr:Tgr",
-    "masstool": "foretool.retrieval.rankers.masstool:MassTool",
-    "ports": "foretool.retrieval.rankers.ports:Ports",
-}
-"""The class that reads the models of each method."""
 WEIGHTS: Final = "weights"
 """The kind of the refitted weights; its bytes are JSON (`rankers.learned.Factors`)."""
 PRIOR: Final = "prior"
@@ -52,7 +44,7 @@ log = logging.getLogger("foretool.models")
 class OpenedModels(Struct, frozen=True):
     """The models that serve, where each came from, and in words why others do not serve."""
 
-    experience: Experience | None
+    learned: LearnedModels | None
     served: dict[str, Artifact]
     problems: tuple[str, ...]
 
@@ -101,7 +93,7 @@ class ModelLoader:
         for problem in opened.problems:
             log.warning("%s", problem)
         self._version = version
-        self._search.install_models(opened.experience)
+        self._search.install_models(opened.learned)
         if opened.served:
             log.info("learned: %s", ", ".join(f"{kind} {each.number}" for kind, each in opened.served.items()))
         self._changed()
@@ -110,14 +102,16 @@ class ModelLoader:
 def install_models(search: Search, store: Store) -> tuple[str, ...]:
     """Open and install the models now, for a command; returns in words why some do not serve."""
     opened = open_models(read_models(store))
-    search.install_models(opened.experience)
+    search.install_models(opened.learned)
     return opened.problems
 
 
 def read_models(store: Store) -> dict[str, Candidates]:
     """The candidates of every kind that takes part in ranking. Raises `StorageError`."""
     artifacts = store.artifacts
-    return {kind: artifacts.load_intact(kind) for kind in artifacts.served() if kind in (*CLASSES, WEIGHTS, GROWTH)}
+    return {
+        kind: artifacts.load_intact(kind) for kind in artifacts.served() if kind in (*methods.METHODS, WEIGHTS, GROWTH)
+    }
 
 
 def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
@@ -127,10 +121,10 @@ def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
         return OpenedModels(None, {}, ())
     try:
         from foretool.retrieval.model_format import ModelError
-        from foretool.retrieval.rankers.learned import Experience, Factors
+        from foretool.retrieval.rankers.learned import Factors, LearnedModels
     except ImportError as error:
         return OpenedModels(None, {}, (f"what was learned is not served: {error.name} is missing; {_WAY_OUT}",))
-    models: dict[str, Learned] = {}
+    models: dict[str, LearnedModel] = {}
     served: dict[str, Artifact] = {}
     problems: list[str] = []
     factors = Factors()
@@ -155,20 +149,19 @@ def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
     if (chosen := choose_growth(kept.get(GROWTH, ()), collect_numbers(served))) is not None:
         served[GROWTH], growth = chosen
     trained_with = {kind: each.report.get("encoders", "") for kind, each in served.items()}
-    experience = Experience(models, factors, growth, trained_with) if models else None
-    return OpenedModels(experience, served, tuple(problems))
+    learned = LearnedModels(models, factors, growth, trained_with) if models else None
+    return OpenedModels(learned, served, tuple(problems))
 
 
-def open_model(kind: str, data: bytes) -> Learned:
+def open_model(kind: str, data: bytes) -> LearnedModel:
     """Open one model. Raises `ModelError`, and `ImportError` if a package that it needs is not installed."""
-    module, _, name = CLASSES[kind].partition(":")
-    model: Learned = getattr(import_module(module), name).loads(data)
+    model: LearnedModel = methods.load(methods.METHODS[kind].served).loads(data)
     return model
 
 
 def collect_numbers(served: Mapping[str, Artifact]) -> dict[str, int]:
     """The number of each model that takes part in scores, by kind."""
-    return {kind: each.number for kind, each in served.items() if kind in (*CLASSES, WEIGHTS)}
+    return {kind: each.number for kind, each in served.items() if kind in (*methods.METHODS, WEIGHTS)}
 
 
 def choose_growth(

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.ranking import Query, Ranking, needs
 from foretool.server.catalog.index import Index
 from foretool.storage.records import Level, ToolId, Usage
 
 if TYPE_CHECKING:
+    from foretool.retrieval.corpus import Corpus
     from foretool.retrieval.encoders.ahead import Ahead
     from foretool.retrieval.list_growth import Growth
-    from foretool.retrieval.pipeline import Corpus
-    from foretool.retrieval.rankers.dense import Meaning
-    from foretool.retrieval.rankers.learned import Experience
+    from foretool.retrieval.rankers.dense import DenseEnsemble
+    from foretool.retrieval.rankers.learned import LearnedModels
     from foretool.server.catalog.catalog import Catalog
 
 SLICE_S: Final = 0.002
@@ -58,8 +58,8 @@ class Search:
         self._clock = clock
         self._usage: Mapping[ToolId, Usage] = {}
         self._usage_until = 0.0
-        self._models: Experience | None = None
-        self._encoders: Meaning | None = None
+        self._models: LearnedModels | None = None
+        self._encoders: DenseEnsemble | None = None
         self._slow: Sequence[Ahead] = ()
         self._calibrate: Callable[[float], float] | None = None
         self._installed = 0
@@ -97,14 +97,14 @@ class Search:
         """Somebody will search in words: encoders need not wait for the first search."""
         self.is_wanted = True
 
-    def install_models(self, models: Experience | None) -> None:
+    def install_models(self, models: LearnedModels | None) -> None:
         """Rank with these learned models; None takes them away."""
-        self._index.pipeline.experience = self._models = models
+        self._index.pipeline.learned = self._models = models
         self._installed += 1
 
-    def install_encoders(self, encoders: Meaning | None, slow: Sequence[Ahead] = ()) -> None:
+    def install_encoders(self, encoders: DenseEnsemble | None, slow: Sequence[Ahead] = ()) -> None:
         """Rank with these encoders, of which the `slow` ones are asked ahead; None takes them away."""
-        self._index.pipeline.meaning = self._encoders = encoders
+        self._index.pipeline.dense = self._encoders = encoders
         self._slow = slow
         self._installed += 1
 
@@ -161,8 +161,6 @@ class Search:
         return self.rank(query, admits, limit)
 
     def _ask_slow(self, query: Query) -> None:
-        from foretool.retrieval.pipeline import needs
-
         texts = needs(query.lines)
         asked = texts if len(texts) < 2 else [*texts, "\n".join(texts)]
         for encoder in self._slow if asked else ():

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from foretool.retrieval.methods import METHODS
 from foretool.server import offline
 from foretool.server.catalog import models
 from foretool.server.commands import output
@@ -23,7 +24,7 @@ from foretool.storage.records import Artifact, Tool
 from foretool.storage.stores import Store
 
 RUNS_SHOWN: Final = 20
-_METHODS: Final = ("dtdr", "tgr", "masstool", "ports", "weights", "growth")
+_METHODS: Final = (*METHODS, models.WEIGHTS, models.GROWTH)
 
 
 @click.command("learn")

@@ -10,10 +10,10 @@ from foretool.server.config.settings import Settings
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
+    from foretool.retrieval.corpus import Corpus
     from foretool.retrieval.encoders import Encoder, Weights
     from foretool.retrieval.model_format import Floats
-    from foretool.retrieval.pipeline import Corpus
-    from foretool.retrieval.rankers.dense import Meaning
+    from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.server.catalog.catalog import Catalog
 
 
@@ -62,7 +62,7 @@ class EncodedTexts:
     def _vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
         import numpy as np
 
-        from foretool.retrieval.pipeline import digest
+        from foretool.retrieval.corpus import digest
 
         kept = self._store.vectors
         wanted = {digest(text): text for text in texts}
@@ -76,14 +76,14 @@ class EncodedTexts:
             known |= new
         return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
 
-    def meaning(self, catalog: Catalog, corpus: Corpus) -> Meaning:
+    def meaning(self, catalog: Catalog, corpus: Corpus) -> DenseEnsemble:
         """The dense ranker over the corpus of a catalog, with every tool embedded."""
+        from foretool.retrieval.corpus import digest
         from foretool.retrieval.document import document, embedded_text
-        from foretool.retrieval.pipeline import digest
-        from foretool.retrieval.rankers.dense import Meaning
+        from foretool.retrieval.rankers.dense import DenseEnsemble
 
         texts = [embedded_text(document(tool, catalog.server_text(tool.upstream))) for tool in catalog.tools()]
-        meaning = Meaning(self._encoders)
+        meaning = DenseEnsemble(self._encoders)
         for head, weights, encoder in zip(meaning.heads, self._weights, self._encoders, strict=True):
             rows = self._vectors(weights.key, texts, encoder.documents)
             head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})

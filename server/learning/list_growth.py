@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from foretool.retrieval import list_growth as growths
 from foretool.retrieval.list_growth import Fixed, Growth, Rule
-from foretool.retrieval.rankers.learned import Experience, Factors
+from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.retrieval.training import list_growth as training
 from foretool.retrieval.training.list_growth import Gain, ListCost, Segment
 from foretool.server.catalog import models
@@ -23,7 +23,7 @@ from foretool.server.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, Kno
 from foretool.server.learning.weights import factors_in_use
 
 if TYPE_CHECKING:
-    from foretool.retrieval.model_format import Learned
+    from foretool.retrieval.rankers.learned import LearnedModel
 
 
 class ListGrowth:
@@ -78,11 +78,11 @@ class ListGrowth:
             return None
         return Gain(self._fitted_costs([old for old, _ in pairs]), self._fitted_costs([new for _, new in pairs]))
 
-    def segment(self, served: Mapping[str, Learned], first: int, last: int) -> Segment:
+    def segment(self, served: Mapping[str, LearnedModel], first: int, last: int) -> Segment:
         """The tasks from one place to another with these models, and lists as they were before."""
         factors = Factors(self._results.encoders, dict(factors_in_use(self._results.artifacts)))
         return Segment(
-            self._replay.pipeline({}), Experience(served, factors) if served else None,
+            self._replay.pipeline({}), LearnedModels(served, factors) if served else None,
             self._timeline.episodes[first:last], self._replay.upstream_of, prompted=self._prompted,
             usage=self._timeline.usage_before(first), order=self._prior.order(self._timeline.calls(0, first)),
         )  # fmt: skip

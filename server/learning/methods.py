@@ -14,7 +14,7 @@ from foretool.server.learning.timeline import KnownModels, Timeline
 from foretool.storage.records import Artifact
 
 if TYPE_CHECKING:
-    from foretool.retrieval.model_format import Learned
+    from foretool.retrieval.rankers.learned import LearnedModel
     from foretool.retrieval.training import Material, Method
     from foretool.retrieval.training.list_growth import Gain, Segment
     from foretool.server.learning.list_growth import ListGrowth
@@ -26,7 +26,7 @@ class Judgement(NamedTuple):
     ranks: Comparison
     lists: Gain | None
     """What growing lists cost; None if there were too few tasks to tell."""
-    trained: list[tuple[int, Learned]]
+    trained: list[tuple[int, LearnedModel]]
     """The models that were trained for the replay, each with the place up to which it has seen the episodes."""
 
 
@@ -75,7 +75,7 @@ class MethodPromotion:
         """Compares what serves with and without new models, in ranks and in what growing lists cost."""
         before: list[StepRanks] = []
         after: list[StepRanks] = []
-        trained: list[tuple[int, Learned]] = []
+        trained: list[tuple[int, LearnedModel]] = []
         lists: list[tuple[Segment, Segment]] = []
         for number, (first, last) in enumerate(parts):
             say(kind, "training for the replay", number / len(parts))

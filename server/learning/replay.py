@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.training.replay import Comparison, StepRanks, rank_steps
 from foretool.server.catalog.index import Index
 from foretool.server.learning.encoded_texts import EncodedTexts
@@ -15,7 +15,7 @@ from foretool.server.learning.timeline import Timeline
 from foretool.storage.records import Artifact, ToolId
 
 if TYPE_CHECKING:
-    from foretool.retrieval.model_format import Learned
+    from foretool.retrieval.rankers.learned import LearnedModel
     from foretool.server.catalog.catalog import Catalog
 
 
@@ -35,12 +35,12 @@ class Replay:
         corpus = Index(self._catalog).update().corpus
         return Pipeline(corpus, self._texts.meaning(self._catalog, corpus) if self._texts else None)
 
-    def pipeline(self, served: Mapping[str, Learned]) -> Pipeline:
+    def pipeline(self, served: Mapping[str, LearnedModel]) -> Pipeline:
         """The ranking with these models; there is one pipeline, so that an earlier result changes with it."""
-        self._pipeline.experience = Experience(served) if served else None
+        self._pipeline.learned = LearnedModels(served) if served else None
         return self._pipeline
 
-    def ranks(self, served: Mapping[str, Learned], first: int, last: int) -> list[StepRanks]:
+    def ranks(self, served: Mapping[str, LearnedModel], first: int, last: int) -> list[StepRanks]:
         """Where the called tools of the episodes from one place to another stand with these models."""
         timeline = self._timeline
         return rank_steps(

@@ -11,14 +11,14 @@ A run has a process of its own (`foretool learn`, or a child of `serve`); only t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
+from foretool.retrieval import methods as register
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import models
 from foretool.server.config.loader import Config
@@ -38,14 +38,6 @@ if TYPE_CHECKING:
     from foretool.server.learning.methods import MethodPromotion
     from foretool.server.learning.replay import Replay
     from foretool.storage.records import Episode, Flow, Tool
-
-METHODS: Final[Mapping[str, str]] = {
-    "dtdr": "foretool.retrieval.training.dtdr:METHOD",
-    "tgr": "foretool.retrieval.training.tgr:METHOD",
-    "masstool": "foretool.retrieval.training.masstool:METHOD",
-    "ports": "foretool.retrieval.training.ports:METHOD",
-}
-"""What can be trained; each must read as `models.CLASSES` says."""
 
 LEASE_S: Final = 7200
 """After this long a run that never ended no longer keeps others from learning."""
@@ -113,11 +105,11 @@ class Learner:
         """What comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if named."""
         yield self._prior.learn()
         before = self._results.numbers()
-        for kind in METHODS:
+        for kind, trained in register.METHODS.items():
             if methods and kind not in methods:
                 continue
             try:
-                method = _load(METHODS[kind])
+                method: Method = register.load(trained.training)
             except ImportError as error:
                 reason = f"{error.name} is missing; pip install 'foretool[models]'"
                 yield MethodResult(kind, "skipped", reason)
@@ -136,7 +128,7 @@ class Learner:
         """The models in use that the encoders in use can feed."""
         known = KnownModels()
         opened = models.open_models(models.read_models(self._store))
-        for kind, model in opened.experience.models.items() if opened.experience is not None else ():
+        for kind, model in opened.learned.models.items() if opened.learned is not None else ():
             if self._results.comparable(kind) is not None:
                 known.add(kind, self.timeline.place_after(opened.served[kind]), model)
         return known
@@ -195,9 +187,3 @@ def _material(
 def encoder_names(texts: EncodedTexts | None) -> str:
     """The names of the encoders in use, joined by `+`; "" without one."""
     return texts.names if texts else ""
-
-
-def _load(place: str) -> Method:
-    module, _, name = place.partition(":")
-    found: Method = getattr(import_module(module), name)
-    return found

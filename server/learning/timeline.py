@@ -11,7 +11,7 @@ from foretool.storage.episodes import drop_calls
 from foretool.storage.records import Artifact, Episode, ToolId, Usage
 
 if TYPE_CHECKING:
-    from foretool.retrieval.model_format import Learned
+    from foretool.retrieval.rankers.learned import LearnedModel
 
 LEAST_REPLAYED: Final = 10
 """Fewer tasks say nothing about a model."""
@@ -94,16 +94,16 @@ class KnownModels:
     """The models that are to serve, by kind, each with the place in the timeline up to which it has seen episodes."""
 
     def __init__(self) -> None:
-        self._versions: dict[str, list[tuple[int, Learned]]] = {}
+        self._versions: dict[str, list[tuple[int, LearnedModel]]] = {}
 
     def __len__(self) -> int:
         return len(self._versions)
 
-    def add(self, kind: str, place: int, model: Learned) -> None:
+    def add(self, kind: str, place: int, model: LearnedModel) -> None:
         """Adds a later version of a model, trained on the episodes before `place`."""
         self._versions.setdefault(kind, []).append((place, model))
 
-    def before(self, place: int) -> dict[str, Learned]:
+    def before(self, place: int) -> dict[str, LearnedModel]:
         """The latest version of each model that has seen no episode from this place on."""
         return {kind: held[-1] for kind, each in self._versions.items() if (held := [m for p, m in each if p <= place])}
 

@@ -31,7 +31,7 @@ def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, result
     compared = compare(factors.rank_called(steps, factors_in_use(results.artifacts)), factors.rank_crossed(steps))
     if not compared.is_better:
         return trial.keep(describe_no_gain(compared, kind, old), compared.report())
-    encoders = "+".join(head.name for head in pipeline.meaning.heads) if pipeline.meaning else ""
+    encoders = "+".join(head.name for head in pipeline.dense.heads) if pipeline.dense else ""
     fitted = Factors(encoders, factors.fit(steps))
     report = {**compared.report(), "factors": fitted.factors}
     return trial.promote(msgspec.json.encode(fitted), describe_gain(compared), report)

@@ -10,15 +10,15 @@ from requirements import requirement
 
 from foretool.retrieval import confidence
 from foretool.retrieval.confidence import FAINTEST, Gate, Logistic, level, sufficiency
-from foretool.retrieval.ranking import Evidence, Ranked, Ranking, Signs
+from foretool.retrieval.ranking import Evidence, ListFeatures, Ranked, Ranking
 from foretool.storage.records import ToolId
 
-SHARP = Signs("minilm-tools+bge-small", top=14.0, margin=3.0, entropy=0.6, overlap=0.6, cosines=(0.75, 0.88))
-FLAT = Signs("minilm-tools+bge-small", top=2.5, margin=0.0, entropy=3.8, overlap=0.0, cosines=(0.15, 0.6))
+SHARP = ListFeatures("minilm-tools+bge-small", top=14.0, margin=3.0, entropy=0.6, overlap=0.6, cosines=(0.75, 0.88))
+FLAT = ListFeatures("minilm-tools+bge-small", top=2.5, margin=0.0, entropy=3.8, overlap=0.0, cosines=(0.15, 0.6))
 
 
-def ranking(signs: Signs) -> Ranking:
-    evidence = Evidence(strength=1.0, entropy=1.0, coverage=0.9 if signs is SHARP else 0.0, signs=signs)
+def ranking(signs: ListFeatures) -> Ranking:
+    evidence = Evidence(strength=1.0, entropy=1.0, coverage=0.9 if signs is SHARP else 0.0, features=signs)
     return Ranking((Ranked(ToolId("a"), 1.0),), 1, (evidence,))
 
 
@@ -29,9 +29,9 @@ def ranked_by(*evidence: Evidence) -> Ranking:
 def test_the_probability_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     models = {"": Logistic(0.0, {}), "one": Logistic(-1.0, {"top": 0.5, "cosine_0": 2.0})}
     monkeypatch.setattr(confidence, "shipped", lambda: Gate("", models))
-    evidence = Evidence(signs=Signs("one", top=3.0, cosines=(0.25,)))
+    evidence = Evidence(features=ListFeatures("one", top=3.0, cosines=(0.25,)))
     assert confidence.probability(evidence) == pytest.approx(1 / (1 + exp(-(-1.0 + 1.5 + 0.5))))
-    unknown = Evidence(signs=Signs("another", top=3.0))
+    unknown = Evidence(features=ListFeatures("another", top=3.0))
     assert confidence.probability(unknown) == 0.5
 
 
@@ -41,7 +41,7 @@ KNOWN = ("minilm", "minilm+bge-small", "minilm-tools", "minilm-tools+bge-small")
 @pytest.mark.parametrize("encoders", [*KNOWN, "of a folder"])
 def test_the_shipped_file_tells_a_sharp_list_from_a_flat_one(encoders: str) -> None:
     sharp, flat = (
-        confidence.probability(Evidence(coverage=coverage, signs=Signs(encoders, *signs)))
+        confidence.probability(Evidence(coverage=coverage, features=ListFeatures(encoders, *signs)))
         for coverage, signs in (
             (0.9, (SHARP.top, SHARP.margin, SHARP.entropy, SHARP.overlap, SHARP.cosines)),
             (0.0, (FLAT.top, FLAT.margin, FLAT.entropy, FLAT.overlap, FLAT.cosines)),
@@ -59,22 +59,22 @@ def test_the_shipped_file_says_what_it_was_fitted_on() -> None:
 def test_levels_follow_the_probability() -> None:
     assert level(ranking(SHARP)) == "high"
     assert level(ranking(FLAT)) in ("low", "none")
-    assert sufficiency(Evidence(named=True, signs=FLAT)) == 1.0
+    assert sufficiency(Evidence(named=True, features=FLAT)) == 1.0
 
 
 def test_a_line_that_names_a_tool_is_no_chance() -> None:
-    named = Ranking((Ranked(ToolId("a"), 1.0),), 1, (Evidence(named=True, signs=FLAT),))
+    named = Ranking((Ranked(ToolId("a"), 1.0),), 1, (Evidence(named=True, features=FLAT),))
     assert level(named) == "high"
 
 
 @requirement("gate:none")
 def test_no_tool_fits_what_is_far_from_all_of_them() -> None:
-    far = Signs("minilm+bge-small", top=6.0, margin=2.0, entropy=1.0, overlap=0.6, cosines=(0.1, 0.5))
+    far = ListFeatures("minilm+bge-small", top=6.0, margin=2.0, entropy=1.0, overlap=0.6, cosines=(0.1, 0.5))
     assert level(ranking(far)) == "none"
     near = replace(far, cosines=(0.25, 0.6))
     assert level(ranking(near)) != "none"
     # Nobody looked at these cosines, so the probability decides: that of a sharp list is high enough.
-    assert confidence.fits(Evidence(coverage=0.9, signs=replace(SHARP, encoders="of a folder", cosines=(0.1,))))
+    assert confidence.fits(Evidence(coverage=0.9, features=replace(SHARP, encoders="of a folder", cosines=(0.1,))))
 
 
 @requirement("learn:detection")

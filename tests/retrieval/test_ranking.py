@@ -1,9 +1,19 @@
 from __future__ import annotations
 
-from foretool.retrieval.ranking import Ranked, Ranking
+from foretool.retrieval.ranking import MAX_LINES, Ranked, Ranking, needs
 from foretool.storage.records import ToolId
 
 
 def test_the_rank_of_a_tool_starts_at_one() -> None:
     ranking = Ranking((Ranked(ToolId("a"), 2.0), Ranked(ToolId("b"), 1.0)), total=2)
     assert [ranking.rank_of(ToolId(name)) for name in "abc"] == [1, 2, 0]
+
+
+def test_lines_beyond_the_most_are_joined_to_the_last() -> None:
+    lines = [str(number) for number in range(MAX_LINES + 3)]
+    assert needs(["", *lines]) == [*lines[: MAX_LINES - 1], "\n".join(lines[MAX_LINES - 1 :])]
+
+
+def test_a_paragraph_makes_all_lines_one_story() -> None:
+    story = "word " * 41
+    assert needs(["a line", "", story]) == [f"a line\n{story}"]

@@ -8,8 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from foretool.retrieval.graph import Edge, Graph
 from foretool.retrieval.model_format import Floats, pack, unpack
+from foretool.retrieval.rankers.learned import LearnedModel, Traits
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, Progress, TooLittle
 from foretool.storage.records import ToolId
@@ -17,8 +20,8 @@ from foretool.storage.records import ToolId
 START = ""
 
 
-class Counted:
-    """`Learned` by counts: after the last call, whatever the words."""
+class Counted(LearnedModel):
+    """Predicts by counts: after the last call, whatever the words."""
 
     name = "dtdr"
 
@@ -67,15 +70,20 @@ class CountedMethod:
         return Counted({one: dict(others) for one, others in counts.items()}).dumps()
 
 
-class Relations:
-    """`Learned` with edges between tools, and no scores."""
+class Relations(LearnedModel):
+    """Knows edges between tools, and scores nothing."""
 
     name = "tgr"
+    traits = Traits(adds_scores=False)
 
     def __init__(self, edges: Sequence[tuple[str, str]]) -> None:
-        from foretool.retrieval.graph import Edge, Graph
+        self._graph: Graph | None = Graph(
+            Edge(ToolId(one), ToolId(other), 0.9, (f"{other} takes it",)) for one, other in edges
+        )
 
-        self.graph = Graph(Edge(ToolId(one), ToolId(other), 0.9, (f"{other} takes it",)) for one, other in edges)
+    @property
+    def graph(self) -> Graph | None:
+        return self._graph
 
     @classmethod
     def loads(cls, model: bytes) -> Relations:
@@ -90,29 +98,34 @@ class Relations:
 
 
 class Detector(Relations):
-    """`Learned` that knows a word by which a task needs no tool."""
+    """Knows a word by which a task needs no tool."""
 
     name = "masstool"
+    traits = Traits()
 
     def __init__(self, word: str) -> None:
         self.word = word
+        self._graph = None
 
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
         return 0.01 if self.word in text else 0.99
 
 
 class Swamping(Relations):
-    """`Learned` whose scores for the tools it knows bury all others."""
+    """Scores the tools it knows so high that they bury all others."""
 
     name = "masstool"
-    in_deviations = True
-    novelty = 0.0
+    traits = Traits(in_deviations=True)
 
     def __init__(self, *known: str) -> None:
         self.known = known
+        self._graph = None
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         self.knows = np.array([tool in self.known for tool in tools])
+
+    def seen_tools(self) -> tuple[NDArray[np.bool_], float]:
+        return self.knows, 0.0
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         return self.knows * np.linspace(9.0, 8.0, len(self.knows), dtype=np.float32)

@@ -10,6 +10,8 @@ import pytest
 from command_fakes import definition, remember, write_config
 from learned_fakes import Counted, CountedMethod
 
+from foretool.retrieval import methods
+from foretool.retrieval.methods import TrainedMethod
 from foretool.server import offline
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
@@ -41,7 +43,8 @@ WATCHING = Watching()
 
 
 def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(learning, "METHODS", {"dtdr": f"{__name__}:{name}"})
+    method = TrainedMethod("learned_fakes:Counted", f"{__name__}:{name}", "history")
+    monkeypatch.setattr(methods, "METHODS", {"dtdr": method})
 
 
 class Setting:

@@ -10,12 +10,13 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from tiny_model import HashEncoder  # noqa: E402
 from tools import catalog, ids, tool  # noqa: E402
 
-from foretool.retrieval.blend import Blend, fuse_lines, standard  # noqa: E402
+from foretool.retrieval.corpus import Corpus, digest  # noqa: E402
 from foretool.retrieval.document import document, embedded_text  # noqa: E402
 from foretool.retrieval.encoders import Encoder  # noqa: E402
-from foretool.retrieval.pipeline import Corpus, Pipeline, digest  # noqa: E402
-from foretool.retrieval.rankers.dense import Dense, Meaning  # noqa: E402
-from foretool.retrieval.ranking import Query, Signs  # noqa: E402
+from foretool.retrieval.pipeline import Pipeline  # noqa: E402
+from foretool.retrieval.rankers.dense import Dense, DenseEnsemble  # noqa: E402
+from foretool.retrieval.ranking import ListFeatures, Query  # noqa: E402
+from foretool.retrieval.score_sum import ScoreSum, fuse_sums, z_scores  # noqa: E402
 from foretool.storage.records import Tool, Usage  # noqa: E402
 
 ALIKE = ({"doe", "domain"}, {"bug", "issu"}, {"file", "open"})
@@ -26,8 +27,8 @@ def embed(encoder: Encoder, tools: list[Tool]) -> dict[bytes, bytes]:
     return {digest(text): row.tobytes() for text, row in zip(texts, encoder.documents(texts), strict=True)}
 
 
-def meant(corpus: Corpus, tools: list[Tool], *encoders: Encoder) -> Meaning:
-    meaning = Meaning(encoders or (HashEncoder(alike=ALIKE),))
+def meant(corpus: Corpus, tools: list[Tool], *encoders: Encoder) -> DenseEnsemble:
+    meaning = DenseEnsemble(encoders or (HashEncoder(alike=ALIKE),))
     for head in meaning.heads:
         head.add(embed(head.encoder, tools))
     meaning.align(corpus.digests, corpus.version)
@@ -42,9 +43,9 @@ def pipeline(*encoders: Encoder) -> Pipeline:
 
 def test_z_scores_by_hand() -> None:
     # Mean 2, deviation sqrt(((1-2)^2 + 0 + (3-2)^2) / 3) = .8165; the last slot is outside of the pool.
-    found = standard(np.array([1.0, 2.0, 3.0, 9.0], np.float32), np.array([True, True, True, False]))
+    found = z_scores(np.array([1.0, 2.0, 3.0, 9.0], np.float32), np.array([True, True, True, False]))
     np.testing.assert_allclose(found, [-1.2247, 0.0, 1.2247, 0.0], atol=1e-4)
-    assert not standard(np.array([5.0, 5.0], np.float32), np.array([True, True])).any()
+    assert not z_scores(np.array([5.0, 5.0], np.float32), np.array([True, True])).any()
 
 
 def test_the_sum_by_hand() -> None:
@@ -52,11 +53,11 @@ def test_the_sum_by_hand() -> None:
         def queries(self, texts):
             return np.array([[1.0, 0.0]], np.float32)
 
-    meaning = Meaning([Fixed()])
+    meaning = DenseEnsemble([Fixed()])
     vectors = {b"a": [1.0, 0.0], b"b": [0.0, 1.0], b"c": [0.6, 0.8], b"d": [-1.0, 0.0]}
     meaning.heads[0].add({name: np.array(row, np.float32).tobytes() for name, row in vectors.items()})
     meaning.align([b"a", b"b", b"c", b"d"], 1)
-    (blend,) = meaning.blends(["query"], [{1: 4.0}])
+    (blend,) = meaning.sums([{1: 4.0}], meaning.readings(["query"]))
     # Cosines 1, 0, .6, -1: mean .15, deviation .7533. Words 0, 4, 0, 0: mean 1, deviation 1.7321.
     cosine = [(value - 0.15) / 0.75333 for value in (1.0, 0.0, 0.6, -1.0)]
     words = [(value - 1.0) / 1.73205 for value in (0.0, 4.0, 0.0, 0.0)]
@@ -64,8 +65,8 @@ def test_the_sum_by_hand() -> None:
         blend.total, [0.35 * w + 0.70 * c for w, c in zip(words, cosine, strict=True)], atol=1e-4
     )
     np.testing.assert_allclose(blend.total, sum(blend.parts.values()), atol=1e-6)
-    assert blend.signs.encoders == "hash" and blend.signs.cosines == (1.0,)
-    assert blend.signs.top == pytest.approx(float(blend.total.max()))
+    assert blend.features.encoders == "hash" and blend.features.cosines == (1.0,)
+    assert blend.features.top == pytest.approx(float(blend.total.max()))
 
 
 def test_meaning_finds_what_shares_no_word() -> None:
@@ -75,7 +76,7 @@ def test_meaning_finds_what_shares_no_word() -> None:
     found = pipeline().rank(query)
     assert {each.tool for each in found.ranked[:2]} == set(ids("domains__whois_domain", "domains__check_availability"))
     assert "meaning" in found.ranked[0].reasons
-    assert found.evidence[0].signs is not None
+    assert found.evidence[0].features is not None
 
 
 @pytest.mark.parametrize("line", ["whois_domain", "please use createIssue", "fetch"])
@@ -100,7 +101,7 @@ def test_every_line_has_its_best_tool_among_the_first() -> None:
     assert {each.tool for each in found.ranked[:3]} == set(
         ids("domains__whois_domain", "github__merge_pull_request", "web__search")
     )
-    assert len(found.evidence) == 3 and all(each.signs for each in found.evidence)
+    assert len(found.evidence) == 3 and all(each.features for each in found.evidence)
 
 
 def test_lines_are_embedded_once_each_and_once_together() -> None:
@@ -110,11 +111,11 @@ def test_lines_are_embedded_once_each_and_once_together() -> None:
 
 
 def test_lines_by_hand() -> None:
-    def blend(*total: float) -> Blend:
-        return Blend(np.array(total, np.float32), {"lexical": np.array(total, np.float32)}, Signs())
+    def blend(*total: float) -> ScoreSum:
+        return ScoreSum(np.array(total, np.float32), {"lexical": np.array(total, np.float32)}, ListFeatures())
 
     # Each line: hits over deviation^.3 * top^.7; whole flat, so it adds nothing. The best of each line is lifted.
-    fused = fuse_lines([blend(2, 1, -1), blend(-1, -1, 4)], blend(0, 0, 0), ["a", "b", "c"])
+    fused = fuse_sums([blend(2, 1, -1), blend(-1, -1, 4)], blend(0, 0, 0), ["a", "b", "c"])
     first = 2 / (np.std([2, 1, 0]) ** 0.3 * 2**0.7)
     third = 4 / (np.std([0, 0, 4]) ** 0.3 * 4**0.7)
     np.testing.assert_allclose(
@@ -129,7 +130,7 @@ def test_tools_without_a_vector_are_average_and_too_many_of_them_leave_words_alo
     assert ranker.rank(Query(("read thing 19",))).ranked[0].tool == tools[19].id
     assert ranker.rank(Query(("read thing 19",))).ranked[0].parts.get("hash", 0.0) == 0.0
     corpus.replace("t", [tool("t", f"new{number}") for number in range(9)])
-    assert ranker.rank(Query(("read thing 19",))).evidence[0].signs is None
+    assert ranker.rank(Query(("read thing 19",))).evidence[0].features is None
 
 
 def test_vectors_follow_tools_that_come_and_go() -> None:
@@ -141,11 +142,11 @@ def test_vectors_follow_tools_that_come_and_go() -> None:
     assert not any(each.tool.startswith("github") for each in found.ranked)
     late = [tool("tracker", "new_bug", "Report a bug")]
     corpus.replace("tracker", late)
-    assert ranker.meaning is not None
-    missing = ranker.meaning.align(corpus.digests, corpus.version)
+    assert ranker.dense is not None
+    missing = ranker.dense.align(corpus.digests, corpus.version)
     assert missing == {"hash": list(embed(encoder, late))}
-    ranker.meaning.heads[0].add(embed(encoder, late))
-    assert ranker.meaning.align(corpus.digests, corpus.version) == {"hash": []}
+    ranker.dense.heads[0].add(embed(encoder, late))
+    assert ranker.dense.align(corpus.digests, corpus.version) == {"hash": []}
     assert ranker.rank(Query(("issue",))).ranked[0].tool == "tracker__new_bug"
 
 
@@ -168,4 +169,4 @@ def test_few_tools_are_ranked_by_words() -> None:
     tools = catalog()[:3]
     corpus = Corpus(tools)
     ranking = Pipeline(corpus, meant(corpus, tools)).rank(Query(("issue",)))
-    assert ranking.ranked and ranking.evidence[0].signs is None
+    assert ranking.ranked and ranking.evidence[0].features is None

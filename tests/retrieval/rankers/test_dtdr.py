@@ -15,9 +15,9 @@ from foretool.retrieval.rankers.dtdr import (
     AT,
     PARTS,
     UNKNOWN,
+    CallGraph,
     Calls,
     Dtdr,
-    Graph,
     Model,
     Network,
     history_rows,
@@ -85,7 +85,7 @@ def test_a_history_adds_up_its_counts_the_last_three_and_how_many_there_are() ->
 
 def test_the_graph_backs_off_to_shorter_ends_of_the_history() -> None:
     # Walks: A B END, B END. Each class is called: A 1, B 2, END 2, and half a call more: 1.5, 2.5, 2.5 of 6.5.
-    graph = Graph([[0, 1, END], [1, END]], 2)
+    graph = CallGraph([[0, 1, END], [1, END]], 2)
     prior = np.asarray([1.5, 2.5, 2.5]) / 6.5
     assert listed(graph.prior) == listed(prior)
     # After the start: A once, B once; the prior counts for m = 2 calls.

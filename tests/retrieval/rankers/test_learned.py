@@ -12,9 +12,10 @@ from learned_fakes import START, Counted, Detector, Relations, Swamping  # noqa:
 from tiny_model import HashEncoder  # noqa: E402
 from tools import catalog, ids, tool  # noqa: E402
 
+from foretool.retrieval.corpus import Corpus  # noqa: E402
 from foretool.retrieval.encoders.ahead import Ahead  # noqa: E402
-from foretool.retrieval.pipeline import Corpus, Pipeline  # noqa: E402
-from foretool.retrieval.rankers.learned import CLIP, WEIGHTS, Experience, Factors, read_by  # noqa: E402
+from foretool.retrieval.pipeline import Pipeline  # noqa: E402
+from foretool.retrieval.rankers.learned import CLIP, WEIGHTS, Factors, LearnedModels, Traits, vector_for  # noqa: E402
 from foretool.retrieval.ranking import Query  # noqa: E402
 from foretool.storage.records import ToolId  # noqa: E402
 from tests.retrieval.rankers.test_dense import ALIKE, meant  # noqa: E402
@@ -25,16 +26,16 @@ COUNTS = {
 }
 
 
-def experience(*more: object, factors: Factors | None = None) -> Experience:
-    return Experience({"dtdr": Counted(COUNTS), **{each.name: each for each in more}}, factors)  # type: ignore[attr-defined]
+def models(*more: object, factors: Factors | None = None) -> LearnedModels:
+    return LearnedModels({"dtdr": Counted(COUNTS), **{each.name: each for each in more}}, factors)  # type: ignore[attr-defined]
 
 
 def alone(*more: object, factors: Factors | None = None) -> Pipeline:
-    return Pipeline(Corpus(catalog()), None, experience(*more, factors=factors))
+    return Pipeline(Corpus(catalog()), None, models(*more, factors=factors))
 
 
 def test_the_part_by_hand() -> None:
-    learned = experience()
+    learned = models()
     learned.align(ids("web__search", "web__fetch", "a__b", "a__c"), (1,), None)
     (part,) = learned.parts(Query(), None).items()
     # Probabilities .75, .25, 0, 0: mean .25, deviation sqrt((.25 + 0 + .0625 + .0625) / 4) = .30619.
@@ -44,7 +45,7 @@ def test_the_part_by_hand() -> None:
 
 
 def test_a_sharp_peak_among_many_tools_is_cut() -> None:
-    learned = Experience({"dtdr": Counted({START: {"t0": 1}})})
+    learned = LearnedModels({"dtdr": Counted({START: {"t0": 1}})})
     learned.align([ToolId(f"t{number}") for number in range(500)], (1,), None)
     part = learned.parts(Query(), None)["history"]
     assert part[0] == pytest.approx(WEIGHTS["history"] * CLIP)
@@ -54,9 +55,9 @@ def test_a_sharp_peak_among_many_tools_is_cut() -> None:
 @requirement("masstool:trust")
 def test_scores_that_say_how_far_they_are_to_be_believed_are_not_scaled_again() -> None:
     class Doubtful(Counted):
-        in_deviations = True
+        traits = Traits(in_deviations=True)
 
-    learned = Experience({"masstool": Doubtful({START: {"t0": 1}})})
+    learned = LearnedModels({"masstool": Doubtful({START: {"t0": 1}})})
     learned.align([ToolId("t0"), ToolId("t1")], (1,), None)
     assert {name: part.tolist() for name, part in learned.parts(Query(), None).items()} == {"tasks": [1.0, 0.0]}
     learned.align([ToolId("t1")], (2,), None)
@@ -65,17 +66,17 @@ def test_scores_that_say_how_far_they_are_to_be_believed_are_not_scaled_again() 
 
 def test_a_model_that_reads_all_gets_the_vectors_of_all_encoders_and_others_the_first() -> None:
     class All(Counted):
-        reads_all = True
+        traits = Traits(reads_all_encoders=True)
 
     reading = (np.array([1.0, 0.0], np.float32), np.array([0.6], np.float32))
-    assert read_by(Counted({}), reading) is reading[0]
-    assert read_by(All({}), reading).tolist() == pytest.approx([1.0, 0.0, 0.6])
-    assert read_by(All({}), None) is None and read_by(Counted({}), ()) is None
+    assert vector_for(Counted({}), reading) is reading[0]
+    assert vector_for(All({}), reading).tolist() == pytest.approx([1.0, 0.0, 0.6])
+    assert vector_for(All({}), None) is None and vector_for(Counted({}), ()) is None
 
 
 def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
     class All(Counted):
-        reads_all = True
+        traits = Traits(reads_all_encoders=True)
 
         def score(self, query, vector):
             sizes.append(len(vector))
@@ -83,7 +84,7 @@ def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
 
     sizes: list[int] = []
     corpus, encoders = Corpus(catalog()), [HashEncoder(alike=ALIKE), HashEncoder("small", dimension=32)]
-    learned = Experience({"dtdr": Counted(COUNTS), "masstool": All(COUNTS)})
+    learned = LearnedModels({"dtdr": Counted(COUNTS), "masstool": All(COUNTS)})
     pipeline = Pipeline(corpus, meant(corpus, catalog(), *encoders), learned)
     (best, *_) = pipeline.rank(Query(("a page of the web",))).ranked
     assert {"hash", "small", "history", "tasks"} <= best.parts.keys()
@@ -94,7 +95,7 @@ def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
 @pytest.mark.parametrize("trained_with, sees", [("hash+small", True), ("", True), ("other+small", False)])
 def test_a_model_is_given_vectors_of_the_encoders_it_was_trained_with_alone(trained_with: str, sees: bool) -> None:
     class All(Counted):
-        reads_all = True
+        traits = Traits(reads_all_encoders=True)
 
         def align(self, tools, vectors):
             given.append(vectors is not None)
@@ -106,7 +107,7 @@ def test_a_model_is_given_vectors_of_the_encoders_it_was_trained_with_alone(trai
 
     given: list[bool] = []
     corpus, encoders = Corpus(catalog()), [HashEncoder(alike=ALIKE), HashEncoder("small", dimension=32)]
-    learned = Experience({"masstool": All(COUNTS)}, trained_with={"masstool": trained_with})
+    learned = LearnedModels({"masstool": All(COUNTS)}, trained_with={"masstool": trained_with})
     Pipeline(corpus, meant(corpus, catalog(), *encoders), learned).rank(Query(("a page of the web",)))
     assert given == [sees, sees]
 
@@ -114,13 +115,13 @@ def test_a_model_is_given_vectors_of_the_encoders_it_was_trained_with_alone(trai
 def test_a_text_that_an_encoder_could_not_read_is_read_again_when_it_is_looked_for_again() -> None:
     remote, corpus = HashEncoder("remote", alike=ALIKE), Corpus(catalog())
     slow = Ahead(remote)
-    pipeline = Pipeline(corpus, meant(corpus, catalog(), slow, HashEncoder("small")), experience())
+    pipeline = Pipeline(corpus, meant(corpus, catalog(), slow, HashEncoder("small")), models())
     asked = Query(("crawl the site", "a page of the web"))
     slow.fetch(["a page of the web"])
     pipeline.rank(asked)  # the other line, and both in one, were not answered
     assert list(pipeline._readings) == ["a page of the web"]
     slow.fetch(["crawl the site", "crawl the site\na page of the web"])
-    without, found = Pipeline(corpus, pipeline.meaning, experience()), pipeline.rank(asked)
+    without, found = Pipeline(corpus, pipeline.dense, models()), pipeline.rank(asked)
     assert found == without.rank(asked)
     assert all(each.any() for reading in pipeline._readings.values() for each in reading)
     assert len(pipeline._readings) == 3
@@ -142,13 +143,13 @@ def test_history_decides_between_tools_that_words_cannot_tell_apart_and_says_why
 @requirement("learn:parts")
 def test_with_an_encoder_and_several_lines_the_parts_still_make_up_the_score() -> None:
     corpus = Corpus(catalog())
-    pipeline = Pipeline(corpus, meant(corpus, catalog()), experience())
+    pipeline = Pipeline(corpus, meant(corpus, catalog()), models())
     for lines in (("a page of the web",), ("a page of the web", "open a bug")):
         ranking = pipeline.rank(Query(lines, history=(ToolId("web__search"),)))
         for each in ranking.ranked:
             assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-3)
         assert {"lexical", "hash", "history"} <= {part for each in ranking.ranked for part in each.parts}
-        assert ranking.evidence[0].signs is not None
+        assert ranking.evidence[0].features is not None
 
 
 @requirement("learn:without")
@@ -157,7 +158,7 @@ def test_without_models_every_ranking_is_what_it_was() -> None:
     for query in (Query(("open a bug",)), Query(names=("fetch",)), Query(), Query(("one", "web page"))):
         for meaning in (None, meant(corpus, catalog())):
             assert Pipeline(corpus, meaning, None).rank(query) == Pipeline(corpus, meaning).rank(query)
-            assert Pipeline(corpus, meaning, Experience({})).rank(query) == Pipeline(corpus, meaning).rank(query)
+            assert Pipeline(corpus, meaning, LearnedModels({})).rank(query) == Pipeline(corpus, meaning).rank(query)
 
 
 def test_without_words_the_history_ranks() -> None:
@@ -210,7 +211,7 @@ def test_a_line_that_needs_no_tool_says_so_to_the_gate() -> None:
 @requirement("learn:unseen")
 def test_a_tool_that_came_after_training_is_still_found() -> None:
     known = [tool.id for tool in catalog() if tool.id != "time__convert_time"]
-    pipeline = Pipeline(Corpus(catalog()), None, Experience({"masstool": Swamping(*known)}))
+    pipeline = Pipeline(Corpus(catalog()), None, LearnedModels({"masstool": Swamping(*known)}))
     found = pipeline.rank(Query(("convert a time between zones",)))
     assert found.rank_of(ToolId("time__convert_time")) == 4  # a quarter of the places
     lifted = found.ranked[3]
@@ -221,7 +222,7 @@ def test_a_tool_that_came_after_training_is_still_found() -> None:
 
 def test_while_a_corpus_is_filled_words_alone_rank() -> None:
     corpus = Corpus(catalog())
-    pipeline = Pipeline(corpus, meant(corpus, catalog()), experience())
+    pipeline = Pipeline(corpus, meant(corpus, catalog()), models())
     query = Query(("a page of the web",))
     pipeline.is_filling = True
     assert pipeline.rank(query) == Pipeline(Corpus(catalog())).rank(query)

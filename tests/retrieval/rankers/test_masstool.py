@@ -22,11 +22,11 @@ from foretool.retrieval.rankers.masstool import (
     NEIGHBOURS,
     PEAK,
     SHARPNESS,
+    Familiarity,
     Header,
     Lists,
     MassTool,
     Net,
-    Signs,
     Sparse,
     Trust,
     Tuned,
@@ -207,11 +207,13 @@ def test_trust_is_nothing_far_from_known_tasks_and_grows_towards_them() -> None:
         """Less what counts as nothing."""
         return pytest.approx((chance - LEAST_TRUST) / (1 - LEAST_TRUST))  # type: ignore[no-any-return]
 
-    found = [NEAR(Signs(meaning=0.0, words=words, sureness=1.0, agreement=1.0)) for words in (0.1, 0.2, 0.4, 0.5, 0.9)]
+    found = [
+        NEAR(Familiarity(meaning=0.0, words=words, sureness=1.0, agreement=1.0)) for words in (0.1, 0.2, 0.4, 0.5, 0.9)
+    ]
     assert found == [0.0, 0.0, after(0.5 / (1 + exp(0.8))), after(0.75 / 2), after(1 / (1 + exp(-3.2)))]
     seeing = replace(NEAR, reads_vectors=True)
-    assert seeing(Signs(meaning=0.2, words=1.0, sureness=1.0, agreement=1.0)) == 0.0
-    likely = NEAR(Signs(meaning=0.0, words=0.9, sureness=1.0, agreement=1.0), prior=0.9)
+    assert seeing(Familiarity(meaning=0.2, words=1.0, sureness=1.0, agreement=1.0)) == 0.0
+    likely = NEAR(Familiarity(meaning=0.0, words=0.9, sureness=1.0, agreement=1.0), prior=0.9)
     assert likely == after(1 / (1 + exp(-3.2) / 9)), "odds of the prior times odds of the signs"
 
 

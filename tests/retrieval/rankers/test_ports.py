@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from foretool.retrieval.adapters import Adapter
-from foretool.retrieval.blend import standard
 from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.rankers import ports
 from foretool.retrieval.rankers.dense import TOGETHER
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query
+from foretool.retrieval.score_sum import z_scores
 from foretool.storage.records import ToolId
 
 TOOLS = (ToolId("open"), None, ToolId("close"))
@@ -60,8 +60,8 @@ def test_in_the_sum_it_takes_the_place_of_the_old_reading() -> None:
     ranker = model()
     ranker.align(TOOLS, VECTORS)
     live = np.asarray([True, False, True])
-    before = np.float32(TOGETHER) * standard(VECTORS @ BASE, live)
-    parts = Experience({"ports": ranker})
+    before = np.float32(TOGETHER) * z_scores(VECTORS @ BASE, live)
+    parts = LearnedModels({"ports": ranker})
     parts.align(TOOLS, ("one",), VECTORS)
     added = parts.parts(Query(("shut it",)), (BASE,))["trained"]
     assert (before + added).tolist() == pytest.approx([-ports.NEW, 0.0, ports.NEW], rel=1e-4)

@@ -10,8 +10,9 @@ np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'f
 from learned_fakes import Counted
 from tools import catalog
 
-from foretool.retrieval.pipeline import Corpus, Pipeline
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.training.factors import (
     PRIOR_STEPS,
     ScoredStep,
@@ -64,7 +65,7 @@ def test_half_is_ranked_with_factors_of_the_other_half() -> None:
 
 
 def test_examples_are_the_steps_with_the_parts_of_every_tool() -> None:
-    learned = Experience({"dtdr": Counted({"": {"web__search": 1}, "web__search": {"web__fetch": 1}})})
+    learned = LearnedModels({"dtdr": Counted({"": {"web__search": 1}, "web__search": {"web__fetch": 1}})})
     pipeline = Pipeline(Corpus(catalog()), None, learned)
     found = list(score_parts(pipeline, [Episode((SEARCH, FETCH), ("a page",))], UPSTREAM_OF))
     assert [(each.episode, sorted(each.parts)) for each in found] == [(0, ["history", "lexical"])] * 2

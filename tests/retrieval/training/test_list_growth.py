@@ -12,9 +12,10 @@ from learned_fakes import START, Counted
 from requirements import requirement
 from tools import catalog
 
+from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.list_growth import Fixed, Growth
-from foretool.retrieval.pipeline import Corpus, Pipeline
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.training.list_growth import (
     MARGIN,
     MOST_PRICE,
@@ -49,7 +50,7 @@ def tokens(tool: ToolId) -> int:
 def segment(
     *episodes: Episode, prompted: bool = False, order: tuple[ToolId, ...] = (), learned: bool = True
 ) -> Segment:
-    experience = Experience({"dtdr": Counted(COUNTS)}) if learned else None
+    experience = LearnedModels({"dtdr": Counted(COUNTS)}) if learned else None
     asked = frozenset(each.tasks[0] for each in episodes if each.tasks) if prompted else frozenset()
     return Segment(
         Pipeline(Corpus(catalog())), experience, episodes, UPSTREAM_OF, usage={}, order=order, prompted=asked

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretool.retrieval.blend import softmax
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.score_sum import softmax
 from foretool.retrieval.training.perceptron import NetworkPlan, Samples, Weights, fit_network, gradients, padded
 
 STILL = NetworkPlan(hidden=8, epochs=200, batch=4, rate=2e-2, decay=0.0, dropout=0.0, blur=0.0)

@@ -9,8 +9,9 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from learned_fakes import Counted
 from tools import catalog
 
-from foretool.retrieval.pipeline import Corpus, Pipeline
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training.replay import Comparison, StepRanks, compare, rank_steps, steps
 from foretool.storage.records import Episode, ToolId
@@ -31,7 +32,7 @@ def test_every_call_is_a_step_and_tools_that_are_gone_are_history() -> None:
 def test_a_model_that_knows_what_follows_is_better_and_the_figures_say_by_how_much() -> None:
     episodes = [Episode((SEARCH, FETCH), ("a page of the web",))] * 20
     plain = Pipeline(Corpus(catalog()))
-    learned = Pipeline(Corpus(catalog()), None, Experience({"dtdr": Counted({SEARCH: {FETCH: 1}, "": {SEARCH: 1}})}))
+    learned = Pipeline(Corpus(catalog()), None, LearnedModels({"dtdr": Counted({SEARCH: {FETCH: 1}, "": {SEARCH: 1}})}))
     old, new = (rank_steps(each, episodes, UPSTREAM_OF) for each in (plain, learned))
     assert {each.ranks for each in old} == {(2, 1)}
     assert {each.ranks for each in new} == {(1, 1)}

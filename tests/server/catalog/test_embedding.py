@@ -111,7 +111,7 @@ async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None
         await settled(one)
         assert len(store.vectors.known(find(folder)[0].key)) == 6
         assert len(store.vectors.known(find(folder)[0].key) - before) == 1
-        assert find_in(search, "report").evidence[0].signs is not None
+        assert find_in(search, "report").evidence[0].features is not None
         task = one._task
         one.tick()
         assert one._task is task
@@ -183,7 +183,7 @@ async def test_a_command_ranks_with_the_vectors_on_record(tmp_path: Path, store:
         await settled(one)
     search = search_over(catalog())
     assert attached(folder, search, store) == ""
-    assert find_in(search, "open an issue").evidence[0].signs is not None
+    assert find_in(search, "open an issue").evidence[0].features is not None
     assert attached("none", search, store) == ""
     assert "word2vec" in attached("word2vec", search, store)
     assert json.dumps(find_in(search, "issue").ranked[0].parts)

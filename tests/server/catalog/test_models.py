@@ -8,7 +8,9 @@ from requirements import requirement
 from stored_records import connection_of
 
 from foretool.retrieval import list_growth as growths
+from foretool.retrieval import methods
 from foretool.retrieval.list_prior import Prior, dumps
+from foretool.retrieval.methods import TrainedMethod
 from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.models import OpenedModels, open_models, read_models, read_prior
@@ -26,7 +28,7 @@ MODEL = Counted({START: {"calc__add": 1}, "calc__add": {"calc__sub": 3, "END": 1
 
 @pytest.fixture(autouse=True)
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "CLASSES", {"dtdr": "learned_fakes:Counted"})
+    monkeypatch.setattr(methods, "METHODS", {"dtdr": TrainedMethod("learned_fakes:Counted", "", "history")})
 
 
 async def taken(stage: Stage) -> None:
@@ -83,7 +85,7 @@ def test_a_damaged_model_is_refused_and_the_one_before_it_serves() -> None:
         first = artifacts.add("dtdr", MODEL, {}, promote=True)
         artifacts.add("dtdr", MODEL[: len(MODEL) // 2], {}, promote=True)  # half-written, its checksum right
         opened = open_models(read_models(store))
-        assert opened.experience is not None
+        assert opened.learned is not None
         assert [each.id for each in opened.served.values()] == [first.id]
         assert opened.problems[0].startswith("dtdr 2 is refused: dtdr:")
         connection_of(store).execute("UPDATE artifacts SET data = ?", (b"0",))
@@ -93,7 +95,7 @@ def test_a_damaged_model_is_refused_and_the_one_before_it_serves() -> None:
 
 
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "CLASSES", {"dtdr": "nowhere_to_be_found:Model"})
+    monkeypatch.setattr(methods, "METHODS", {"dtdr": TrainedMethod("nowhere_to_be_found:Model", "", "history")})
     with open_store(":memory:") as store:
         store.artifacts.add("dtdr", MODEL, {}, promote=True)
         opened = open_models(read_models(store))
@@ -105,8 +107,8 @@ def test_weights_are_read_with_the_models() -> None:
         store.artifacts.add("dtdr", MODEL, {}, promote=True)
         store.artifacts.add("weights", b'{"encoders":"","factors":{"history":2.0}}', {}, promote=True)
         opened = open_models(read_models(store))
-        assert opened.experience is not None
-        assert opened.experience.factors_for("") == {"history": 2.0}
+        assert opened.learned is not None
+        assert opened.learned.factors_for("") == {"history": 2.0}
         connection_of(store).execute("UPDATE artifacts SET data = ? WHERE kind = 'weights'", (b"{}]",))
         assert models.install_models(search_over(Catalog([])), store) == (
             "weights: every copy that is kept is damaged; `foretool learn` makes a new one",
@@ -125,13 +127,13 @@ def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None
         artifacts.add("dtdr", MODEL, {}, promote=True)
         artifacts.add("growth", grown(dtdr=1), {}, promote=True)
         opened = open_models(read_models(store))
-        assert opened.experience is not None
-        assert opened.experience.growth == growths.loads(grown(dtdr=1))
+        assert opened.learned is not None
+        assert opened.learned.growth == growths.loads(grown(dtdr=1))
         assert models.read_base(store) == 250
         artifacts.add("dtdr", MODEL, {}, promote=True)
         opened = open_models(read_models(store))
-        assert opened.experience is not None
-        assert (opened.experience.growth, sorted(opened.served), models.read_base(store)) == (None, ["dtdr"], None)
+        assert opened.learned is not None
+        assert (opened.learned.growth, sorted(opened.served), models.read_base(store)) == (None, ["dtdr"], None)
         # Of what was fitted later, that which was fitted with the models that serve again counts.
         artifacts.add("growth", grown(dtdr=2), {}, promote=True)
         artifacts.roll_back("dtdr")

@@ -14,11 +14,12 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from learned_fakes import Counted, CountedMethod
 
 from foretool.retrieval import list_growth as growths
+from foretool.retrieval import methods
+from foretool.retrieval.methods import TrainedMethod
 from foretool.server.catalog import models
 from foretool.server.commands.group import run
 from foretool.server.commands.learn import _figures
 from foretool.server.config import loader as configs
-from foretool.server.learning import run as learning
 from foretool.storage.opening import open_store
 
 METHOD = CountedMethod()
@@ -26,8 +27,8 @@ METHOD = CountedMethod()
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(models, "CLASSES", {"dtdr": "learned_fakes:Counted"})
-    monkeypatch.setattr(learning, "METHODS", {"dtdr": f"{__name__}:METHOD"})
+    method = TrainedMethod("learned_fakes:Counted", f"{__name__}:METHOD", "history")
+    monkeypatch.setattr(methods, "METHODS", {"dtdr": method})
     path = write_config(tmp_path, encoder="none")
     fill(path).close()
     return path

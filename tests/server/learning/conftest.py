@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from foretool.server.catalog import models
-
 if TYPE_CHECKING:
     from learning_setting import Setting
 
@@ -19,7 +17,6 @@ def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting
     pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
     from learning_setting import Setting, Watching, use
 
-    monkeypatch.setattr(models, "CLASSES", {"dtdr": "learned_fakes:Counted"})
     use(monkeypatch, "METHOD")
     Watching.seen.clear()
     setting = Setting(tmp_path)

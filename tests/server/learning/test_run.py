@@ -9,6 +9,8 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from learning_setting import SUM, Setting
 from requirements import requirement
 
+from foretool.retrieval import methods
+from foretool.retrieval.methods import TrainedMethod
 from foretool.server.learning import run as learning
 from foretool.server.learning.run import Busy
 
@@ -21,7 +23,8 @@ def test_too_few_tasks_are_said(setting: Setting, monkeypatch: pytest.MonkeyPatc
         ("prior", "skipped", "3 tasks on record; it takes 10 to tell whether it is better"),
         ("dtdr", "skipped", "3 tasks on record; it takes 4"),
     ]
-    monkeypatch.setattr(learning, "METHODS", {"dtdr": "nowhere_to_be_found:METHOD"})
+    gone = TrainedMethod("learned_fakes:Counted", "nowhere_to_be_found:METHOD", "history")
+    monkeypatch.setattr(methods, "METHODS", {"dtdr": gone})
     said = {each.kind: each.reason for each in setting.learn().results}
     assert said["dtdr"] == "nowhere_to_be_found is missing; pip install 'foretool[models]'"
 

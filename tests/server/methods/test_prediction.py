@@ -23,7 +23,7 @@ np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'f
 
 from learned_fakes import START, Counted
 
-from foretool.retrieval.rankers.learned import Experience
+from foretool.retrieval.rankers.learned import LearnedModels
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ def files() -> FakeUpstream:
 
 
 async def learned(stage: Stage) -> None:
-    stage.app.search.install_models(Experience({"dtdr": Counted(COUNTS)}))
+    stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}))
     await stage.client.initialize()
     await stage.client.list_tools()
 
@@ -78,13 +78,13 @@ async def test_what_was_learned_of_growing_decides_what_a_list_gains() -> None:
     dear = Growth((0.0,) * 7 + (-9.0,), price=1.0)
     async with proxy_over(files(), policy="growing", pin=[OPEN], hold_ms=60_000) as stage:
         await learned(stage)
-        stage.app.search.install_models(Experience({"dtdr": Counted(COUNTS)}, None, dear))
+        stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, dear))
         await stage.client.call_tool(OPEN, {})
         await stage.client.discover("read a file")
         assert stage.client.count(LIST_CHANGED) == 0
         # Fitted with other encoders it says nothing of these scores.
         other = replace(dear, encoders="some-encoder")
-        stage.app.search.install_models(Experience({"dtdr": Counted(COUNTS)}, None, other))
+        stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, other))
         assert stage.app.proxy.foresight.rule == Fixed()
         call = stage.client.post("tools/call", {"name": OPEN, "arguments": {}})
         await stage.client.heard(LIST_CHANGED)
@@ -97,7 +97,7 @@ async def test_what_is_asked_for_by_name_is_listed_whatever_it_is_worth() -> Non
     dear = Growth((0.0,) * 7 + (-9.0,), price=1.0)
     async with proxy_over(files(), policy="growing", hold_ms=60_000) as stage:
         await learned(stage)
-        stage.app.search.install_models(Experience({"dtdr": Counted(COUNTS)}, None, dear))
+        stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, dear))
         asked = {"name": "discover_tools", "arguments": {"names": [SHUT]}}
         call = stage.client.post("tools/call", asked)
         await stage.client.heard(LIST_CHANGED)

@@ -6,16 +6,16 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval.blend import (  # noqa: E402
-    Blend,
+from foretool.retrieval.ranking import ListFeatures  # noqa: E402
+from foretool.retrieval.score_sum import (  # noqa: E402
+    ScoreSum,
+    best_scores,
+    best_slots,
     by_slot,
-    foremost,
-    fuse_lines,
-    leaders,
+    fuse_sums,
+    newcomer_lifts,
     total_of,
-    welcomed,
 )
-from foretool.retrieval.ranking import Signs  # noqa: E402
 
 
 def floats(*values: float) -> object:
@@ -25,17 +25,17 @@ def floats(*values: float) -> object:
 def test_parts_are_added_and_dropped_tools_stay_out() -> None:
     live = np.array([True, True, False])
     parts = {"lexical": floats(1, 2, 3)}
-    blend = Blend(total_of(parts, live), parts, Signs("m"))
+    blend = ScoreSum(total_of(parts, live), parts, ListFeatures("m"))
     more = blend.plus({"history": floats(4, 0, 1)})
     assert more.total.tolist() == [5.0, 2.0, -np.inf]
     assert more.of(0) == {"lexical": 1.0, "history": 4.0}
-    assert more.signs == Signs("m")
+    assert more.features == ListFeatures("m")
     assert blend.plus({}) is blend
 
 
 def test_factors_scale_their_part_alone() -> None:
     parts = {"a": floats(1, 2), "b": floats(3, 1)}
-    blend = Blend(total_of(parts), parts)
+    blend = ScoreSum(total_of(parts), parts)
     scaled = blend.scaled({"b": 0.5, "unheard": 9.0})
     assert scaled.total.tolist() == [2.5, 2.5]
     assert scaled.of(1) == {"a": 2.0, "b": 0.5}
@@ -49,9 +49,9 @@ def test_some_slots_as_an_array() -> None:
 
 def test_the_foremost_and_the_leaders_are_finite() -> None:
     scores = floats(1, -np.inf, 3, 2)
-    assert sorted(foremost(scores, 2).tolist()) == [2.0, 3.0]
-    assert leaders(scores, 2) == {2, 3}
-    assert leaders(scores, 9) == {0, 2, 3}
+    assert sorted(best_scores(scores, 2).tolist()) == [2.0, 3.0]
+    assert best_slots(scores, 2) == {2, 3}
+    assert best_slots(scores, 9) == {0, 2, 3}
 
 
 def test_tools_that_nothing_was_learned_of_keep_their_share_of_the_places() -> None:
@@ -60,17 +60,17 @@ def test_tools_that_nothing_was_learned_of_keep_their_share_of_the_places() -> N
     new = np.array([False] * 5 + [True] * 3)
     # A third of the places: the first after two others (above 7), the second after four (above 5); the last of them
     # has less than half of the best words and stays where it is.
-    assert welcomed(total, base, new, 1 / 3) == {5: pytest.approx(6.001), 6: pytest.approx(4.201)}
-    assert welcomed(total, base, ~new, 1 / 3) == {}
-    assert welcomed(total, np.zeros(8, np.float32), new, 0.5) == {}
+    assert newcomer_lifts(total, base, new, 1 / 3) == {5: pytest.approx(6.001), 6: pytest.approx(4.201)}
+    assert newcomer_lifts(total, base, ~new, 1 / 3) == {}
+    assert newcomer_lifts(total, np.zeros(8, np.float32), new, 0.5) == {}
 
 
 def test_a_part_that_only_one_line_has_is_in_the_sum_of_all_lines() -> None:
-    def blend(**parts: object) -> Blend:
-        return Blend(total_of(parts), parts)
+    def blend(**parts: object) -> ScoreSum:
+        return ScoreSum(total_of(parts), parts)
 
     lines = [blend(words=floats(2, 0, 0)), blend(words=floats(0, 2, 0), new=floats(0, 0, 3))]
-    fused = fuse_lines(lines, blend(words=floats(1, 1, 0)), ["a", "b", "c"])
+    fused = fuse_sums(lines, blend(words=floats(1, 1, 0)), ["a", "b", "c"])
     assert set(fused.parts) == {"words", "new", "line"}
     assert fused.of(2)["new"] > 0.0
     assert fused.of(0)["new"] == 0.0

@@ -1,0 +1,112 @@
+"""The corpus: every tool that can be ranked, read once, with its words and names indexed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.rankers.bm25 import Lexical
+from foretool.retrieval.rankers.names import Names
+from foretool.storage.records import Tool, ToolId
+
+_FEW_GAPS = 256
+
+
+class Corpus:
+    """Holds the tools of all upstreams, each in a slot that stays its own while the tool is unchanged."""
+
+    def __init__(self, tools: Sequence[Tool] = (), server_texts: Mapping[str, str] | None = None) -> None:
+        self.lexical = Lexical()
+        self.names = Names()
+        self.ids: list[ToolId | None] = []
+        """The tool by slot; None where a tool was dropped."""
+        self.slot_of: dict[ToolId, int] = {}
+        self.slots_of: dict[str, tuple[int, ...]] = {}
+        """The slots of each upstream."""
+        self.digests: list[bytes] = []
+        """By slot, the hash of the text that encoders read; empty where a tool was dropped."""
+        self.version = 0
+        """Goes up with every change."""
+        self._known: dict[ToolId, tuple[str, str, str | bytes, str]] = {}  # what each tool was read from
+        by_upstream: dict[str, list[Tool]] = {}
+        for tool in tools:
+            by_upstream.setdefault(tool.upstream, []).append(tool)
+        for upstream, theirs in by_upstream.items():
+            self.replace(upstream, theirs, (server_texts or {}).get(upstream, ""))
+
+    def __len__(self) -> int:
+        return len(self.slot_of)
+
+    def __contains__(self, tool: object) -> bool:
+        return tool in self.slot_of
+
+    def replace(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> None:
+        """Make `tools` all that this upstream has; unchanged tools are not read again."""
+        for _ in self.replacing(upstream, tools, server_text):
+            pass
+
+    def replacing(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> Iterator[None]:
+        """Do what `replace` does, and pause after each tool that was read.
+
+        In a pause the corpus may be searched but not changed. The caller has to exhaust the iterator.
+        """
+        wanted = {tool.id: (upstream, tool.name, tool.schema_hash or tool.definition, server_text) for tool in tools}
+        before = [each for slot in self.slots_of.get(upstream, ()) if (each := self.ids[slot]) is not None]
+        for known in dict.fromkeys([*before, *wanted]):
+            if known in self._known and self._known[known] != wanted.get(known):
+                self._drop(known)
+        for tool in tools:
+            if tool.id not in self.slot_of:
+                self._add(tool, server_text)
+                self._known[tool.id] = wanted[tool.id]
+                yield
+        if wanted:
+            self.slots_of[upstream] = tuple(self.slot_of[tool] for tool in wanted)
+        else:
+            self.slots_of.pop(upstream, None)
+        if len(self.ids) - len(self) > max(len(self), _FEW_GAPS):
+            self._compact()
+
+    def remove(self, upstream: str) -> None:
+        """Forget every tool of this upstream."""
+        self.replace(upstream, ())
+
+    def _add(self, tool: Tool, server_text: str) -> None:
+        read = document(tool, server_text)
+        slot = self.lexical.add(read)
+        self.names.add(slot, tool.upstream, tool.name, tool.id)
+        self.ids.append(tool.id)
+        self.slot_of[tool.id] = slot
+        self.digests.append(digest(embedded_text(read)))
+        self.version += 1
+
+    def _drop(self, tool: ToolId) -> None:
+        slot = self.slot_of.pop(tool)
+        upstream, name, _, _ = self._known.pop(tool)
+        self.lexical.drop(slot)
+        self.names.drop(slot, upstream, name, tool)
+        self.ids[slot] = None
+        self.digests[slot] = b""
+        self.version += 1
+        self.slots_of[upstream] = tuple(each for each in self.slots_of.get(upstream, ()) if each != slot)
+
+    def _compact(self) -> None:
+        """Close the gaps that dropped tools left; every slot may get another number."""
+        self.lexical.compact()
+        self.version += 1
+        self.digests = [each for each in self.digests if each]
+        self.ids = [tool for tool in self.ids if tool is not None]
+        self.slot_of = {tool: slot for slot, tool in enumerate(self.ids) if tool is not None}
+        self.names = Names()
+        slots_of: dict[str, list[int]] = {}
+        for tool, slot in self.slot_of.items():
+            upstream, name, _, _ = self._known[tool]
+            self.names.add(slot, upstream, name, tool)
+            slots_of.setdefault(upstream, []).append(slot)
+        self.slots_of = {upstream: tuple(slots) for upstream, slots in slots_of.items()}
+
+
+def digest(text: str) -> bytes:
+    """Hash a text that encoders read; vectors are kept under this hash."""
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

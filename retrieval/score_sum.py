@@ -1,0 +1,172 @@
+"""Sums of z-scores over a corpus, part by part: how encoders and learned models become one score with the words.
+
+`rankers.dense` and `scoring` compute with these arrays. This module imports numpy: only a process with an encoder or a
+model imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from foretool.retrieval.ranking import ListFeatures
+from foretool.retrieval.score_fusion import WHOLE, leader, level_scale
+
+Floats = NDArray[np.float32]
+
+MOST_LIFTED = 10
+"""How many tools that no training has seen are lifted."""
+
+
+class ScoreSum(Struct, frozen=True):
+    """The score of every tool for one text, with what each ranker added to it."""
+
+    total: Floats
+    """(slots,); -inf where a tool was dropped."""
+    parts: dict[str, Floats]
+    """(slots,) each; they add up to `total`."""
+    features: ListFeatures | None = None
+    """What the list looks like to `confidence`; None where no encoder took part."""
+
+    def plus(self, parts: Mapping[str, Floats]) -> ScoreSum:
+        """Add more parts. A dropped tool stays dropped, and the features stay those of the list without the parts."""
+        return ScoreSum(self.total + total_of(parts), {**self.parts, **parts}, self.features) if parts else self
+
+    def scaled(self, factors: Mapping[str, float]) -> ScoreSum:
+        """Multiply each part by its factor, 1 where it has none."""
+        if not any(factors.get(name, 1.0) != 1.0 for name in self.parts):
+            return self
+        parts = {name: np.float32(factors.get(name, 1.0)) * part for name, part in self.parts.items()}
+        return ScoreSum(total_of(parts, np.isfinite(self.total)), parts, self.features)
+
+    def best(
+        self, limit: int, boosts: Mapping[int, float], names: Sequence[object]
+    ) -> tuple[list[tuple[int, float]], int]:
+        """The slots with the highest scores, boosts included, equal ones by name, and how many are above average."""
+        total = self.total.astype(np.float64)
+        for slot, boost in boosts.items():
+            total[slot] += boost
+        fitting = np.flatnonzero(total > 0)
+        head = fitting
+        if len(fitting) > limit > 0:
+            least = -np.partition(-total[fitting], limit - 1)[limit - 1]
+            head = fitting[total[fitting] >= least]
+        order = sorted((-float(total[slot]), str(names[slot]), slot) for slot in head.tolist())
+        return [(slot, -score) for score, _, slot in order[:limit]], len(fitting)
+
+    def of(self, slot: int) -> dict[str, float]:
+        """What each ranker added to one tool."""
+        return {name: float(part[slot]) for name, part in self.parts.items()}
+
+
+def sum_words(hits: Mapping[int, float], weight: float, live: NDArray[np.bool_]) -> ScoreSum:
+    """The sum of the words alone; `live` (slots,) says which slots hold a tool."""
+    words = np.float32(weight) * z_scores(by_slot(hits, len(live)), live)
+    return ScoreSum(total_of({"lexical": words}, live), {"lexical": words})
+
+
+def softmax(logits: Floats) -> Floats:
+    """Softmax over the last axis."""
+    raised: Floats = np.exp(logits - logits.max(-1, keepdims=True))
+    raised /= raised.sum(-1, keepdims=True)
+    return raised
+
+
+def z_scores(scores: Floats, pool: NDArray[np.bool_]) -> Floats:
+    """Distance from the mean of the pool in its deviations; 0 outside the pool and where all are equal; (slots,)."""
+    values = scores[pool]
+    if not len(values) or (deviation := values.std()) < 1e-6:
+        return np.zeros_like(scores)
+    return np.where(pool, (scores - values.mean()) / deviation, np.float32(0))
+
+
+def best_scores(scores: Floats, size: int) -> Floats:
+    """The `size` best finite scores, in no order."""
+    values = scores[np.isfinite(scores)]
+    return values if len(values) <= size else np.partition(values, len(values) - size)[-size:]
+
+
+def best_slots(scores: Floats, size: int) -> set[int]:
+    """The slots of the `size` best scores that are finite."""
+    size = min(size, len(scores))
+    if not size:
+        return set()
+    return {slot for slot in np.argpartition(-scores, size - 1)[:size].tolist() if np.isfinite(scores[slot])}
+
+
+def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object]) -> ScoreSum:
+    """Fuse the sums of several lines, as `score_fusion.fuse_lines` does; below the average of the pool is no hit.
+
+    A tool gets what it has in its best line plus what it has in all lines read as one text. The best tool of each line
+    comes first, of equals the first by `names` (slots,).
+    """
+    levels = [(each, level) for each in lines if (level := _level(each)) is not None]
+    highest, source = np.zeros_like(whole.total), np.full(len(whole.total), -1)
+    for number, (_, (_, hits)) in enumerate(levels):
+        source = np.where(hits > highest, number, source)
+        highest = np.maximum(hits, highest)
+    # A learned model may have something to say about one line and nothing about another.
+    parts = {name: np.zeros_like(whole.total) for each in (whole, *lines) for name in each.parts}
+    for number, (each, (scale, _)) in enumerate(levels):
+        _add(parts, each, scale, source == number)
+    if (level := _level(whole)) is not None:
+        _add(parts, whole, WHOLE * level[0], level[1] > 0)
+    total = total_of(parts)
+    first = np.float32(total.max(initial=0.0))
+    parts["line"] = np.zeros_like(total)
+    for _, (_, hits) in levels:
+        best = np.flatnonzero(hits == hits.max()).tolist()
+        parts["line"][leader(best, total.__getitem__, lambda slot: str(names[slot]))] = first
+    total = total + parts["line"]
+    total[~np.isfinite(whole.total)] = -np.inf
+    return ScoreSum(total, parts, whole.features)
+
+
+def newcomer_lifts(total: Floats, base: Floats, new: NDArray[np.bool_], share: float) -> dict[int, float]:
+    """What to add to tools that no training has seen, by slot, so that `share` of the places is theirs.
+
+    Only contenders are lifted: tools whose score without learned parts (`base`) is at least half of the best. The first
+    of them comes after at most 1 / share - 1 of the others, the second after twice as many.
+    """
+    alive = np.isfinite(total)
+    others = -np.sort(-total[alive & ~new])
+    contenders = np.flatnonzero(alive & new & (base > 0) & (base >= 0.5 * base[alive].max(initial=0.0)))
+    found: dict[int, float] = {}
+    for place, slot in enumerate(sorted(contenders.tolist(), key=lambda slot: -base[slot])[:MOST_LIFTED], 1):
+        after = int(np.ceil(place / share)) - place
+        if after < len(others) and (lift := float(others[after]) + 1e-3 - float(total[slot])) > 0.0:
+            found[slot] = lift
+    return found
+
+
+def total_of(parts: Mapping[str, Floats], live: NDArray[np.bool_] | None = None) -> Floats:
+    """The sum of the parts; -inf outside of `live`; (slots,)."""
+    total: Floats = np.sum(list(parts.values()), axis=0, dtype=np.float32)
+    if live is not None:
+        total[~live] = -np.inf
+    return total
+
+
+def by_slot(hits: Mapping[int, float], size: int) -> Floats:
+    """Scores of some slots as (size,), 0 for the others."""
+    found = np.zeros(size, np.float32)
+    found[np.fromiter(hits, np.int64, len(hits))] = np.fromiter(hits.values(), np.float32, len(hits))
+    return found
+
+
+def _add(parts: dict[str, Floats], summed: ScoreSum, scale: float, where: NDArray[np.bool_]) -> None:
+    for name, part in summed.parts.items():
+        parts[name] += np.where(where, np.float32(scale) * part, np.float32(0))
+
+
+def _level(summed: ScoreSum) -> tuple[float, Floats] | None:
+    """The level scale of a line and its scaled hits; None without a hit."""
+    hits = np.where(np.isfinite(summed.total), np.maximum(summed.total, 0), np.float32(0))
+    top, pool = float(hits.max(initial=0.0)), np.isfinite(summed.total)
+    if top <= 0.0:
+        return None
+    scale = level_scale(float(hits[pool].std()), top)
+    return scale, np.float32(scale) * hits

@@ -1,0 +1,264 @@
+"""The scores of one request: what words, names, usage, encoders and learned models give to every tool.
+
+Each line of a task is a need of its own and is scored alone; several lines are then fused with all of them read as one
+text. Where words alone rank, scores are kept by slot for the tools that have any. With encoders or learned models the
+scores are arrays over all slots (`score_sum`), which this module imports only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from heapq import nlargest
+from math import exp, log
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.rankers.bm25 import Lexical, idf, weighted
+from foretool.retrieval.rankers.usage import usage_shares
+from foretool.retrieval.ranking import Evidence, Query, needs
+from foretool.retrieval.score_fusion import fuse_lines
+from foretool.storage.records import ToolId, Usage
+
+if TYPE_CHECKING:
+    from foretool.retrieval.graph import Raised
+    from foretool.retrieval.model_format import Reading
+    from foretool.retrieval.rankers.dense import DenseEnsemble
+    from foretool.retrieval.rankers.learned import LearnedModels
+    from foretool.retrieval.score_sum import ScoreSum
+
+NAMED = 1000.0
+"""What a named tool gets: more than any sum of words, so that it comes first."""
+LEAST_WORDS = 0.01
+"""Usage is a share of this where a tool was named and shares no word."""
+WORDS_ALONE = 1.0
+"""What a standard deviation of the words counts beside learned parts where there is no encoder."""
+RAISING = 50
+"""How many of the best tools may raise what they need."""
+ENTROPY_DEPTH = 50
+"""How many of the best scores the entropy of a line is taken over."""
+
+ReadTexts = Callable[["DenseEnsemble", Sequence[str]], "list[Reading]"]
+"""Reads texts with the encoders: the vectors of each text."""
+
+
+class Line:
+    """One need of a task: its terms and what they score."""
+
+    def __init__(self, corpus: Corpus, text: str) -> None:
+        self.text = text
+        self.wanted = weighted(text)
+        """The terms with their weights."""
+        self.hits = corpus.lexical.search(self.wanted)
+        self.named = corpus.names.in_line(text)
+
+    @cached_property
+    def best(self) -> list[float]:
+        """The highest scores, best first."""
+        return nlargest(ENTROPY_DEPTH, self.hits.values())
+
+    def evidence(self, lexical: Lexical) -> Evidence:
+        """How well words and names met this line."""
+        if not self.best:
+            return Evidence(named=bool(self.named))
+        return Evidence(
+            named=bool(self.named),
+            strength=self.best[0] / idf(lexical.live, 1),
+            entropy=_entropy(self.best),
+            coverage=lexical.coverage(self.wanted, self._best_slot()),
+        )
+
+    def _best_slot(self) -> int:
+        return next(slot for slot, score in self.hits.items() if score == self.best[0])
+
+
+class Request:
+    """One query against one corpus: every part of every score, before the best tools are picked."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        query: Query,
+        usage: Mapping[ToolId, Usage],
+        dense: DenseEnsemble | None,
+        learned: LearnedModels | None,
+        read_texts: ReadTexts,
+    ) -> None:
+        """`dense` and `learned` follow the corpus as it is; `read_texts` asks the encoders."""
+        self.corpus = corpus
+        self.query = query
+        self.usage = usage
+        self.dense = dense
+        self.learned = learned
+        self._read_texts = read_texts
+        self.lines = [Line(corpus, text) for text in needs(query.lines)]
+        self.raised: dict[ToolId, Raised] = {}
+        """The tools that stand higher because a better one needs them."""
+        self._needed: list[float | None] = []
+        """By line, how likely it needs a tool at all; None where no model knows."""
+        self._line_sums = self._sum_lines()
+        """A sum for each line and, of several lines, one for all of them; [] where words alone rank."""
+        self.sum = self._raise_needed(self._line_sums[-1]) if self._line_sums else None
+        """The sum of all parts; None where words alone rank."""
+        self.words = self._score_words() if self.sum is None else {}
+        self.named = corpus.names.asked(query.names)
+        """How surely each named tool was meant, by slot."""
+        for line in self.lines:
+            for slot, strength in line.named.items():
+                self.named[slot] = max(strength, self.named.get(slot, 0.0))
+        self._shares = usage_shares(query.servers_in_use, usage, corpus.slot_of, corpus.slots_of)
+
+    def best(self, limit: int) -> tuple[list[tuple[int, float]], int]:
+        """The `limit` best slots with their scores, and how many slots fit at all."""
+        return self._best_by_words(limit) if self.sum is None else self._best_by_sum(self.sum, limit)
+
+    def parts_of(self, slot: int, score: float) -> dict[str, float]:
+        """What each ranker added to the score of one tool; parts of nearly nothing are left out."""
+        said = {"lexical": self.words.get(slot, 0.0)} if self.sum is None else self.sum.of(slot)
+        named = NAMED * self.named.get(slot, 0.0)
+        parts = {"name": named, **said, "usage": score - named - sum(said.values())}
+        return {name: part for name, part in parts.items() if abs(part) > 1e-5}
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        """How well each line and each name was met."""
+        names = self.corpus.names
+        found = [line.evidence(self.corpus.lexical) for line in self.lines]
+        if self._line_sums:
+            found = [replace(each, features=one.features) for each, one in zip(found, self._line_sums, strict=False)]
+        if any(chance is not None for chance in self._needed):
+            found = [replace(each, needed=chance) for each, chance in zip(found, self._needed, strict=False)]
+        return (*found, *(Evidence(named=bool(names.asked((name,)))) for name in self.query.names))
+
+    # -- words alone
+
+    def _score_words(self) -> dict[int, float]:
+        if len(self.lines) < 2:
+            return self.lines[0].hits if self.lines else {}
+        hits = [line.hits for line in self.lines]
+        size = max(self.corpus.lexical.live, 1)
+        return fuse_lines(hits, self._whole().hits, size, lambda slot: str(self.corpus.ids[slot]))
+
+    def _whole(self) -> Line:
+        """All lines as one text."""
+        return Line(self.corpus, "\n".join(line.text for line in self.lines))
+
+    def _best_by_words(self, limit: int) -> tuple[list[tuple[int, float]], int]:
+        total = self._total_by_words()
+        if total is self.words and len(self.lines) == 1 and limit <= ENTROPY_DEPTH:
+            best = self.lines[0].best[:limit]
+        else:
+            best = nlargest(limit, total.values())
+        least = best[-1] if best else 0.0
+        ids = self.corpus.ids
+        # Equal scores come in the order of their names, not in the order in which servers happened to answer.
+        order = sorted((-score, str(ids[slot]), slot) for slot, score in total.items() if score >= least)[:limit]
+        return [(slot, -score) for score, _, slot in order], len(total)
+
+    def _total_by_words(self) -> dict[int, float]:
+        if not self.lines and not self.query.names:
+            return dict(self._shares)
+        if not self.named and not self._shares:
+            return self.words
+        total = dict(self.words)
+        for slot, strength in self.named.items():
+            total[slot] = total.get(slot, 0.0) + NAMED * strength
+        for slot in total.keys() & self._shares.keys():
+            # Also among tools of the same name, whatever their words: the share is small against any other difference.
+            total[slot] += self._shares[slot] * max(self.words.get(slot, 0.0), LEAST_WORDS)
+        return total
+
+    # -- with encoders or learned models
+
+    def _best_by_sum(self, summed: ScoreSum, limit: int) -> tuple[list[tuple[int, float]], int]:
+        boosts = {slot: NAMED * strength for slot, strength in self.named.items()}
+        for slot, share in self._shares.items():
+            boosts[slot] = boosts.get(slot, 0.0) + share * max(float(summed.total[slot]), LEAST_WORDS)
+        return summed.best(limit, boosts, self.corpus.ids)
+
+    def _sum_lines(self) -> list[ScoreSum]:
+        if self.dense is None and self.learned is None:
+            return []
+        lines = self.lines if len(self.lines) < 2 else [*self.lines, self._whole()]
+        texts, hits = [line.text for line in lines], [line.hits for line in lines]
+        readings = self._read_texts(self.dense, texts) if self.dense is not None and lines else []
+        if self.learned is not None:
+            sums = self._sum_learned(self.learned, texts, hits, readings)
+        else:
+            sums = self.dense.sums(hits, readings) if self.dense is not None and lines else []
+        if len(sums) > 1:
+            from foretool.retrieval.score_sum import fuse_sums
+
+            sums[-1] = fuse_sums(sums[:-1], sums[-1], self.corpus.ids)
+        return sums
+
+    def _sum_learned(
+        self,
+        learned: LearnedModels,
+        texts: Sequence[str],
+        hits: Sequence[Mapping[int, float]],
+        readings: Sequence[Reading],
+    ) -> list[ScoreSum]:
+        """One sum for each text with what was learned; one of the history alone where there are no texts and no names;
+        [] where nothing but words has a say."""
+        from foretool.retrieval.score_sum import sum_words
+
+        if not texts and self.query.names:
+            return []
+        self._needed = [
+            learned.needs_tool(readings[place] if readings else None, text) for place, text in enumerate(texts)
+        ]
+        if not texts:
+            texts, hits = [""], [{}]
+        added = [
+            learned.parts(
+                Query((text,) if text else (), (), self.query.history, self.query.servers_in_use),
+                readings[place] if readings else None,
+            )
+            for place, text in enumerate(texts)
+        ]
+        if self.dense is not None and readings:
+            factors = learned.factors_for(self.dense.names)
+            sums = self.dense.sums(hits, readings)
+        elif any(added) or learned.graph is not None:
+            factors = learned.factors_for("")
+            sums = [sum_words(hit, WORDS_ALONE, learned.live) for hit in hits]
+        else:
+            return []
+        return [
+            self._lift_newcomers(learned, base, base.plus(parts).scaled(factors))
+            for base, parts in zip(sums, added, strict=True)
+        ]
+
+    def _lift_newcomers(self, learned: LearnedModels, base: ScoreSum, summed: ScoreSum) -> ScoreSum:
+        """Put tools that no training has seen among the first where words and encoders alone would have them there."""
+        from foretool.retrieval.score_sum import by_slot, newcomer_lifts
+
+        found = learned.newcomers() if len(summed.parts) > len(base.parts) else None
+        if found is None:
+            return summed
+        lifts = newcomer_lifts(summed.total, base.total, *found)
+        return summed.plus({"new": by_slot(lifts, len(summed.total))}) if lifts else summed
+
+    def _raise_needed(self, summed: ScoreSum) -> ScoreSum:
+        """Raise what the best tools need towards them, as a part of its own."""
+        graph = self.learned.graph if self.learned is not None else None
+        if graph is None:
+            return summed
+        from foretool.retrieval.score_sum import by_slot
+
+        ids, slot_of = self.corpus.ids, self.corpus.slot_of
+        order, _ = summed.best(RAISING, {}, ids)
+        best = {tool: score for slot, score in order if (tool := ids[slot]) is not None}
+        self.raised = {tool: each for tool, each in graph.raised(best).items() if tool in slot_of}
+        slots = {slot_of[tool]: each.score for tool, each in self.raised.items()}
+        lifts = {slot: max(score - float(summed.total[slot]), 0.0) for slot, score in slots.items()}
+        return summed.plus({"graph": by_slot(lifts, len(summed.total))}) if lifts else summed
+
+
+def _entropy(best: Sequence[float]) -> float:
+    """Entropy of the softmax over scores, in nats."""
+    weights = [exp(score - best[0]) for score in best]
+    total = sum(weights)
+    return log(total) - sum(weight * (score - best[0]) for weight, score in zip(weights, best, strict=True)) / total

@@ -1,0 +1,99 @@
+"""Tools come, change and go, and a corpus with a past is as good as a new one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tools import catalog, tool
+
+from foretool.retrieval import corpus as corpus_module
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.ranking import Query, Ranking
+from foretool.storage.records import Tool, ToolId
+
+
+def first(ranking: Ranking, count: int = 1) -> list[ToolId]:
+    return [each.tool for each in ranking.ranked[:count]]
+
+
+def test_the_text_of_a_server_finds_its_tools() -> None:
+    corpus = Corpus(catalog(), {"time": "Everything about calendars"})
+    assert first(Pipeline(corpus).rank(Query(("calendar",)))) == ["time__convert_time"]
+
+
+def test_unchanged_tools_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = Corpus(catalog())
+    read: list[ToolId] = []
+    document = corpus_module.document
+    monkeypatch.setattr(corpus_module, "document", lambda tool, text: (read.append(tool.id), document(tool, text))[1])
+    mine = [each for each in catalog() if each.upstream == "github"]
+    slots = dict(corpus.slot_of)
+    corpus.replace("github", mine)
+    assert (read, corpus.slot_of) == ([], slots)
+    changed = tool("github", "merge_pull_request", "Join two branches.")
+    corpus.replace("github", [*mine[:2], changed])
+    assert read == [changed.id]
+    assert first(Pipeline(corpus).rank(Query(("join branches",)))) == [changed.id]
+    corpus.replace("github", [*mine[:2], changed], "A text of the server changes all its tools")
+    assert len(read) == 4
+
+
+def test_removed_tools_are_gone_and_may_come_back() -> None:
+    corpus = Corpus(catalog())
+    corpus.remove("github")
+    assert len(corpus) == 6 and ToolId("github__create_issue") not in corpus
+    query = Query(("create an issue", "create_issue"))
+    assert not any("github" in each.tool for each in Pipeline(corpus).rank(query).ranked)
+    corpus.replace("github", [each for each in catalog() if each.upstream == "github"])
+    assert first(Pipeline(corpus).rank(query)) == ["github__create_issue"]
+
+
+def test_an_id_that_moves_to_another_server_is_one_tool() -> None:
+    corpus = Corpus(catalog())
+    moved = replace(tool("web", "fetch", "Quite another text"), upstream="proxy")
+    corpus.replace("proxy", [moved])
+    assert len(corpus) == len(catalog())
+    corpus.remove("web")
+    assert first(Pipeline(corpus).rank(Query(("another text",)))) == [moved.id]
+
+
+ACTIONS = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 400)), max_size=8)
+
+
+@settings(deadline=None, max_examples=30)
+@given(ACTIONS)
+def test_a_corpus_with_a_past_ranks_as_one_built_anew(actions: list[tuple[str, int]]) -> None:
+    corpus = Corpus()
+    state: dict[str, list[Tool]] = {}
+    for at, (server, count) in enumerate(actions):
+        state[server] = [tool(server, f"get_{number}", f"Version {at % 2}, number {number}") for number in range(count)]
+        corpus.replace(server, state[server])
+    fresh = Corpus([each for tools in state.values() for each in tools])
+    assert corpus.slot_of.keys() == fresh.slot_of.keys()
+    assert all(corpus.ids[slot] == each for each, slot in corpus.slot_of.items())
+    assert len(corpus.ids) <= 2 * len(corpus) + 1024
+    query = Query(("version 1 number 7", "get_3"), servers_in_use=("a",))
+    old, new = (Pipeline(each).rank(query, limit=9) for each in (corpus, fresh))
+    assert [(each.tool, pytest.approx(each.score)) for each in old.ranked] == [
+        (each.tool, each.score) for each in new.ranked
+    ]
+
+
+def test_a_corpus_that_is_filled_tool_by_tool_is_searched_meanwhile_and_ends_as_one_filled_at_once() -> None:
+    whole, query = Corpus(catalog()), Query(("open an issue in my repository",))
+    corpus = Corpus()
+    ranker = Pipeline(corpus)
+    by_upstream: dict[str, list[Tool]] = {}
+    for each in catalog():
+        by_upstream.setdefault(each.upstream, []).append(each)
+    sizes = []
+    for upstream, theirs in by_upstream.items():
+        for _ in corpus.replacing(upstream, theirs):
+            sizes.append(len(corpus))
+            assert {each.tool for each in ranker.rank(query).ranked} <= corpus.slot_of.keys()
+    assert sizes == list(range(1, len(catalog()) + 1))
+    assert ranker.rank(query) == Pipeline(whole).rank(query)
+    assert corpus.slots_of == whole.slots_of

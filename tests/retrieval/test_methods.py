@@ -1,0 +1,21 @@
+"""Every trained method can be served and trained under its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretool.retrieval.methods import METHODS, load
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_both_halves_of_a_method_carry_its_name(name: str) -> None:
+    pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+    pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+    method = METHODS[name]
+    assert load(method.served).name == load(method.training).name == name
+
+
+def test_parts_are_told_apart_and_what_is_missing_is_an_import_error() -> None:
+    assert len({method.part for method in METHODS.values()}) == len(METHODS)
+    with pytest.raises(ImportError):
+        load("nowhere_to_be_found:Model")
