@@ -135,7 +135,7 @@ def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
     try:
         return _fields.decode(value)
     except (msgspec.DecodeError, RecursionError):
-        return _cut_object(bytes(value))
+        return dict(_cut(bytes(value), dict))
 
 
 def items(value: Raw | bytes) -> list[Raw]:
@@ -143,7 +143,7 @@ def items(value: Raw | bytes) -> list[Raw]:
     try:
         return _items.decode(value)
     except (msgspec.DecodeError, RecursionError):
-        return _cut_array(bytes(value))
+        return [part for _, part in _cut(bytes(value), list)]
 
 
 @contextmanager
@@ -162,43 +162,25 @@ _slow = json.JSONDecoder(parse_constant=_no_constant)
 _space = re.compile(r"[ \t\r\n]*")
 
 
-def _cut_object(data: bytes) -> dict[str, Raw]:
-    """Do the work of `fields` where the fast decoder refuses; each part is cut out as it was written."""
+def _cut(data: bytes, kind: type[dict[str, Any]] | type[list[Any]]) -> Iterator[tuple[str, Raw]]:
+    """Do the work of `fields` and `items` where the fast decoder refuses: yield each member as it was written, with its
+    key in an object. Raises ValueError when the data is not JSON of this kind."""
     source = data.decode()
-    members: dict[str, Raw] = {}
     with _shallow():
-        at = _begin(source, dict, "{")
-        while source[at] != "}":
-            key, at = _slow.raw_decode(source, at)
-            members[key], at = _cut(source, _after(source, _after(source, at) + 1))
-    return members
-
-
-def _cut_array(data: bytes) -> list[Raw]:
-    source = data.decode()
-    parts: list[Raw] = []
-    with _shallow():
-        at = _begin(source, list, "[")
-        while source[at] != "]":
-            part, at = _cut(source, at)
-            parts.append(part)
-    return parts
-
-
-def _begin(source: str, kind: type, bracket: str) -> int:
-    """Check that the whole source is JSON of this kind. Returns where its first member starts."""
-    value, _ = _slow.raw_decode(source, _after(source, 0))
-    if not isinstance(value, kind):
-        expected = "an object" if kind is dict else "an array"
-        raise ValueError(f"expected {expected}, found {type(value).__name__}")
-    return _after(source, source.index(bracket) + 1)
-
-
-def _cut(source: str, start: int) -> tuple[Raw, int]:
-    """Returns the value that starts here, and where the next member or the closing bracket is."""
-    _, end = _slow.raw_decode(source, start)
-    at = _after(source, end)
-    return Raw(source[start:end].encode()), _after(source, at + 1) if source[at] == "," else at
+        value, _ = _slow.raw_decode(source, _after(source, 0))  # checks all of it, so that the loop meets no surprise
+        if not isinstance(value, kind):
+            expected = "an object" if kind is dict else "an array"
+            raise ValueError(f"expected {expected}, found {type(value).__name__}")
+        key, at = "", _after(source, _after(source, 0) + 1)
+        while source[at] not in "}]":
+            if kind is dict:
+                key, at = _slow.raw_decode(source, at)
+                at = _after(source, _after(source, at) + 1)
+            _, end = _slow.raw_decode(source, at)
+            yield key, Raw(source[at:end].encode())
+            at = _after(source, end)
+            if source[at] == ",":
+                at = _after(source, at + 1)
 
 
 def _after(source: str, at: int) -> int:
@@ -237,7 +219,7 @@ def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
         raise BadMessage(PARSE_ERROR, "nested too deeply") from None
     try:
         value = json.loads(data, parse_constant=_no_constant)
-        parts = _cut_object(bytes(data)) if isinstance(value, dict) else {}
+        parts = dict(_cut(bytes(data), dict)) if isinstance(value, dict) else {}
     except (ValueError, RecursionError) as reason:
         raise BadMessage(PARSE_ERROR, f"not JSON: {reason}") from None
     if not isinstance(value, dict):
@@ -257,10 +239,6 @@ def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
 
 def _usable(ident: object) -> Id | None:
     return ident if isinstance(ident, int | str) and not isinstance(ident, bool) else None
-
-
-def request(id: Id, method: str, params: Raw | UnsetType = UNSET) -> bytes:
-    return encode(Message(id=id, method=method, params=params))
 
 
 def notification(method: str, params: Raw | UnsetType = UNSET) -> bytes:

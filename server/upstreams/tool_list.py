@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
@@ -29,16 +29,8 @@ PAGES: Final = 1000
 log = logging.getLogger("foretool.upstream")
 
 
-class ListEvents(Protocol):
-    """Takes what comes of asking for the tools."""
-
-    def on_listed(self, tools: Sequence[Raw]) -> None: ...
-
-    def on_unlisted(self, reason: str) -> None: ...
-
-
 class ToolList:
-    """Asks for the tools of the upstream `name` and reports them to `events`.
+    """Asks for the tools of the upstream `name` and reports them to `on_listed`, or the reason to `on_failed`.
 
     `ready` returns the connections that can be asked.
     """
@@ -46,14 +38,16 @@ class ToolList:
     def __init__(
         self,
         name: str,
-        events: ListEvents,
         ready: Callable[[], Sequence[Connection]],
         tasks: Tasks,
+        on_listed: Callable[[Sequence[Raw]], None],
+        on_failed: Callable[[str], None],
     ) -> None:
         self._name = name
-        self._events = events
         self._ready = ready
         self._tasks = tasks
+        self._on_listed = on_listed
+        self._on_failed = on_failed
         self._failures = 0
         """Lists in a row that failed."""
         self._soon: asyncio.TimerHandle | None = None
@@ -72,7 +66,7 @@ class ToolList:
         if self._failures:
             log.info("upstream %r has listed its tools, after %d failures", self._name, self._failures)
             self._failures = 0
-        self._events.on_listed(tools)
+        self._on_listed(tools)
 
     async def _pages(self, connection: Connection) -> list[Raw]:
         capabilities = connection.server_info.capabilities
@@ -99,7 +93,7 @@ class ToolList:
         if self._later is not None:
             self._later.cancel()
         self._later = asyncio.get_running_loop().call_later(pause, self._ask_now)
-        self._events.on_unlisted(reason)
+        self._on_failed(reason)
 
     def _ask_now(self) -> None:
         for connection in self._ready()[:1]:

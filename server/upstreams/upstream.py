@@ -109,7 +109,7 @@ class Upstream:
         self._tasks = Tasks(f"upstream {name!r}")
         self._closing = Tasks(f"upstream {name!r}")
         """They end connections and are never cancelled: a child that nobody waits for becomes a zombie."""
-        self._list = ToolList(name, self, self._ready_connections, self._tasks)
+        self._list = ToolList(name, self._ready_connections, self._tasks, self._on_listed, self._on_unlisted)
         self._subscriptions = Subscriptions(lambda era: self._lines[era].ready, self._list.ask_soon)
         self._stopped: asyncio.Event | None = None
         self._stderr: tuple[str, ...] = ()
@@ -395,15 +395,15 @@ class Upstream:
         # By identity: during a probe the era of a connection is not yet that of its line.
         return next(line for line in self._lines.values() if line.connection is connection)
 
-    # -- ListEvents: what its list of tools tells
+    # -- what its list of tools tells
 
-    def on_listed(self, tools: Sequence[Raw]) -> None:
+    def _on_listed(self, tools: Sequence[Raw]) -> None:
         if self.state is State.UNLISTED:
             self.error = ""
             self._set(State.READY)
         self._host.on_tools(self, tools)
 
-    def on_unlisted(self, reason: str) -> None:
+    def _on_unlisted(self, reason: str) -> None:
         self.error = self._redact(reason)
         if self.state is State.UNLISTED:
             self._host.on_state(self)  # somebody may wait for this attempt

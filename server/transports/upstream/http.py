@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
@@ -175,22 +175,31 @@ class HttpLink(Link):
 
     async def _ask(self, request: int, message: Message, extra: dict[str, str]) -> None:
         events = Events(self._limit)
-        async with self._open("POST", self._headers(message) | extra, jsonrpc.encode(message)) as response:
-            if not response.is_success:
-                await self._on_refused(request, message, response)
-                return
-            if message.method == "initialize":
-                self._session = _visible(response.headers.get(http_headers.SESSION))
-            kind = _kind(response)
-            if kind == JSON:
-                if not self._take(await self._body(response), request, message):
-                    raise Failed("answered with something that is not a reply to the request")
-                return
-            if kind != EVENTS:
-                raise Failed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
-            answered = await self._read(response, events, request, message)
+        headers, content = self._headers(message) | extra, jsonrpc.encode(message)
+        async with self._client.stream("POST", self._url, headers=headers, content=content) as response:
+            self._answering += 1
+            try:
+                answered = await self._on_response(response, request, message, events)
+            finally:
+                self._answering -= 1
         if not answered:
             await self._resume(request, message, events)
+
+    async def _on_response(self, response: httpx2.Response, request: int, message: Message, events: Events) -> bool:
+        """Deliver the answer to a POST. Returns False when its stream ended before the reply."""
+        if not response.is_success:
+            await self._on_refused(request, message, response)
+            return True
+        if message.method == "initialize":
+            self._session = _visible(response.headers.get(http_headers.SESSION))
+        kind = _kind(response)
+        if kind == EVENTS:
+            return await self._read(response, events, request, message)
+        if kind != JSON:
+            raise Failed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
+        if not self._take(await self._body(response), request, message):
+            raise Failed("answered with something that is not a reply to the request")
+        return True
 
     async def _resume(self, request: int, message: Message, events: Events) -> None:
         """Ask for the rest of a stream that ended before its reply; the server may want to be polled for it."""
@@ -362,22 +371,12 @@ class HttpLink(Link):
                 headers[http_headers.VERSION] = self._version
         return headers
 
-    @asynccontextmanager
-    async def _open(self, method: str, headers: dict[str, str], content: bytes) -> AsyncIterator[httpx2.Response]:
-        async with self._client.stream(method, self._url, headers=headers, content=content) as response:
-            self._answering += 1
-            try:
-                yield response
-            finally:
-                self._answering -= 1
-
-    @asynccontextmanager
-    async def _open_stream(self, events: Events) -> AsyncIterator[httpx2.Response]:
+    def _open_stream(self, events: Events) -> AbstractAsyncContextManager[httpx2.Response]:
+        """GET the standalone stream, or the rest of a stream that broke."""
         headers = self._headers() | {"accept": EVENTS}
         if events.last_id:
             headers["last-event-id"] = events.last_id
-        async with self._client.stream("GET", self._url, headers=headers) as response:
-            yield response
+        return self._client.stream("GET", self._url, headers=headers)
 
     async def _body(self, response: httpx2.Response) -> bytes:
         parts, size = [], 0
