@@ -62,11 +62,11 @@ class _Reading:
 
     store: Store
 
-    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]:
-        return self.store.calls.usage(profile, since)
+    def usage(self) -> list[Usage]:
+        return self.store.calls.usage()
 
-    def tasks(self, since: float, limit: int) -> list[str]:
-        return self.store.tasks.texts(since, limit)
+    def tasks(self, limit: int) -> list[str]:
+        return self.store.tasks.texts(limit)
 
     def working_set(self, key: str) -> WorkingSet | None:
         return self.store.serving.working_set(key)

@@ -13,14 +13,14 @@ FOLLOWS_S: Final = 1800.0
 """A need later than this has nothing to do with the discovery."""
 
 
-def discovery_outcomes(log: DiscoveryStore, since: float = 0.0, limit: int = 2000) -> list[DiscoveryOutcome]:
+def discovery_outcomes(log: DiscoveryStore, limit: int = 2000) -> list[DiscoveryOutcome]:
     """Return the outcomes of the latest `limit` discoveries, the oldest first. May raise `StorageError`.
 
     A tool that was called on behalf of a discovery was needed, at its rank. If none was called, and the same
     conversation searched again or called another hidden tool soon after, then the needed tool was not in the answer.
     Discoveries that nothing followed are left out: their outcome is unknown.
     """
-    answered = log.answered(since, limit)[::-1]
+    answered = log.answered(limit)[::-1]
     if not answered:
         return []
     oldest = min(each.at for each in answered)

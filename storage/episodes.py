@@ -32,10 +32,10 @@ LONGEST: Final = 64
 _WORD = re.compile(r"\w+")
 
 
-def read_episodes(store: Store, since: float = 0.0, *, now: float) -> list[Episode]:
+def read_episodes(store: Store, now: float) -> list[Episode]:
     """Return the episodes in the log, the oldest first; `now` decides which conversations may still continue."""
-    prompts = [each for each in reversed(store.tasks.prompts(since)) if each.text]
-    conversations = _conversations(store, since, prompts)
+    prompts = [each for each in reversed(store.tasks.prompts()) if each.text]
+    conversations = _conversations(store, prompts)
     found = _unanswered(prompts, conversations)
     ended = store.sessions.ended()
     for key, events in conversations.items():
@@ -44,9 +44,9 @@ def read_episodes(store: Store, since: float = 0.0, *, now: float) -> list[Episo
     return sorted(found, key=lambda each: each.at)
 
 
-def _conversations(store: Store, since: float, prompts: Sequence[Prompt]) -> dict[str, list[Event]]:
+def _conversations(store: Store, prompts: Sequence[Prompt]) -> dict[str, list[Event]]:
     """Return the events of each conversation, in order."""
-    events = [*store.calls.events(since, MOST_CALLS), *store.discoveries.events(since)]
+    events = [*store.calls.events(MOST_CALLS), *store.discoveries.events()]
     # A task comes before a call of the same instant.
     events.sort(key=lambda each: (each.at, each.kind == "call"))
     sessions: dict[str, list[Event]] = {}

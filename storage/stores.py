@@ -65,7 +65,7 @@ class CallStore(Protocol):
     def recent(self, limit: int) -> list[Call]:
         """Return the latest calls, the newest first."""
 
-    def events(self, since: float, limit: int) -> list[Event]:
+    def events(self, limit: int) -> list[Event]:
         """Return the latest calls as events, the oldest first."""
 
     def miss(self, id: int) -> Miss | None:
@@ -77,11 +77,8 @@ class CallStore(Protocol):
     def count_causes(self, since: float) -> dict[str, int]:
         """Return how many misses each cause has, the most frequent cause first."""
 
-    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]:
-        """Return every tool called or missed since then, the most called first; `None` means all profiles.
-
-        Misses of names that no tool has do not count.
-        """
+    def usage(self) -> list[Usage]:
+        """Return every tool ever called or missed, the most called first; misses of unknown names do not count."""
 
 
 class SessionStore(Protocol):
@@ -150,10 +147,10 @@ class DiscoveryStore(Protocol):
     def recent(self, limit: int) -> list[Discovery]:
         """Return the latest discoveries, the newest first."""
 
-    def events(self, since: float) -> list[Event]:
+    def events(self) -> list[Event]:
         """Return the discoveries that have a task as events, the oldest first."""
 
-    def answered(self, since: float, limit: int) -> list[Discovery]:
+    def answered(self, limit: int) -> list[Discovery]:
         """Return the latest discoveries that searched by task and found something, the newest first."""
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
@@ -166,11 +163,8 @@ class DiscoveryStore(Protocol):
 class TaskStore(Protocol):
     """Tasks in words: what users asked their clients for, and what was selected for single steps."""
 
-    def texts(self, since: float = 0.0, limit: int = -1, profile: str | None = None) -> list[str]:
-        """Return the tasks of discoveries and prompts, each text once, the latest first.
-
-        With a `profile`, only the discoveries of its clients count.
-        """
+    def texts(self, limit: int = -1) -> list[str]:
+        """Return the tasks of discoveries and prompts, each text once, the latest first."""
 
     def add_prompt(self, prompt: Prompt) -> int:
         """Keep a prompt; return its id."""
@@ -181,15 +175,12 @@ class TaskStore(Protocol):
     def add_step(self, step: StepRecord) -> int:
         """Keep what was selected for a step; return its id."""
 
-    def steps(self, since: float = 0.0, limit: int = -1) -> list[StepRecord]:
-        """Return the latest steps, the newest first."""
+    def steps(self) -> list[StepRecord]:
+        """Return all steps, the newest first."""
 
 
 class CatalogStore(Protocol):
     """Upstreams, their tools, and the names under which tools are exposed."""
-
-    def upstreams(self) -> list[UpstreamRecord]:
-        """Return every upstream ever saved, by name; a name comes once per fingerprint, the one listed last first."""
 
     def load(self, upstreams: Sequence[tuple[str, str]]) -> list[tuple[UpstreamRecord, list[Tool]]]:
         """Return what is known of these upstreams (name, fingerprint), in this order, from one state of the store.

@@ -41,9 +41,9 @@ RELIST_SHARE: Final = 0.5
 class Memory(Protocol):
     """The part of the store that exposure reads and writes."""
 
-    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]: ...
+    def usage(self) -> list[Usage]: ...
 
-    def tasks(self, since: float, limit: int) -> list[str]: ...
+    def tasks(self, limit: int) -> list[str]: ...
 
     def working_set(self, key: str) -> WorkingSet | None: ...
 
@@ -227,7 +227,7 @@ class Exposures:
         usages = [each for each in self._memory.usage() if self._is_candidate(profile, each.tool, pinned)]
         expected = self._expected(usages)
         ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
-        lines = tuple(line for line in (profile.about, *self._memory.tasks(0.0, 5)) if line.strip())
+        lines = tuple(line for line in (profile.about, *self._memory.tasks(5)) if line.strip())
         if lines:
             for tool in self._rank(lines):
                 if self._is_candidate(profile, tool, pinned):

@@ -104,11 +104,11 @@ class Recorder:
     def client(self, name: str, version: str, era: Era) -> ClientRecord | None:
         return self._asked(partial(self._store.clients.get, name, version, era), None)
 
-    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]:
-        return self._asked(partial(self._store.calls.usage, profile, since), [])
+    def usage(self) -> list[Usage]:
+        return self._asked(self._store.calls.usage, [])
 
-    def tasks(self, since: float = 0.0, limit: int = -1) -> list[str]:
-        return self._asked(partial(self._store.tasks.texts, since, limit), [])
+    def tasks(self, limit: int) -> list[str]:
+        return self._asked(partial(self._store.tasks.texts, limit), [])
 
     def working_set(self, key: str) -> WorkingSet | None:
         return self._asked(partial(self._store.serving.working_set, key), None)

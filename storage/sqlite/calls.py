@@ -12,7 +12,7 @@ from foretool.storage.sqlite.database import TOOL_IDS, Database, Table
 
 _CALLS = Table("calls", Call, flags=("hidden", "sent"))
 _MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])})
-_GET_EVENTS = "SELECT at, tool, outcome, handle, session FROM calls WHERE at >= ? ORDER BY id DESC LIMIT ?"
+_GET_EVENTS = "SELECT at, tool, outcome, handle, session FROM calls ORDER BY id DESC LIMIT ?"
 
 _FOLD_CALLS = """
 INSERT INTO usage (tool, calls, misses, last_at)
@@ -24,18 +24,6 @@ INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, 0, count(*), 0 FROM misses
 WHERE id > ? AND id <= ? AND tool <> '' AND noticed NOT IN ('unknown_name', 'nothing_found') GROUP BY tool
 ON CONFLICT (tool) DO UPDATE SET misses = misses + excluded.misses
-"""
-_USAGE = """
-    SELECT tool, sum(calls), sum(misses), max(last_at) FROM (
-        SELECT tool, count(*) AS calls, 0 AS misses, max(at) AS last_at FROM calls
-            WHERE at >= :since AND (:profile IS NULL OR session IN (SELECT key FROM sessions WHERE profile = :profile))
-            GROUP BY tool
-        UNION ALL
-        SELECT tool, 0, count(*), 0.0 FROM misses
-            WHERE at >= :since AND noticed NOT IN ('unknown_name', 'nothing_found')
-            AND (:profile IS NULL OR session IN (SELECT key FROM sessions WHERE profile = :profile))
-            GROUP BY tool
-    ) GROUP BY tool ORDER BY sum(calls) DESC, max(last_at) DESC, tool
 """
 
 
@@ -67,10 +55,10 @@ class Calls:
     def recent(self, limit: int) -> list[Call]:
         return _CALLS.read_all(self._database.rows(f"{_CALLS.select} ORDER BY id DESC LIMIT ?", (limit,)))
 
-    def events(self, since: float, limit: int) -> list[Event]:
+    def events(self, limit: int) -> list[Event]:
         return [
             Event(at, "call", tool, outcome == "ok", handle, session)
-            for at, tool, outcome, handle, session in reversed(self._database.rows(_GET_EVENTS, (since, limit)))
+            for at, tool, outcome, handle, session in reversed(self._database.rows(_GET_EVENTS, (limit,)))
         ]
 
     def miss(self, id: int) -> Miss | None:
@@ -85,16 +73,13 @@ class Calls:
         sql = "SELECT cause, count(*) FROM misses WHERE at >= ? GROUP BY cause ORDER BY count(*) DESC, cause"
         return dict(self._database.rows(sql, (since,)))
 
-    def usage(self, profile: str | None = None, since: float = 0.0) -> list[Usage]:
-        # A summary answers for all profiles and times; every other question reads all calls (100 ms per 200,000).
-        if profile is None and not since:
-            self._fold_usage()
-            sql = "SELECT tool, calls, misses, last_at FROM usage ORDER BY calls DESC, last_at DESC, tool"
-            return [Usage(*row) for row in self._database.rows(sql)]
-        return [Usage(*row) for row in self._database.rows(_USAGE, {"profile": profile, "since": since})]
+    def usage(self) -> list[Usage]:
+        self._fold_usage()
+        sql = "SELECT tool, calls, misses, last_at FROM usage ORDER BY calls DESC, last_at DESC, tool"
+        return [Usage(*row) for row in self._database.rows(sql)]
 
     def _fold_usage(self) -> None:
-        """Add what came since to the summary; recording a call does not, so it stays cheap."""
+        """Add new calls and misses to the table `usage`; `record` does not, so that it stays cheap."""
         with self._database.atomic():
             call, miss = self._database.row("SELECT call, miss FROM usage_folded WHERE id = 1") or (0, 0)
             newest = self._database.rows("SELECT (SELECT max(id) FROM calls), (SELECT max(id) FROM misses)")[0]

@@ -12,8 +12,9 @@ _UPSTREAM = ("era", "server_info", "instructions", "capabilities", "lacks", "lis
 _upstream_row = attrgetter(*_UPSTREAM)
 
 _ADD_UPSTREAM = insert_into("upstreams", ("name", "fingerprint", *_UPSTREAM))
-_GET_UPSTREAMS = (
+_GET_UPSTREAM = (
     "SELECT id, name, fingerprint, era, server_info, instructions, capabilities, listed_at, lacks FROM upstreams"
+    " WHERE name = ? AND fingerprint = ?"
 )
 _TOOLS = """
     SELECT tools.exposed, tools.name, definitions.definition, definitions.schema_hash, definitions.tokens
@@ -47,14 +48,9 @@ class Catalog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def upstreams(self) -> list[UpstreamRecord]:
-        rows = self._database.rows(f"{_GET_UPSTREAMS} ORDER BY name, listed_at DESC")
-        return [UpstreamRecord(*row[1:]) for row in rows]
-
     def load(self, upstreams: Sequence[tuple[str, str]]) -> list[tuple[UpstreamRecord, list[Tool]]]:
-        sql = f"{_GET_UPSTREAMS} WHERE name = ? AND fingerprint = ?"
         with self._database.snapshot():
-            found = (self._database.row(sql, key) for key in upstreams)
+            found = (self._database.row(_GET_UPSTREAM, key) for key in upstreams)
             return [(UpstreamRecord(*row[1:]), self._tools(row[0], row[1])) for row in found if row]
 
     def _tools(self, id: int, upstream: str) -> list[Tool]:

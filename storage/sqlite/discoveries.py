@@ -13,14 +13,10 @@ _DISCOVERIES = Table("discoveries", Discovery, {"names": STRINGS, "matches": Dec
 _PROMPTS = Table("prompts", Prompt)
 _STEPS = Table("steps", StepRecord, {"tools": TOOL_IDS, "fragments": STRINGS}, flags=("cached",))
 
-# A prompt belongs to no profile: its client may be connected to any.
 _TASKS = """
     SELECT task FROM (
-        SELECT task, at FROM discoveries WHERE at >= :since AND task != ''
-            AND (:profile IS NULL OR session IN (SELECT key FROM sessions WHERE profile = :profile))
-        UNION ALL
-        SELECT text, at FROM prompts WHERE :profile IS NULL AND at >= :since AND text != ''
-    ) GROUP BY task ORDER BY max(at) DESC LIMIT :limit
+        SELECT task, at FROM discoveries WHERE task != '' UNION ALL SELECT text, at FROM prompts WHERE text != ''
+    ) GROUP BY task ORDER BY max(at) DESC LIMIT ?
 """
 # Of each group SQLite takes the other columns from the row with the least id.
 _FIRST_CALLS = "SELECT discovery, tool, min(id) FROM calls WHERE discovery >= ? AND at >= ? GROUP BY discovery"
@@ -52,14 +48,13 @@ class Discoveries:
         rows = self._database.rows(f"{_DISCOVERIES.select} ORDER BY id DESC LIMIT ?", (limit,))
         return _DISCOVERIES.read_all(rows)
 
-    def events(self, since: float) -> list[Event]:
-        sql = "SELECT at, task, handle, session FROM discoveries WHERE at >= ? AND task != '' ORDER BY id"
-        rows = self._database.rows(sql, (since,))
+    def events(self) -> list[Event]:
+        rows = self._database.rows("SELECT at, task, handle, session FROM discoveries WHERE task != '' ORDER BY id")
         return [Event(at, "task", task, handle=handle, session=session) for at, task, handle, session in rows]
 
-    def answered(self, since: float, limit: int) -> list[Discovery]:
-        sql = f"{_DISCOVERIES.select} WHERE at >= ? AND names = '[]' AND matches != '[]' ORDER BY id DESC LIMIT ?"
-        return _DISCOVERIES.read_all(self._database.rows(sql, (since, limit)))
+    def answered(self, limit: int) -> list[Discovery]:
+        sql = f"{_DISCOVERIES.select} WHERE names = '[]' AND matches != '[]' ORDER BY id DESC LIMIT ?"
+        return _DISCOVERIES.read_all(self._database.rows(sql, (limit,)))
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
         return {found: tool for found, tool, _ in self._database.rows(_FIRST_CALLS, (id, since))}
@@ -74,9 +69,8 @@ class Tasks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def texts(self, since: float = 0.0, limit: int = -1, profile: str | None = None) -> list[str]:
-        rows = self._database.rows(_TASKS, {"since": since, "limit": limit, "profile": profile})
-        return [task for (task,) in rows]
+    def texts(self, limit: int = -1) -> list[str]:
+        return [task for (task,) in self._database.rows(_TASKS, (limit,))]
 
     def add_prompt(self, prompt: Prompt) -> int:
         with self._database.atomic():
@@ -92,6 +86,5 @@ class Tasks:
             self._database.run(_STEPS.insert, _STEPS.row(step))
             return self._database.last_id()
 
-    def steps(self, since: float = 0.0, limit: int = -1) -> list[StepRecord]:
-        sql = f"{_STEPS.select} WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?"
-        return _STEPS.read_all(self._database.rows(sql, (since, limit)))
+    def steps(self) -> list[StepRecord]:
+        return _STEPS.read_all(self._database.rows(f"{_STEPS.select} ORDER BY at DESC, id DESC"))

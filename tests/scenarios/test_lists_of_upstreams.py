@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fakes import BOTH, LEGACY, LIST_CHANGED, MODERN, FakeUpstream, failing_store, proxy_over, said, tool
 from requirements import requirement
+from stored_records import saved_upstreams
 
 pytestmark = pytest.mark.anyio
 
@@ -221,9 +222,7 @@ async def test_a_tool_that_went_is_unknown_and_one_that_came_is_found() -> None:
         await asyncio.sleep(1)
         assert [match["name"] for match in (await client.discover("brew coffee"))["matches"]] == ["calc__fresh"]
         gone = await client.reply(client.post("tools/call", {"name": "calc__old"}))
-        remembered = stage.store.catalog.load(
-            [(each.name, each.fingerprint) for each in stage.store.catalog.upstreams()]
-        )
+        remembered = stage.store.catalog.load([(each.name, each.fingerprint) for each in saved_upstreams(stage.store)])
     assert "error" in gone
     assert [each.name for each in remembered[0][1]] == ["fresh"]
 

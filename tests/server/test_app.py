@@ -13,6 +13,7 @@ import time
 import pytest
 from fakes import BOTH, FakeApp, FakeUpstream, SwiftLoop, config_of, failing_store, proxy_over
 from requirements import requirement
+from stored_records import saved_upstreams
 
 from foretool.server.app import App
 from foretool.storage.records import UpstreamState
@@ -30,7 +31,7 @@ async def test_an_upstream_is_remembered_with_what_it_said_of_itself() -> None:
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
-        (record,) = stage.store.catalog.upstreams()
+        (record,) = saved_upstreams(stage.store)
     assert (record.name, record.era, record.lacks, record.instructions) == ("calc", "legacy", None, "Be brief.")
     assert json.loads(record.capabilities) == {"tools": {"listChanged": True}}
     assert json.loads(record.server_info)["name"] == "calc"

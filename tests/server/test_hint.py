@@ -14,7 +14,7 @@ import pytest
 from command_fakes import definition, fill, write_config
 from fakes import FakeUpstream, proxy_over, tool
 from requirements import requirement
-from stored_records import connection_of
+from stored_records import connection_of, saved_upstreams
 
 from foretool.retrieval.tokens import count
 from foretool.server import hint
@@ -129,8 +129,8 @@ def test_the_deadline_counts_what_the_start_took(monkeypatch: pytest.MonkeyPatch
 def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        record = next(each for each in store.catalog.upstreams() if each.name == "sky")
-        calc = next(each for each in store.catalog.upstreams() if each.name == "calc")
+        record = next(each for each in saved_upstreams(store) if each.name == "sky")
+        calc = next(each for each in saved_upstreams(store) if each.name == "calc")
         others = [
             Tool(ToolId(f"calc__{n}"), "calc", f"f{n}", definition(f"f{n}", f"Function {n}"), f"h{n}")
             for n in range(60)

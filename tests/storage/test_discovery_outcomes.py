@@ -66,7 +66,6 @@ def test_the_latest_are_read_and_come_oldest_first() -> None:
         for at in range(5):
             called(store, at + 0.5, A, asked(store, float(at), A))
         assert [verdict.at for verdict in discovery_outcomes(store.discoveries, limit=2)] == [3.0, 4.0]
-        assert [verdict.at for verdict in discovery_outcomes(store.discoveries, since=4.0)] == [4.0]
 
 
 def test_one_need_tells_of_every_discovery_soon_before_it_and_of_none_at_its_own_time() -> None:

@@ -82,6 +82,12 @@ def calls_of(store: Store, session: str) -> list[Call]:
     return [call for call in store.calls.recent(-1)[::-1] if call.session == session]
 
 
+def saved_upstreams(store: Store) -> list[UpstreamRecord]:
+    """Every upstream in a store, whatever its fingerprint."""
+    keys = connection_of(store).execute("SELECT name, fingerprint FROM upstreams ORDER BY name").fetchall()
+    return [record for record, _ in store.catalog.load(keys)]
+
+
 def fill_store(store: Store) -> None:
     """Put a session, a call, an upstream with two tools and a state into a store."""
     store.sessions.begin(SESSION)
