@@ -1,13 +1,12 @@
-"""The nouns every folder speaks: what exists, what a client saw, what was called, what was missed.
+"""The records that every folder uses: what exists, what a client saw, what was called, what was missed.
 
-Frozen structs that import nothing of ours; `msgspec.structs` replaces or unpacks them. Times are seconds since the
-epoch (UTC, float); durations are milliseconds; tokens are counted by `retrieval.tokens`; `id` is 0 until the store has
-given one.
+Records are frozen structs; this file imports nothing else of foretool. Times are seconds since the epoch (UTC, float),
+durations are milliseconds, and tokens are counted by `retrieval.tokens`. An `id` is 0 until the store has assigned one.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NewType
+from typing import Any, Literal, NewType
 
 from msgspec import Struct
 
@@ -20,8 +19,8 @@ Era = Literal["legacy", "modern"]
 Policy = Literal["frozen", "growing", "full"]
 Level = Literal["high", "medium", "low", "none"]
 Noticed = Literal["call", "bridge", "discovery", "nothing_found", "unknown_name"]
-"""How a miss came to light: a hidden tool called by its name, or through `call_tool`; a tool that a discovery found and
-that was then called; a discovery without a match; a name that no upstream has."""
+"""What revealed a miss: a call of a hidden tool by its name (`call`) or through `call_tool` (`bridge`), a call of a
+tool that a discovery had found, a discovery without a match, or a name that no upstream has."""
 
 Cause = Literal["rank", "budget", "gate", "policy", "offline", "denied", "name_limit", "unknown"]
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost"]
@@ -35,34 +34,34 @@ class Tool(Struct, frozen=True):
     upstream: str
     name: str
     definition: bytes
-    """The tool object of the upstream's `tools/list`, as compact JSON, unknown fields kept."""
+    """The tool object from the upstream's `tools/list`, as compact JSON with its unknown fields."""
     schema_hash: str
     """Hex SHA-256 of `definition`; a new hash is a new version of the tool."""
     tokens: int | None = None
-    """Tokens of the definition as a client sees it; None until counted."""
+    """Tokens of the definition as a client sees it; None until they are counted."""
 
 
 class UpstreamRecord(Struct, frozen=True):
-    """What we remember of an upstream between runs."""
+    """What is known about an upstream between runs."""
 
     name: str
     fingerprint: str
-    """Hash of how it is reached (command, arguments, URL, names of variables; never their values)."""
+    """Hash of how to reach it (command, arguments, URL, names of variables; never their values)."""
     era: Era | None
-    """The era it was last spoken to in."""
+    """The era of the last conversation with it."""
     server_info: str
     """JSON of `serverInfo`, or ""."""
     instructions: str
     capabilities: str
     """JSON of the server's capabilities, or ""."""
     listed_at: float
-    """When `tools/list` was last answered; 0 if never."""
+    """When it last answered `tools/list`; 0 if never."""
     lacks: Era | None = None
-    """The era it is known not to speak."""
+    """The era that it is known not to support."""
 
 
 class SessionRecord(Struct, frozen=True):
-    """One client's conversation: a stdio process, a legacy HTTP session, or a modern caller."""
+    """One client's connection: a stdio process, a legacy HTTP session, or a modern caller."""
 
     key: str
     """128 random bits in hex; the primary key."""
@@ -73,11 +72,11 @@ class SessionRecord(Struct, frozen=True):
     profile: str
     started_at: float
     ended_at: float | None = None
-    """None while it runs, and for ever if its process was killed."""
+    """None while it runs, and for good if its process was killed."""
 
 
 class Exposure(Struct, frozen=True):
-    """One tool list as a client was given it."""
+    """One tool list that a client received."""
 
     session: str
     at: float
@@ -97,7 +96,7 @@ class Match(Struct, frozen=True):
     """1 is best."""
     score: float
     parts: dict[str, float] = {}
-    """Contribution of each ranker to `score`."""
+    """The contribution of each ranker to `score`."""
 
 
 class Discovery(Struct, frozen=True):
@@ -115,9 +114,9 @@ class Discovery(Struct, frozen=True):
     took_ms: float
     id: int = 0
     handle: str = ""
-    """Which of the session's conversations it belongs to; "" where nobody said."""
+    """The conversation within the session; "" if not known."""
     probability: float | None = None
-    """That a needed tool was among the first five, as the gate said it then; None where it had nothing to say."""
+    """The gate's prediction that the first five matches contain a needed tool; None if it made none."""
 
 
 class DiscoveryOutcome(Struct, frozen=True):
@@ -154,19 +153,19 @@ class Event(Struct, frozen=True):
 
 
 class Prompt(Struct, frozen=True):
-    """What a user asked a client for, as a prompt hook told us; see `foretool hint`."""
+    """What a user asked a client for, as a prompt hook reported it; see `foretool hint`."""
 
     at: float
     text: str
     session: str = ""
-    """The client's own name for its conversation; none of our sessions."""
+    """The client's own id of its conversation; not the key of a `SessionRecord`."""
     cwd: str = ""
     """The folder the client works in."""
     id: int = 0
 
 
 class StepRecord(Struct, frozen=True):
-    """What was put together for one step: the telemetry of ITR (section 12)."""
+    """What was selected for one step of an agent: the telemetry of ITR (section 12)."""
 
     session: str
     at: float
@@ -177,9 +176,9 @@ class StepRecord(Struct, frozen=True):
     tokens: int
     budget: int
     probability: float
-    """Of a needed tool being among those shown, as the gate saw it."""
+    """The gate's prediction that the selected tools contain a needed one."""
     sufficiency: float | None
-    """The model's own rating that asked for this selection; None for the first of a step."""
+    """The model's rating that led to this selection; None for the first selection of a step."""
     fallback: Literal["none", "expand", "discover"]
     cached: bool
     error: str
@@ -188,7 +187,7 @@ class StepRecord(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """One tool call with its outcome; written before the result is sent."""
+    """One tool call with its outcome, written before the result is sent."""
 
     session: str
     at: float
@@ -196,18 +195,18 @@ class Call(Struct, frozen=True):
     upstream: str
     via: Literal["name", "bridge"]
     hidden: bool
-    """The tool was not in the client's list when it was called."""
+    """Whether the tool was missing from the client's list when it was called."""
     outcome: Outcome
     took_ms: float
     sent: bool
-    """The request had left for the upstream."""
+    """Whether the request was sent to the upstream."""
     arguments: str
     """"" (record off), JSON of argument names and types (shape), or the arguments themselves (full)."""
     discovery: int = 0
-    """Id of the discovery that had found the tool, or 0."""
+    """Id of the discovery that found the tool, or 0."""
     id: int = 0
     handle: str = ""
-    """As that of a `Discovery`."""
+    """As in `Discovery`."""
 
 
 class Miss(Struct, frozen=True):
@@ -216,50 +215,50 @@ class Miss(Struct, frozen=True):
     session: str
     at: float
     tool: str
-    """Exposed name; for an unknown name what was asked for; "" when a discovery found nothing."""
+    """The exposed name; the requested name if no tool has it; "" if a discovery found nothing."""
     noticed: Noticed
     cause: Cause
     rank: int
-    """The tool's rank for the list's query, or in the discovery that found it; 0 if it had none."""
+    """The tool's rank for the list's query, or in the discovery that found it; 0 without a rank."""
     of: int
     """How many tools were ranked."""
     query: str
-    """The task in words, if one is known."""
+    """The task in words, if it is known."""
     history: tuple[ToolId, ...]
-    """The tools called before, oldest first, at most the last 20."""
+    """The tools called before, the oldest first; at most the last 20."""
     exposure: int
-    """Id of the list the client had, or 0."""
+    """Id of the list that the client had, or 0."""
     discovery: int
     change: str
-    """The cheapest change that would have shown the tool, in words."""
+    """The cheapest change that would have exposed the tool, in words."""
     recovered: Literal["called", "discovered", "suggested", "no"]
     turns: int
-    """Extra turns it cost."""
+    """Extra turns that the miss cost."""
     tokens: int
-    """Extra tokens it cost."""
+    """Extra tokens that the miss cost."""
     parts: dict[str, float] = {}
     id: int = 0
     call: int = 0
-    """Id of the call that revealed it, or 0. Until it is written: the place of that call in its batch, 1 the first."""
+    """Id of the call that revealed it, or 0. Before it is written: the place of that call in its batch, from 1."""
 
 
 class ClientRecord(Struct, frozen=True):
-    """What we measured about one client name and version (the client ledger)."""
+    """What was measured about one client name and version."""
 
     client: str
     version: str
     era: Era
     announced: int
-    """`list_changed` notifications sent to it."""
+    """How many `list_changed` notifications it received."""
     relisted: int
-    """How many of them it answered with a `tools/list` in time."""
+    """How many of them it followed with a `tools/list` in time."""
     relist_ms: float
-    """Median delay of those; 0 if none."""
+    """Median delay of those `tools/list` requests; 0 if there were none."""
     last_seen: float
 
 
 class Usage(Struct, frozen=True):
-    """How often and how lately a tool was called, for the working set."""
+    """How often a tool was called and missed, and when it was called last."""
 
     tool: ToolId
     calls: int
@@ -268,41 +267,41 @@ class Usage(Struct, frozen=True):
 
 
 class Episode(Struct, frozen=True):
-    """One task and the calls it took, as training reads it."""
+    """One task and its calls, as training reads them."""
 
     calls: tuple[ToolId, ...]
-    """In order; none for a task that needed no tool."""
+    """The calls in order; empty for a task that needed no tool."""
     tasks: tuple[str, ...] = ()
-    """The task in words, the first known first; none where nobody said it."""
+    """Descriptions of the task, the first one first; empty if none is known."""
     edges: tuple[tuple[int, int], ...] | None = None
-    """Places in `calls` of which the first must come before the second; None where only the order is known."""
+    """Pairs of places in `calls`: the first must come before the second. None if only the order is known."""
     ended: bool = True
-    """The task was done after the last call; False for one that may have gone on unseen."""
+    """Whether the last call finished the task; False if the task may have continued unseen."""
     source: Literal["log", "import"] = "log"
     at: float = 0.0
-    """When it began; 0 for an imported one."""
+    """When it began; 0 if it was imported."""
     key: str = ""
-    """Where it comes from: session and number in the log, the id in a file."""
+    """Its origin: session and number in the log, or the id in a file."""
 
 
 class Flow(Struct, frozen=True):
-    """A value of one tool's result that came back as an argument of another; only where, never which."""
+    """A value of one tool's result came back as an argument of another; only the names of the fields are kept."""
 
     before: ToolId
     after: ToolId
     field: str
-    """Where it stood in the result; "" where that is not known."""
+    """The field of the result; "" if not known."""
     parameter: str
     times: int
     last_at: float
 
 
 FlowKey = tuple[ToolId, ToolId, str, str]
-"""The tool whose result had the value, the tool that received it, the field ("" if not known), and the parameter."""
+"""The tool whose result had the value, the tool that received it, the field of the result, and the parameter."""
 
 
 class ToolVersion(Struct, frozen=True):
-    """One definition that a tool of an upstream has had."""
+    """One definition that a tool of an upstream had."""
 
     schema_hash: str
     definition: bytes
@@ -311,10 +310,10 @@ class ToolVersion(Struct, frozen=True):
 
 
 class WorkingSet(Struct, frozen=True):
-    """The list of a profile, as it is served until the next epoch."""
+    """The list of a profile, which is served unchanged until the next epoch."""
 
     key: str
-    """Whatever decides the list besides the catalogue: the profile, and the policy where it matters."""
+    """What decides the list besides the catalog: the profile, and the policy where it matters."""
     epoch: int
     """Counts up from 1."""
     tools: tuple[ToolId, ...]
@@ -322,14 +321,14 @@ class WorkingSet(Struct, frozen=True):
     """The `tools` array of the answer, byte for byte."""
     created_at: float
     inputs: str = ""
-    """What it was worked out from, as its maker spells it; tells whether it still holds."""
+    """What the list was computed from, in the format of `Exposures`; a difference makes a new list."""
 
 
 class UpstreamState(Struct, frozen=True):
-    """How one upstream of one running proxy is doing; written by the proxy, shown by `foretool status`."""
+    """The state of one upstream of one running proxy, which `foretool status` shows."""
 
     pid: int
-    """Of the proxy."""
+    """Process id of the proxy."""
     started_at: float
     """When the proxy started."""
     upstream: str
@@ -339,14 +338,14 @@ class UpstreamState(Struct, frozen=True):
     tools: int
     restarts: int
     skipped_lines: int
-    """Lines on its stdout that were not messages."""
+    """Lines on its stdout that were not JSON-RPC messages."""
     last_error: str
     stderr: tuple[str, ...]
-    """Its last lines, oldest first."""
+    """Its last lines on stderr, the oldest first."""
 
 
 class Statistics(Struct, frozen=True):
-    """What one storage file holds; counts of rows."""
+    """How many records of each kind a store holds."""
 
     upstreams: int
     tools: int
@@ -358,11 +357,7 @@ class Statistics(Struct, frozen=True):
     misses: int
     clients: int
     file_bytes: int
-    """Without the write-ahead log."""
-
-
-KEPT_MODELS: Final = 3
-"""Models of a kind whose bytes are kept: the one that is served, and those it can be rolled back to."""
+    """Size of the file without its write-ahead log."""
 
 
 class Artifact(Struct, frozen=True):
@@ -398,7 +393,7 @@ class Health(Struct, frozen=True):
     is_foreign: bool
     """Another program made the file."""
     is_writable: bool
-    """The file can be written, and so can its directory, for the log beside it."""
+    """The file and its directory are writable; the log is created beside the file."""
     problems: tuple[str, ...]
     """What the engine's own check complains about."""
     is_complete: bool

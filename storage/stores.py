@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 if TYPE_CHECKING:
     from foretool.storage.records import (
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
         Usage,
         WorkingSet,
     )
+
+
+KEPT_MODELS: Final = 3
+"""Models of a kind whose bytes are kept: the served one, and those that a rollback can bring back."""
 
 
 class StorageError(Exception):

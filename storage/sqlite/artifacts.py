@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from foretool.storage.records import KEPT_MODELS, Artifact, Episode
+from foretool.storage.records import Artifact, Episode
 from foretool.storage.sqlite.database import Database, insert_into
+from foretool.storage.stores import KEPT_MODELS
 
 _COLUMNS = "id, kind, number, created_at, sha256, length(data), active, previous, promoted_at, report"
 _ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active"  # noqa: S608  # a constant

@@ -13,7 +13,7 @@ from foretool.storage.records import Episode, ToolId
 
 
 @requirement("learn:import")
-def test_demonstrations_are_read_by_any_name_and_rows_of_unknown_tools_left_out(tmp_path: Path) -> None:
+def test_demonstrations_may_use_any_name_of_a_tool_and_rows_with_unknown_tools_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "demos.jsonl"
     rows = [
         {"id": "7", "query": "do", "calls": ["a", "u/b"], "edges": [[0, 1]]},
@@ -46,7 +46,7 @@ def test_demonstrations_are_read_by_any_name_and_rows_of_unknown_tools_left_out(
     ],
 )
 @requirement("learn:import")
-def test_a_file_that_is_wrong_says_where(tmp_path: Path, line: str, said: str) -> None:
+def test_an_error_names_the_file_and_the_line(tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "demos.jsonl"
     path.write_text(f'{{"query": "x", "calls": []}}\n{line}\n')
     with pytest.raises(ValueError) as caught:

@@ -1,4 +1,4 @@
-"""What came of a discovery: the tool called in its name, another need, or nothing that anyone knows of."""
+"""The outcome of a discovery: the tool called for it, another need, or unknown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def called(
     store.calls.record([Call(session, at, tool, "u", "bridge", hidden, "ok", 1.0, True, "", discovery)])
 
 
-def test_the_first_tool_called_in_its_name_was_needed() -> None:
+def test_the_first_tool_called_for_a_discovery_was_needed() -> None:
     with open_store(":memory:") as store:
         one = asked(store, 10.0, A, B, C)
         called(store, 11.0, C, one)
@@ -30,7 +30,7 @@ def test_the_first_tool_called_in_its_name_was_needed() -> None:
         assert discovery_outcomes(store.discoveries) == [DiscoveryOutcome(10.0, 0.7, 3)]
 
 
-def test_who_asks_again_or_calls_something_else_had_not_found_it() -> None:
+def test_another_search_or_call_means_that_the_needed_tool_was_not_found() -> None:
     with open_store(":memory:") as store:
         asked(store, 10.0, A)
         asked(store, 20.0, B, p=None)
@@ -41,7 +41,7 @@ def test_who_asks_again_or_calls_something_else_had_not_found_it() -> None:
         ]
 
 
-def test_what_nothing_followed_or_something_much_later_or_elsewhere_says_nothing() -> None:
+def test_a_discovery_has_no_outcome_if_nothing_soon_follows_in_its_conversation() -> None:
     with open_store(":memory:") as store:
         asked(store, 10.0, A, session="one")
         asked(store, 20.0, A, session="two")
@@ -52,23 +52,23 @@ def test_what_nothing_followed_or_something_much_later_or_elsewhere_says_nothing
         assert discovery_outcomes(store.discoveries) == []
 
 
-def test_answers_without_a_match_and_by_name_say_nothing_of_confidence() -> None:
+def test_discoveries_without_a_match_or_by_name_have_no_outcome() -> None:
     with open_store(":memory:") as store:
         asked(store, 10.0)
         store.discoveries.add(Discovery("s", 11.0, "", ("a",), None, "high", (Match(A, 1, 1.0),), 1, 1.0))
         asked(store, 12.0, B)
         asked(store, 13.0, B)
-        assert [verdict.at for verdict in discovery_outcomes(store.discoveries)] == [12.0]
+        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [12.0]
 
 
-def test_the_latest_are_read_and_come_oldest_first() -> None:
+def test_the_latest_outcomes_are_read_and_come_oldest_first() -> None:
     with open_store(":memory:") as store:
         for at in range(5):
             called(store, at + 0.5, A, asked(store, float(at), A))
-        assert [verdict.at for verdict in discovery_outcomes(store.discoveries, limit=2)] == [3.0, 4.0]
+        assert [outcome.at for outcome in discovery_outcomes(store.discoveries, limit=2)] == [3.0, 4.0]
 
 
-def test_one_need_tells_of_every_discovery_soon_before_it_and_of_none_at_its_own_time() -> None:
+def test_a_need_decides_every_discovery_soon_before_it_and_none_at_the_same_time() -> None:
     with open_store(":memory:") as store:
         for at in (10.0, 20.0, 30.0, 40.0):
             store.discoveries.add(
@@ -76,10 +76,10 @@ def test_one_need_tells_of_every_discovery_soon_before_it_and_of_none_at_its_own
             )
         for at, handle in ((10.0, "10.0"), (20.0 + FOLLOWS_S, "20.0"), (30.1 + FOLLOWS_S, "30.0"), (40.5, "40.0")):
             store.calls.record([Call("s", at, C, "u", "bridge", True, "ok", 1.0, True, "", 0, handle=handle)])
-        assert [verdict.at for verdict in discovery_outcomes(store.discoveries)] == [20.0, 40.0]
+        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [20.0, 40.0]
     with open_store(":memory:") as store:
         for at in (10.0, 20.0, 30.0):
             asked(store, at, A)
         called(store, 31.0, C)
         called(store, 32.0, C)
-        assert [verdict.at for verdict in discovery_outcomes(store.discoveries)] == [10.0, 20.0, 30.0]
+        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [10.0, 20.0, 30.0]

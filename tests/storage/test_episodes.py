@@ -1,4 +1,4 @@
-"""The recorded traffic is cut into tasks; what went wrong or was repeated is no step of one."""
+"""The recorded traffic is cut into one episode per task, without failed and repeated calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_session_is_one_task_until_a_long_gap(store: Store) -> None:
 
 
 @requirement("learn:episodes")
-def test_another_task_begins_another_episode_once_something_was_called(store: Store) -> None:
+def test_another_task_starts_another_episode_after_a_call(store: Store) -> None:
     for at, task in ((1.0, "weather in Oslo"), (2.0, "the weather of Oslo today"), (5.0, "send a mail to Ada")):
         store.discoveries.add(asked("s", at, task))
     store.calls.record([call("s", 3.0, "weather"), call("s", 4.0, "alerts"), call("s", 6.0, "mail")])
@@ -58,7 +58,7 @@ def test_another_task_begins_another_episode_once_something_was_called(store: St
 
 
 @requirement("learn:episodes")
-def test_failed_calls_are_no_steps_and_repeats_are_one(store: Store) -> None:
+def test_failed_calls_are_left_out_and_repeated_calls_are_one_step(store: Store) -> None:
     outcomes: list[tuple[str, Outcome]] = [
         ("a", "tool_error"), ("a", "ok"), ("a", "ok"), ("b", "lost"), ("c", "error"), ("a", "ok"), ("d", "cancelled"),
         ("e", "ok"), ("a", "ok"),
@@ -69,7 +69,7 @@ def test_failed_calls_are_no_steps_and_repeats_are_one(store: Store) -> None:
 
 
 @requirement("learn:episodes")
-def test_a_prompt_is_the_task_of_the_conversation_that_acts_next(store: Store) -> None:
+def test_a_prompt_belongs_to_the_conversation_with_the_next_event(store: Store) -> None:
     prompt(store, 1.0, "book a flight")
     store.discoveries.add(asked("s", 2.0, "flights from Oslo"))
     store.calls.record([call("s", 3.0, "search")])
@@ -86,7 +86,7 @@ def test_a_prompt_is_the_task_of_the_conversation_that_acts_next(store: Store) -
 
 
 @requirement("learn:episodes")
-def test_chats_that_take_turns_in_one_session_are_kept_apart(store: Store) -> None:
+def test_chats_that_take_turns_in_one_session_are_separate_conversations(store: Store) -> None:
     store.discoveries.add(asked("s", 1.0, "weather", "one"))
     store.discoveries.add(asked("s", 2.0, "mail", "two"))
     store.calls.record(
@@ -99,7 +99,7 @@ def test_chats_that_take_turns_in_one_session_are_kept_apart(store: Store) -> No
 
 
 @requirement("learn:episodes")
-def test_one_chat_after_the_other_shares_its_session_with_calls_that_carry_no_handle(store: Store) -> None:
+def test_consecutive_chats_share_their_session_with_calls_without_a_handle(store: Store) -> None:
     store.discoveries.add(asked("s", 1.0, "weather", "one"))
     store.calls.record(
         [call("s", 2.0, "rain", handle="one"), call("s", 3.0, "listed"), call("s", 5.0, "more", handle="two")]
@@ -107,19 +107,19 @@ def test_one_chat_after_the_other_shares_its_session_with_calls_that_carry_no_ha
     assert [each.calls for each in read_episodes(store, now=10_000.0)] == [("rain", "listed"), ("more",)]
 
 
-def test_a_program_is_cut_and_its_end_was_not_seen() -> None:
+def test_a_very_long_episode_is_shortened_and_has_no_known_end() -> None:
     events = [Event(float(at), "call", f"t{at}") for at in range(LONGEST + 5)]
     (found,) = cut_conversation("s", events, is_over=True)
     assert (len(found.calls), found.ended) == (LONGEST, False)
 
 
-def test_texts_are_alike_when_the_shorter_one_is_half_in_the_other() -> None:
+def test_texts_are_alike_if_they_share_half_of_the_shorter_one() -> None:
     assert are_alike("weather in Oslo", "what is the weather in Bergen")
     assert not are_alike("weather in Oslo", "send a mail")
     assert not are_alike("!!!", "...")
 
 
-def test_calls_of_tools_that_are_gone_leave_their_episodes() -> None:
+def test_calls_of_tools_that_no_longer_exist_are_dropped() -> None:
     a, b, c = ToolId("a"), ToolId("b"), ToolId("c")
     whole = Episode((a, c))
     holed = Episode((a, b, c), ("t",), ((0, 1), (0, 2)), at=3.0)

@@ -40,7 +40,7 @@ def test_opening_an_up_to_date_file_and_serving_from_it_imports_nothing_heavy(pa
     assert not {"sqlite_utils", "click", "pydantic", "numpy", "asyncio"} & loaded
 
 
-def test_examining_a_store_finds_it_in_order(path: Path) -> None:
+def test_examining_a_new_store_finds_no_problem(path: Path) -> None:
     open_store(path).close()
     health = examine_store(path, 5.0)
     assert (health.is_complete, health.is_writable, health.problems) == (True, True, ())

@@ -1,4 +1,4 @@
-"""Models are kept with their checksum; one of a kind is served, what it replaced can be served again."""
+"""Models are kept with their checksum; one of each kind is served, and a rollback serves its predecessor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from stored_records import connection_of
 
 from foretool.storage.opening import open_store
-from foretool.storage.records import KEPT_MODELS, Episode, ToolId
-from foretool.storage.stores import ArtifactStore, Store
+from foretool.storage.records import Episode, ToolId
+from foretool.storage.stores import KEPT_MODELS, ArtifactStore, Store
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_promoted_model_is_served_with_its_report(artifacts: ArtifactStore) ->
     assert list(artifacts.served()) == ["dtdr"]
 
 
-def test_of_a_model_that_was_not_better_only_the_report_is_kept(artifacts: ArtifactStore) -> None:
+def test_only_the_report_of_a_model_that_was_not_better_is_kept(artifacts: ArtifactStore) -> None:
     artifacts.add("dtdr", b"old", {}, promote=True)
     worse = artifacts.add("dtdr", b"new", {"better": False}, promote=False)
     assert (worse.active, worse.size, worse.promoted_at, worse.report) == (False, 0, 0.0, {"better": False})
@@ -39,7 +39,7 @@ def test_of_a_model_that_was_not_better_only_the_report_is_kept(artifacts: Artif
     assert [each.number for each in artifacts.history("dtdr")] == [2, 1]
 
 
-def test_damaged_bytes_are_refused_and_the_model_before_them_is_handed_out(
+def test_a_model_with_damaged_bytes_is_skipped_and_its_predecessor_is_loaded(
     store: Store, artifacts: ArtifactStore
 ) -> None:
     artifacts.add("tgr", b"first", {}, promote=True)
@@ -49,7 +49,7 @@ def test_damaged_bytes_are_refused_and_the_model_before_them_is_handed_out(
     assert [data for _, data in artifacts.load_intact("tgr")] == [b"first"]
 
 
-def test_rolling_back_serves_the_model_before_and_then_none(artifacts: ArtifactStore) -> None:
+def test_a_rollback_serves_the_previous_model_and_then_none(artifacts: ArtifactStore) -> None:
     first = artifacts.add("dtdr", b"first", {}, promote=True)
     second = artifacts.add("dtdr", b"second", {}, promote=True)
     before = artifacts.version
@@ -65,7 +65,7 @@ def test_rolling_back_serves_the_model_before_and_then_none(artifacts: ArtifactS
     assert artifacts.roll_back("dtdr") is None
 
 
-def test_only_so_many_old_models_keep_their_bytes(artifacts: ArtifactStore) -> None:
+def test_only_the_latest_models_keep_their_bytes(artifacts: ArtifactStore) -> None:
     for number in range(KEPT_MODELS + 2):
         artifacts.add("dtdr", f"model {number}".encode(), {}, promote=True)
     sizes = [each.size for each in artifacts.history("dtdr")]
@@ -73,7 +73,7 @@ def test_only_so_many_old_models_keep_their_bytes(artifacts: ArtifactStore) -> N
     assert [data for _, data in artifacts.load_intact("dtdr")] == [b"model 4", b"model 3", b"model 2"]
 
 
-def test_kinds_do_not_touch_each_other(artifacts: ArtifactStore) -> None:
+def test_kinds_of_models_are_independent(artifacts: ArtifactStore) -> None:
     artifacts.add("dtdr", b"a", {}, promote=True)
     artifacts.add("tgr", b"b", {}, promote=True)
     assert {kind: each.number for kind, each in artifacts.served().items()} == {"dtdr": 1, "tgr": 1}
@@ -90,7 +90,7 @@ def test_a_demonstration_is_kept_once(artifacts: ArtifactStore) -> None:
     assert artifacts.demonstrations() == [one, two]
 
 
-def test_one_process_at_a_time_may_learn(artifacts: ArtifactStore) -> None:
+def test_only_one_process_may_learn_at_a_time(artifacts: ArtifactStore) -> None:
     assert artifacts.take_lease(10.0, 20)
     assert not artifacts.take_lease(15.0, 25)
     assert artifacts.take_lease(20.0, 30)

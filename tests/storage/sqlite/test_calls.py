@@ -17,7 +17,7 @@ def test_a_call_comes_back_as_it_was(store: Store) -> None:
     assert store.calls.get(3) is None
 
 
-def test_a_miss_points_at_the_call_of_its_batch_that_revealed_it(store: Store) -> None:
+def test_a_miss_refers_to_the_call_of_its_batch_that_revealed_it(store: Store) -> None:
     store.calls.record([CALL])
     blame = replace(CALL, tool=ToolId("git__blame"), hidden=True)
     store.calls.record([CALL, blame], [replace(MISS, call=2), replace(MISS, noticed="nothing_found", tool="")])
@@ -33,13 +33,13 @@ def test_a_miss_without_calls_is_recorded(store: Store) -> None:
     assert store.calls.misses(0) == [replace(MISS, id=1)]
 
 
-def test_a_miss_cannot_point_outside_its_batch(store: Store) -> None:
+def test_a_miss_cannot_refer_to_a_call_outside_its_batch(store: Store) -> None:
     with pytest.raises(ValueError, match="place of a call in its batch of 1"):
         store.calls.record([CALL], [replace(MISS, call=2)])
     assert store.calls.recent(1) == []
 
 
-def test_misses_since_a_time_are_newest_first(store: Store) -> None:
+def test_misses_since_a_time_come_newest_first(store: Store) -> None:
     store.calls.record([], [replace(MISS, at=at) for at in (3.0, 1.0, 2.0)])
     assert [miss.at for miss in store.calls.misses(2.0)] == [3.0, 2.0]
     assert [miss.at for miss in store.calls.misses(0.0, limit=1)] == [3.0]

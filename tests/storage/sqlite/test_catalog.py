@@ -8,7 +8,7 @@ from foretool.storage.records import ToolId, ToolVersion
 from foretool.storage.stores import StorageError, Store
 
 
-def test_the_catalog_comes_back_in_the_order_asked_and_listed(store: Store) -> None:
+def test_the_catalog_comes_back_in_the_requested_order_of_upstreams_and_the_listed_order_of_tools(store: Store) -> None:
     slack = replace(UPSTREAM, name="slack", era=None)
     store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame", tokens=40)])
     store.catalog.save_upstream(slack, [tool("post", upstream="slack")])
@@ -18,7 +18,7 @@ def test_the_catalog_comes_back_in_the_order_asked_and_listed(store: Store) -> N
     ]
 
 
-def test_one_name_with_two_commands_is_two_upstreams(store: Store) -> None:
+def test_an_upstream_name_with_two_fingerprints_is_two_upstreams(store: Store) -> None:
     other = replace(UPSTREAM, fingerprint="f2", listed_at=6.0)
     store.catalog.save_upstream(UPSTREAM, [tool("log")])
     store.catalog.save_upstream(other, [tool("diff")])
@@ -36,7 +36,7 @@ def test_saving_an_upstream_replaces_its_tools_and_their_order(store: Store) -> 
     assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("b", "new"), c])]
 
 
-def test_every_version_of_a_tool_stays_on_record(store: Store) -> None:
+def test_every_version_of_a_tool_is_kept(store: Store) -> None:
     old, new = tool("log", "h1", tokens=10), tool("log", "h2")
     for at, fingerprint, definition in [(1.0, "f1", old), (2.0, "f2", new), (3.0, "f2", old), (4.0, "f2", new)]:
         store.catalog.save_upstream(replace(UPSTREAM, fingerprint=fingerprint, listed_at=at), [definition])
@@ -47,7 +47,7 @@ def test_every_version_of_a_tool_stays_on_record(store: Store) -> None:
     assert store.catalog.versions("git", "blame") == []
 
 
-def test_tokens_belong_to_the_definition(store: Store) -> None:
+def test_token_counts_belong_to_the_definition(store: Store) -> None:
     store.catalog.save_upstream(UPSTREAM, [tool("log", "h1")])
     store.catalog.save_token_counts({"h1": 55, "never seen": 1})
     store.catalog.save_upstream(replace(UPSTREAM, fingerprint="f2"), [tool("log", "h1")])
@@ -57,7 +57,7 @@ def test_tokens_belong_to_the_definition(store: Store) -> None:
     ]
 
 
-def test_the_heads_of_all_tools_come_at_once_and_a_few_tools_by_name(store: Store) -> None:
+def test_tool_heads_come_at_once_and_tools_come_by_name(store: Store) -> None:
     slack = replace(UPSTREAM, name="slack", fingerprint="f2")
     log, post = tool("log"), tool("post", upstream="slack", tokens=40)
     store.catalog.save_upstream(UPSTREAM, [log])
@@ -71,7 +71,7 @@ def test_the_heads_of_all_tools_come_at_once_and_a_few_tools_by_name(store: Stor
     assert store.catalog.tools_named([(log.id, "git", "f2")]) == []
 
 
-def test_an_upstream_with_two_tools_of_one_name_is_refused_whole(store: Store) -> None:
+def test_an_upstream_with_two_tools_of_one_name_is_refused_as_a_whole(store: Store) -> None:
     store.catalog.save_upstream(UPSTREAM, [tool("a")])
     with pytest.raises(StorageError, match=r"UNIQUE constraint failed: tools\.upstream, tools\.name"):
         store.catalog.save_upstream(UPSTREAM, [tool("b"), tool("b")])

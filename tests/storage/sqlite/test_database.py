@@ -1,4 +1,4 @@
-"""One SQLite file, many processes: what is written is there, whole, and a failed write leaves nothing."""
+"""Several processes share one SQLite file: a committed write is kept, and a failed one leaves nothing."""
 
 import signal
 import sqlite3
@@ -35,7 +35,7 @@ def test_a_file_of_a_newer_foretool_is_refused(path: Path) -> None:
     )
 
 
-def test_a_file_of_another_program_is_refused_and_not_touched(path: Path) -> None:
+def test_a_file_of_another_program_is_refused_and_not_changed(path: Path) -> None:
     path.parent.mkdir()
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE bookmarks (url)")
@@ -46,7 +46,7 @@ def test_a_file_of_another_program_is_refused_and_not_touched(path: Path) -> Non
     assert path.read_bytes() == before
 
 
-def test_a_damaged_file_is_named_and_left_as_it_is(path: Path) -> None:
+def test_the_error_for_a_damaged_file_names_it_and_the_file_is_not_changed(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"not a database, " * 512)
     with pytest.raises(StorageError) as caught:
@@ -58,7 +58,7 @@ def test_a_damaged_file_is_named_and_left_as_it_is(path: Path) -> None:
     assert path.read_bytes() == b"not a database, " * 512
 
 
-def test_damage_found_later_is_an_error_of_storage(path: Path) -> None:
+def test_damage_found_after_opening_is_a_storage_error(path: Path) -> None:
     with open_store(path) as store:
         store.calls.record([CALL] * 5000)
     with path.open("r+b") as file:
@@ -69,7 +69,7 @@ def test_damage_found_later_is_an_error_of_storage(path: Path) -> None:
         store.calls.recent(10_000)
 
 
-def test_a_directory_that_cannot_be_made_is_an_error_of_storage(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"file/foretool\.db: .*; check the storage path and its permissions"):
         open_store(tmp_path / "file" / "foretool.db")
@@ -89,7 +89,7 @@ def test_a_locked_file_is_a_temporary_error_and_the_batch_can_be_repeated(path: 
         assert (len(other.calls.recent(9)), other.calls.misses(0)) == (1, [replace(MISS, id=1, call=1)])
 
 
-def test_halves_of_surrogate_pairs_lose_no_record(store: Store) -> None:
+def test_a_record_with_an_unpaired_surrogate_is_not_lost(store: Store) -> None:
     """JSON may hold them and UTF-8 cannot; a client that writes them must not be able to keep itself off the record."""
     odd, kept = ToolId("a\ud800"), ToolId("a?")
     store.calls.record([replace(CALL, tool=odd)])
@@ -167,7 +167,7 @@ def written(write: str) -> list[str]:
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_whichever_statement_of_a_write_fails_nothing_is_left_and_repeating_it_works(write: str) -> None:
+def test_a_write_with_any_failed_statement_leaves_nothing_and_can_be_repeated(write: str) -> None:
     connection = connect()
     store = SqliteStore(Database(connection, ":memory:"))
     before = content(connection)
@@ -188,7 +188,7 @@ def test_whichever_statement_of_a_write_fails_nothing_is_left_and_repeating_it_w
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_whichever_instruction_of_a_write_is_the_last_the_write_is_whole_or_not_there(write: str) -> None:
+def test_a_write_interrupted_at_any_instruction_is_whole_or_absent(write: str) -> None:
     before, after = (content(connect()), written(write))
     for step in count(1):
         connection = connect()
@@ -210,7 +210,7 @@ def test_whichever_instruction_of_a_write_is_the_last_the_write_is_whole_or_not_
     assert step > 5
 
 
-def test_a_full_disk_is_a_temporary_error_and_nothing_is_half_written(path: Path) -> None:
+def test_a_full_disk_is_a_temporary_error_and_no_write_is_partial(path: Path) -> None:
     open_store(path).close()
     connection = sqlite3.connect(path, isolation_level=None)
     store = SqliteStore(Database(connection, path))
@@ -231,7 +231,7 @@ def test_a_full_disk_is_a_temporary_error_and_nothing_is_half_written(path: Path
     store.close()
 
 
-def test_a_rollback_that_failed_is_made_up_for_before_the_next_write(path: Path) -> None:
+def test_a_failed_rollback_is_repeated_before_the_next_write(path: Path) -> None:
     open_store(path).close()
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN")
@@ -259,7 +259,7 @@ while True:
 """
 
 
-def test_a_killed_process_has_lost_no_call_that_was_committed(path: Path) -> None:
+def test_a_killed_process_loses_no_committed_call(path: Path) -> None:
     open_store(path).close()
     command = [sys.executable, "-c", RECORDER, str(path)]
     recorders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -300,7 +300,7 @@ def test_a_checkpoint_in_a_thread_moves_the_log_while_calls_are_recorded(path: P
     assert rows(path, "SELECT count(*) FROM calls") == [(251,)]
 
 
-def test_the_log_stays_bounded_without_anyone_asking_for_a_checkpoint(path: Path) -> None:
+def test_the_log_stays_bounded_without_a_checkpoint(path: Path) -> None:
     with open_store(path) as store:
         for _ in range(12_000):
             store.calls.record([CALL])
@@ -308,11 +308,11 @@ def test_the_log_stays_bounded_without_anyone_asking_for_a_checkpoint(path: Path
     assert log < 20 * 2**20
 
 
-def test_a_checkpoint_in_memory_is_nothing(store: Store) -> None:
+def test_a_checkpoint_in_memory_does_nothing(store: Store) -> None:
     assert store.checkpoint() == 0
 
 
-def test_rows_come_one_by_one_or_say_what_is_wrong() -> None:
+def test_rows_come_one_by_one_and_errors_are_storage_errors() -> None:
     database = Database.open(":memory:", 0)
     rows = database.each_row("SELECT value FROM json_each('[1, 2, 3]')")
     assert next(rows) == (1,)

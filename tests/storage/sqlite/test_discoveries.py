@@ -15,7 +15,7 @@ def test_a_discovery_comes_back_as_it_was(store: Store) -> None:
     assert store.discoveries.get(3) is None
 
 
-def test_tasks_are_listed_once_and_the_latest_first(store: Store) -> None:
+def test_each_task_is_listed_once_and_the_latest_first(store: Store) -> None:
     store.sessions.begin(SESSION)
     for at, task, session in [(1.0, "a", "s1"), (2.0, "b", "s2"), (3.0, "a", "s1"), (4.0, "", "s1")]:
         store.discoveries.add(replace(DISCOVERY, at=at, task=task, session=session))
@@ -23,7 +23,7 @@ def test_tasks_are_listed_once_and_the_latest_first(store: Store) -> None:
     assert store.tasks.texts(limit=1) == ["a"]
 
 
-def test_prompts_come_back_newest_first_and_are_tasks_of_everyone(store: Store) -> None:
+def test_prompts_come_back_newest_first_and_count_as_tasks(store: Store) -> None:
     asked = [Prompt(2.0, "mend the roof", "c1", "/home/me"), Prompt(1.0, "paint it")]
     assert [store.tasks.add_prompt(each) for each in asked] == [1, 2]
     assert store.tasks.prompts() == [replace(asked[0], id=1), replace(asked[1], id=2)]

@@ -1,4 +1,4 @@
-"""Flows are counted by where they went, whoever saw them."""
+"""Flows are counted by the fields they connect, whichever proxy saw them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from foretool.storage.records import Flow, ToolId
 LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")
 
 
-def test_what_is_seen_again_is_counted_and_the_most_frequent_comes_first() -> None:
+def test_a_repeated_flow_is_counted_and_the_most_frequent_flow_comes_first() -> None:
     with open_store(":memory:") as store:
         flows = store.flows
         flows.add({(LOGIN, POST, "token", "token"): 1, (LIST, POST, "", "id"): 2}, 10.0)
@@ -19,7 +19,7 @@ def test_what_is_seen_again_is_counted_and_the_most_frequent_comes_first() -> No
         ]
 
 
-def test_what_was_not_seen_for_long_is_forgotten() -> None:
+def test_pruning_deletes_flows_that_were_not_seen_for_long() -> None:
     with open_store(":memory:") as store:
         flows = store.flows
         flows.add({(LOGIN, POST, "token", "token"): 1}, 10.0)

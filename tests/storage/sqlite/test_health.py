@@ -17,7 +17,7 @@ def create_store(path: Path) -> Path:
     return path
 
 
-def test_a_sound_file(tmp_path: Path) -> None:
+def test_a_good_file_has_no_problems(tmp_path: Path) -> None:
     path = create_store(tmp_path / "a b?.sqlite3")
     assert examine(path, 5.0) == Health(len(MIGRATIONS), len(MIGRATIONS), False, True, (), True)
 
@@ -30,7 +30,7 @@ def test_an_old_file_is_not_migrated(tmp_path: Path) -> None:
     assert [examine(path, 5.0).version, examine(path, 5.0).version] == [1, 1]
 
 
-def test_a_file_of_another_program(tmp_path: Path) -> None:
+def test_examining_tells_that_another_program_made_the_file(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite3"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE theirs (id)")
@@ -38,7 +38,7 @@ def test_a_file_of_another_program(tmp_path: Path) -> None:
     assert examine(path, 5.0).is_foreign
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damage_is_reported(tmp_path: Path) -> None:
     path = create_store(tmp_path / "bad.sqlite3")
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA journal_mode = DELETE")
@@ -49,7 +49,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     assert examine(path, 5.0).problems
 
 
-def test_a_check_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+def test_a_check_that_takes_too_long_ends_incomplete(tmp_path: Path) -> None:
     path = create_store(tmp_path / "large.sqlite3")
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE filler (a)")
@@ -60,7 +60,7 @@ def test_a_check_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"this is no database, " * 100, None])
-def test_what_cannot_be_read_is_an_error_with_a_way_out(content: bytes | None, tmp_path: Path) -> None:
+def test_the_error_for_an_unreadable_file_says_what_to_do(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "none.sqlite3"
     if content is not None:
         path.write_bytes(content)

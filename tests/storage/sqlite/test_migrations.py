@@ -1,4 +1,4 @@
-"""The schema's history: in order, once, all or nothing, by one of many processes."""
+"""Migrations run in order, once, completely or not at all, and in one of several processes."""
 
 import sqlite3
 import subprocess
@@ -66,7 +66,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(connection: sqlite3.Connect
     assert (schema_version(connection), schema(connection), connection.in_transaction) == (2, before, False)
 
 
-def test_a_step_out_of_number_is_refused() -> None:
+def test_a_step_with_a_wrong_number_is_refused() -> None:
     def m999_early(db: Database) -> None: ...
 
     count = len(MIGRATIONS)
@@ -75,7 +75,7 @@ def test_a_step_out_of_number_is_refused() -> None:
     del MIGRATIONS[count:]
 
 
-def test_a_file_of_another_program_is_told_apart(connection: sqlite3.Connection) -> None:
+def test_a_file_of_another_program_is_recognised(connection: sqlite3.Connection) -> None:
     assert not is_foreign(connection)
     connection.execute("CREATE TABLE theirs (id)")
     assert is_foreign(connection)
@@ -108,7 +108,7 @@ def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> N
     connection.close()
 
 
-def test_making_a_file_leaves_nothing_heavy_in_memory_and_hides_nothing_afterwards() -> None:
+def test_creating_a_file_leaves_nothing_heavy_in_memory_and_hides_no_module_afterwards() -> None:
     code = (
         "import sqlite3, sys\n"
         "from foretool.storage.sqlite.migrations import migrate\n"

@@ -10,7 +10,7 @@ from foretool.storage.records import ToolId, WorkingSet
 from foretool.storage.stores import Store
 
 
-def test_a_working_set_moves_only_to_a_later_epoch(store: Store) -> None:
+def test_only_a_later_epoch_replaces_a_working_set(store: Store) -> None:
     first = WorkingSet("default", 1, (ToolId("git__log"),), b'[{"name":"git__log", "x":1.0}]', 10.0, "v1")
     second = replace(first, epoch=2, listing=b"[]", tools=())
     assert store.serving.working_set("default") is None
@@ -21,7 +21,7 @@ def test_a_working_set_moves_only_to_a_later_epoch(store: Store) -> None:
     assert store.serving.working_set("default") == second
 
 
-def test_the_states_of_upstreams_are_seen_by_others_until_cleared(path: Path) -> None:
+def test_others_see_the_states_of_upstreams_until_they_are_cleared(path: Path) -> None:
     down = replace(STATE, upstream="slack", state="down", era=None, last_error="exit code 1", stderr=())
     other = replace(STATE, pid=78, started_at=8.0)
     with open_store(path) as proxy, open_store(path) as status:

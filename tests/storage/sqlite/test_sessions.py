@@ -33,7 +33,7 @@ def test_an_exposure_comes_back_and_equal_lists_are_kept_once(path: Path) -> Non
     assert rows(path, "SELECT tools FROM lists") == [('["git__log","git__diff"]',), ("[]",)]
 
 
-def test_the_ledger_counts_and_takes_the_median_delay(store: Store) -> None:
+def test_the_ledger_counts_re_lists_and_takes_their_median_delay(store: Store) -> None:
     store.sessions.begin(SESSION)
     key = ("claude-code", "2.1", "modern")
     assert store.clients.get(*key) == ClientRecord(*key, 0, 0, 0.0, 10.0)

@@ -11,7 +11,7 @@ from foretool.storage.opening import open_store
 from foretool.storage.stores import Store
 
 
-def test_a_block_that_fails_leaves_nothing(store: Store) -> None:
+def test_a_failed_block_writes_nothing(store: Store) -> None:
     with pytest.raises(RuntimeError), store.atomic():
         store.calls.record([CALL])
         store.calls.record([CALL, CALL], [MISS])
@@ -19,7 +19,7 @@ def test_a_block_that_fails_leaves_nothing(store: Store) -> None:
     assert (store.calls.recent(9), store.calls.misses(0)) == ([], [])
 
 
-def test_an_inner_block_that_fails_leaves_the_outer_ones_writes(store: Store) -> None:
+def test_a_failed_inner_block_keeps_the_writes_of_the_outer_one(store: Store) -> None:
     with store.atomic():
         store.calls.record([CALL])
         with pytest.raises(RuntimeError), store.atomic():
@@ -29,7 +29,7 @@ def test_an_inner_block_that_fails_leaves_the_outer_ones_writes(store: Store) ->
     assert len(store.calls.recent(9)) == 2
 
 
-def test_others_see_a_block_only_when_it_ends(path: Path) -> None:
+def test_other_stores_see_a_block_only_when_it_ends(path: Path) -> None:
     with open_store(path) as store, open_store(path) as other:
         with store.atomic():
             store.sessions.begin(SESSION)

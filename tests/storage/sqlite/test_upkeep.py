@@ -9,7 +9,7 @@ from foretool.storage.records import Prompt, Statistics, ToolId
 from foretool.storage.stores import Store
 
 
-def test_statistics_count_what_there_is(store: Store) -> None:
+def test_statistics_count_every_kind_of_record(store: Store) -> None:
     fill_store(store)
     store.calls.record([CALL], [MISS])
     store.sessions.add_exposure(EXPOSURE)
@@ -19,7 +19,7 @@ def test_statistics_count_what_there_is(store: Store) -> None:
     assert size % os.sysconf("SC_PAGE_SIZE") == 0
 
 
-def test_pruning_takes_the_old_log_and_keeps_misses_with_what_they_point_at(store: Store) -> None:
+def test_pruning_deletes_the_old_log_and_keeps_misses_with_what_they_refer_to(store: Store) -> None:
     for key, started_at in [("old", 1.0), ("missed", 2.0), ("s1", 10.0)]:
         store.sessions.begin(replace(SESSION, key=key, started_at=started_at))
     for at in (1.0, 2.0, 3.0, 100.0):
@@ -39,14 +39,14 @@ def test_pruning_takes_the_old_log_and_keeps_misses_with_what_they_point_at(stor
     assert store.prune_log(50.0) == 0
 
 
-def test_old_prompts_and_steps_are_pruned_but_for_the_newest(store: Store) -> None:
+def test_pruning_deletes_old_prompts_except_for_the_newest(store: Store) -> None:
     for at in (1.0, 2.0, 3.0):
         store.tasks.add_prompt(Prompt(at, f"{at}"))
     assert store.prune_log(10.0) == 2
     assert [each.at for each in store.tasks.prompts()] == [3.0]
 
 
-def test_ids_are_not_given_twice_after_pruning_everything(store: Store) -> None:
+def test_no_id_is_used_twice_after_pruning_everything(store: Store) -> None:
     store.calls.record([CALL, CALL])
     store.prune_log(1e12)
     store.calls.record([CALL])

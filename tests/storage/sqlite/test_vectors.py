@@ -1,4 +1,4 @@
-"""Embeddings are kept by encoder and text, shared by processes, and forgotten when nobody needs them any more."""
+"""Embeddings are kept by encoder and text, shared by processes, and deleted when nobody uses them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_vector_saved_again_replaces_the_old_one(path: Path) -> None:
         assert vectors.load("m", [b"a"]) == {b"a": b"new."}
 
 
-def test_what_is_still_loaded_survives_pruning(path: Path) -> None:
+def test_vectors_in_use_survive_pruning(path: Path) -> None:
     with open_store(path) as store:
         vectors = store.vectors
         vectors.save("m", {b"used": b"1111", b"gone": b"2222"}, at=0.0)
