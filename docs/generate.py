@@ -4,8 +4,11 @@ The text around them is written by hand. `python docs/generate.py` updates both 
 one of them is stale.
 """
 
+import ast
+import inspect
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -24,6 +27,17 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "profile": ProfileEntry,
     "domain": DomainEntry,
 }
+DEFAULTS = {
+    "type": "`stdio` with `command`, `http` with `url`",
+    "prefix": "the server's name",
+    "policy": "`foretool.policy`",
+    "list_tokens": "`foretool.list_tokens`",
+    "storage": "`foretool/foretool.sqlite3` in `$XDG_STATE_HOME`, else in `~/.local/state`",
+    "encoder_url": "none",
+    "encoder_key": "none",
+    "token": "none",
+}
+"""What an empty value of these keys means."""
 _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false", type(None): "null"}
 
 
@@ -57,16 +71,30 @@ def help_of(words: str) -> str:
 
 
 def table(struct: type[msgspec.Struct]) -> str:
-    rows = [_row(field, struct.__annotations__[field.name]) for field in msgspec.structs.fields(struct)]
+    meanings = read_docstrings(struct)
+    rows = [
+        _row(field, struct.__annotations__[field.name], meanings[field.name])
+        for field in msgspec.structs.fields(struct)
+    ]
     return "\n".join(["| key | type | unit | default | meaning |", "|---|---|---|---|---|", *rows, ""])
 
 
-def _row(field: msgspec.structs.FieldInfo, annotation: Any) -> str:
-    metas = _metas(annotation)
-    extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
-    description = next(meta.description for meta in metas if meta.description)
-    default = extra.get("default") or f"`{msgspec.json.encode(_default(field)).decode()}`"
-    return f"| `{field.name}` | {type_in_words(annotation)} | {extra.get('unit', '')} | {default} | {description} |"
+def read_docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the docstring below each field of a struct, on one line."""
+    (definition,) = ast.parse(inspect.getsource(struct)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in pairwise(definition.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            found[ast.unparse(field.target)] = " ".join(ast.literal_eval(below.value).split())
+    return found
+
+
+def _row(field: msgspec.structs.FieldInfo, annotation: Any, meaning: str) -> str:
+    unit = next((meta.extra["unit"] for meta in _metas(annotation) if meta.extra), "")
+    default = DEFAULTS.get(field.name) if field.default in (None, "") else None
+    default = default or f"`{msgspec.json.encode(_default(field)).decode()}`"
+    return f"| `{field.name}` | {type_in_words(annotation)} | {unit} | {default} | {meaning} |"
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

