@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -49,12 +48,14 @@ HEAD: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Answer the prompt on stdin. Returns the exit status, which is always 0."""
-    deadline = _Deadline(_left_s())
+    # Python handles the signal between two bytecodes, so a long call into C delays it a little.
+    signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
+    signal.setitimer(signal.ITIMER_REAL, _left_s())
     try:
         hint = answer_prompt(sys.stdin.buffer.read(MOST_STDIN), _config_path(arguments))
     except Exception:  # noqa: BLE001 -- no error is worth holding up a prompt
         hint = ""
-    deadline.cancel()
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
     if hint:
         sys.stdout.write(hint + "\n")
         sys.stdout.flush()
@@ -71,21 +72,6 @@ def _left_s() -> float:
 def _config_path(arguments: Sequence[str]) -> Path | None:
     written = arguments[-1].removeprefix("--config=") if len(arguments) > 1 else ""
     return Path(written) if written else None
-
-
-class _Deadline:
-    """Ends the process silently when its time is over."""
-
-    def __init__(self, seconds: float) -> None:
-        # Python handles the signal between two bytecodes, so a long call into C delays it a little.
-        signal.signal(signal.SIGALRM, self._end)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        os._exit(0)
-
-    def cancel(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def answer_prompt(event_json: bytes, path: Path | None = None) -> str:

@@ -53,11 +53,7 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
         config.require_profile(profile)
     arguments = ["serve", "--config", str(chosen), *(["--profile", profile] if profile else [])]
     found = [_add_hook(registration(name, launcher(), arguments), chosen) for name in NAMES if client in (None, name)]
-    if as_json:
-        output.emit(found)
-    else:
-        for each in found:
-            _print(each)
+    output.show(found, as_json, _print)
     _warn(config, chosen, found)
     return 0
 
@@ -91,7 +87,12 @@ def _desktop_file(platform: Literal["darwin", "win32"] | str = sys.platform) -> 
     return f"{places.get(platform, '~/.config/Claude')}{separator}claude_desktop_config.json"
 
 
-def _print(each: Registration) -> None:
+def _print(found: list[Registration]) -> None:
+    for each in found:
+        _print_one(each)
+
+
+def _print_one(each: Registration) -> None:
     output.say(each.title, "bold")
     if each.command:
         click.echo(f"\n{each.command}\n")

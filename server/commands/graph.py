@@ -47,15 +47,7 @@ def command(context: click.Context, path: Path | None, as_json: bool) -> int:
         return 0
     with offline.read(load(path)) as known:
         edges = list(draw_graph(known))
-    if as_json:
-        output.emit(edges)
-        return 0
-    if not edges:
-        output.say("No dependencies between tools are known yet; foretool finds them as tools are called.")
-        return 0
-    rows = [(edge.before, *_cells(edge.after, edge)) for edge in edges]
-    output.table(("needed first", "by", "sure#", "because…"), rows)
-    return 0
+    return output.show(edges, as_json, _print_all)
 
 
 @command.command("show")
@@ -73,11 +65,7 @@ def show(path: Path | None, as_json: bool, tool: str) -> int:
         graph = Graph(draw_graph(known))
         served = _learned_graph(known) is not None
     around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
-    if as_json:
-        output.emit(around)
-    else:
-        _print(around)
-    return 0
+    return output.show(around, as_json, _print_around)
 
 
 def draw_graph(known: Offline) -> Graph:
@@ -108,7 +96,15 @@ def _cells(tool: ToolId, edge: Edge) -> tuple[str, str, str]:
     return tool, f"{edge.confidence:.2f}", "; ".join(edge.evidence)
 
 
-def _print(around: Neighbours) -> None:
+def _print_all(edges: Sequence[Edge]) -> None:
+    if not edges:
+        output.say("No dependencies between tools are known yet; foretool finds them as tools are called.")
+        return
+    rows = [(edge.before, *_cells(edge.after, edge)) for edge in edges]
+    output.table(("needed first", "by", "sure#", "because…"), rows)
+
+
+def _print_around(around: Neighbours) -> None:
     def print_edges(verb: str, rows: Sequence[tuple[str, str, str]]) -> None:
         if rows:
             output.table(("tool", "sure#", "because…"), rows, title=f"{around.tool} {verb}")

@@ -97,11 +97,8 @@ def command(
     after = time.time() - since if since is not None else 0.0
     with open_existing_store(load(path).storage) as store:
         ledger = read_ledger(store, after, cause, limit)
-    if as_json:
-        output.emit(ledger)
-    else:
-        _print(ledger, narrowed=since is not None or cause is not None)
-    return 0
+    narrowed = since is not None or cause is not None
+    return output.show(ledger, as_json, lambda ledger: _print(ledger, narrowed=narrowed))
 
 
 def read_ledger(store: Store, after: float, cause: Cause | None, limit: int) -> Ledger:
@@ -149,11 +146,7 @@ def show(path: Path | None, as_json: bool, id: int) -> int:
         details = read_miss(store, id)
     if details is None:
         return complain(f"misses show: there is no miss {id}; `foretool misses` lists all misses", WRONG)
-    if as_json:
-        output.emit(details)
-    else:
-        _print_details(details)
-    return 0
+    return output.show(details, as_json, _print_details)
 
 
 def read_miss(store: Store, id: int) -> MissDetails | None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+T = TypeVar("T")
 WIDE: Final = 10_000
 """Width of the output when it is not a terminal, so that no line is cut for another program."""
 
@@ -27,6 +28,15 @@ _STEPS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 def emit(value: Any) -> None:
     """Print a value as JSON: dataclasses and whatever msgspec encodes; anything else as its text."""
     click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
+
+
+def show(value: T, as_json: bool, print_value: Callable[[T], object]) -> int:
+    """Print a value as JSON, or for people. Returns exit status 0."""
+    if as_json:
+        emit(value)
+    else:
+        print_value(value)
+    return 0
 
 
 def say(text: str = "", style: str = "") -> None:

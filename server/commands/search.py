@@ -81,13 +81,7 @@ def command(
         for problem in models.install_models(known.app.search, known.store):
             output.warn(problem)
         found = search(known, " ".join(task), profile, limit)
-    if as_json:
-        output.emit(found)
-    elif as_text:
-        click.echo(output.clean(found.answer))
-    else:
-        _print(found)
-    return 0
+    return output.show(found, as_json, _print_answer if as_text else _print)
 
 
 def search(known: Offline, task: str, profile: str = "", limit: int | None = None) -> SearchResult:
@@ -134,6 +128,10 @@ def _schema_shown(card: dict[str, Any]) -> Literal["whole", "trimmed", "none"]:
     if "inputSchema" not in card:
         return "none"
     return "trimmed" if "trimmed" in card else "whole"
+
+
+def _print_answer(found: SearchResult) -> None:
+    click.echo(output.clean(found.answer))
 
 
 def _print(found: SearchResult) -> None:

@@ -95,11 +95,7 @@ def command(
         if schema:
             return _print_schema(known, schema)
         inventory = take_inventory(known, config, pattern, upstream, unused=unused, order="tokens" if unused else sort)
-    if as_json:
-        output.emit(inventory)
-    else:
-        _print(inventory, config, unused)
-    return 0
+    return output.show(inventory, as_json, lambda inventory: _print(inventory, unused))
 
 
 def take_inventory(
@@ -173,7 +169,7 @@ def _print_schema(known: Offline, name: str) -> int:
     return 0
 
 
-def _print(inventory: Inventory, config: Config, unused: bool) -> None:
+def _print(inventory: Inventory, unused: bool) -> None:
     if inventory.tools:
         rows = [
             (

@@ -25,7 +25,7 @@ def test_the_policy_of_auto_comes_with_its_reason(
     client: str, era: Era, announced: int, relisted: int, policy: Policy, why: str
 ) -> None:
     found = describe_client(ClientRecord(client, "1", era, announced, relisted, 20.0, 1.0))
-    assert found.auto == policy and why in found.why
+    assert found["auto"] == policy and why in found["why"]
 
 
 def test_every_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
