@@ -26,13 +26,22 @@ from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fields import Fields, fields
 from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers.tgr import Direction, adjacency, convolve
+from foretool.retrieval.papers import tgr as published_form
+from foretool.retrieval.papers.tgr import (
+    AFTER,
+    BEFORE,
+    NONE,
+    Direction,
+    Discriminator,
+    Pair,
+    Quality,
+    adjacency,
+    convolve,
+)
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.rankers.tgr import Tgr
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training import tgr as training
-from foretool.retrieval.training.tgr import AFTER, BEFORE, NONE, Discriminator, Pair, Quality
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 
@@ -153,11 +162,11 @@ def taught(data: Path, encoder: KeptEncoder) -> tuple[Discriminator, Quality, in
         return None
     read = [each for _, each in giving]
     vectors = encoder.documents([embedded_text(document(tool)) for tool, _ in giving])
-    balanced, imbalanced = training.pairs_of(read, SEED)
-    taught_on, checked = training.split(imbalanced, read, SEED)
-    first, _ = training.split(balanced, read, SEED)
-    model = training.train_discriminator(read, vectors, first, taught_on, SEED)
-    return model, training.quality(model, read, vectors, checked), len(checked)
+    balanced, imbalanced = published_form.pairs_of(read, SEED)
+    taught_on, checked = published_form.split(imbalanced, read, SEED)
+    first, _ = published_form.split(balanced, read, SEED)
+    model = published_form.train_discriminator(read, vectors, first, taught_on, SEED)
+    return model, published_form.quality(model, read, vectors, checked), len(checked)
 
 
 def pairs(bank: Bank) -> list[Pair]:
@@ -209,8 +218,11 @@ def discriminators(data: Path, bank: Bank) -> Iterator[tuple[Row, Graph | None]]
     model, held_out, n = found
     vectors = bank.encoder.documents([embedded_text(document(tool)) for tool in bank.tools])
     yield quality("ours: trained discriminator", n, held_out, "servers held out"), None
-    graph = Graph(training.discriminated(model, bank.read, vectors))
-    yield quality("ours: trained discriminator", len(asked), training.quality(model, bank.read, vectors, asked)), graph
+    graph = Graph(published_form.edges_of(model, bank.read, vectors))
+    yield (
+        quality("ours: trained discriminator", len(asked), published_form.quality(model, bank.read, vectors, asked)),
+        graph,
+    )
 
 
 def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:

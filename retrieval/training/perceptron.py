@@ -36,8 +36,6 @@ class NetworkPlan(Struct, frozen=True):
     """Dropout of the entries of the query's vector."""
     unasked: float = 0.0
     """Share of the samples that lose their query, so that history alone works too."""
-    smoothing: float = 0.0
-    """Of the target, spread over all classes."""
 
 
 class Samples(Struct, frozen=True):
@@ -140,10 +138,7 @@ def gradients(
         mask *= _draw_mask(hidden.shape, plan.dropout, draw)
     hidden *= mask
     error = softmax(hidden @ weights.out + weights.out_bias)
-    targets = drawn.targets[places]
-    if plan.smoothing:
-        targets = (1 - plan.smoothing) * targets + np.float32(plan.smoothing / targets.shape[1])
-    error -= targets
+    error -= drawn.targets[places]
     error /= len(places)
     back = (error @ weights.out.T) * mask
     gradients = {
