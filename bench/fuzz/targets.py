@@ -18,8 +18,8 @@ from foretool.server.config import jsonc, loader
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.servers import fingerprint
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Lines, Message
-from foretool.server.transports.upstream.sse_parser import Event, Events, TooLarge
+from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Message
+from foretool.server.transports.upstream.sse_parser import Event, EventParser, TooLarge
 
 Target = Callable[[bytes], None]
 
@@ -41,7 +41,7 @@ def chunks(data: bytes) -> Iterator[bytes]:
 
 def messages(data: bytes) -> None:
     """However it is cut, a stream has the same lines; each is a message that survives a round trip, or is refused."""
-    whole, cut = Lines(LIMIT), Lines(LIMIT)
+    whole, cut = LineSplitter(LIMIT), LineSplitter(LIMIT)
     lines = list(whole.feed(data + b"\n"))
     assert lines == [line for chunk in chunks(data + b"\n") for line in cut.feed(chunk)]
     assert whole.oversized == cut.oversized
@@ -85,14 +85,14 @@ def _looked_into(part: bytes) -> None:
 
 def events(data: bytes) -> None:
     """However it is cut, a stream has the events that the standard's own steps give, or is too large."""
-    found = _read(Events(LIMIT), [data])
-    cut = _read(Events(LIMIT), chunks(data))
+    found = _read(EventParser(LIMIT), [data])
+    cut = _read(EventParser(LIMIT), chunks(data))
     if found is not None and cut is not None:
         assert found == cut
         assert found == _by_the_standard(data)
 
 
-def _read(stream: Events, parts: Iterator[bytes] | list[bytes]) -> list[Event] | None:
+def _read(stream: EventParser, parts: Iterator[bytes] | list[bytes]) -> list[Event] | None:
     try:
         return [event for part in parts for event in stream.feed(part)]
     except TooLarge:

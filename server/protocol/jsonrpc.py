@@ -279,7 +279,7 @@ def merge(value: Raw | UnsetType, extra: Mapping[str, Any]) -> Raw:
     return Raw(encode({**fields(value), **extra}))
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream of bytes into lines. A line over `limit` bytes is dropped and counted in `oversized`."""
 
     def __init__(self, limit: int) -> None:

@@ -75,7 +75,7 @@ class Request(Struct, eq=False):
         self.reply, self.notice, self.poll, self.build_meta = _ignore, None, None, None
 
 
-class Events(Protocol):
+class ConnectionEvents(Protocol):
     """Takes what a connection tells its upstream."""
 
     def on_notification(self, connection: Connection, message: Message) -> None:
@@ -116,7 +116,7 @@ class ServerInfo(Struct):
 class Connection:
     """A connection in one era. Create it, `attach` a link, do the `handshake`, then `send`."""
 
-    def __init__(self, era: Era, events: Events) -> None:
+    def __init__(self, era: Era, events: ConnectionEvents) -> None:
         self.era: Era = era
         self.server_info = ServerInfo()
         self.ready = False

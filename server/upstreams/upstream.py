@@ -363,7 +363,7 @@ class Upstream:
             self._stderr = connection.stderr() or self._stderr
             self._closing.spawn(connection.close())
 
-    # -- Events: what its connections tell
+    # -- ConnectionEvents: what its connections tell
 
     def on_notification(self, connection: Connection, message: Message) -> None:
         if message.method == "notifications/tools/list_changed":

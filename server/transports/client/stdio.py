@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import BinaryIO, Final
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import BadMessage, Lines, Message
+from foretool.server.protocol.jsonrpc import BadMessage, LineSplitter, Message
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 
@@ -36,7 +36,7 @@ class StdioServer:
         self._fronts = fronts
         self._turn = turn or Turn()
         self._profile = profile
-        self._lines = Lines(limit)
+        self._lines = LineSplitter(limit)
         self._front: Front | None = None
         self._reader: PipeReader | None = None
         self._writer: _Writer | None = None

@@ -27,9 +27,9 @@ from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
-from foretool.server.transports.upstream.http_client import Failed
+from foretool.server.transports.upstream.http_client import RequestFailed
 from foretool.server.transports.upstream.sse import SseLink, open_sse
-from foretool.server.transports.upstream.sse_parser import Events, TooLarge
+from foretool.server.transports.upstream.sse_parser import EventParser, TooLarge
 from foretool.storage.records import Era
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ class HttpLink(Link):
     ) -> None:
         self._client = http_client.new_client(url, headers)
         self._url = url
-        self._given = headers
+        self._given_headers = headers
         self._era = era
         self._receiver = receiver
         self._limit = limit
         self._fall_back = fall_back and era == "legacy"
-        self._tasks = Tasks(f"link to {http_client.address(url)}")
+        self._tasks = Tasks(f"link to {http_client.origin(url)}")
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._answering = 0
         """Requests whose response has begun: a sign that the server lives."""
@@ -83,14 +83,14 @@ class HttpLink(Link):
         self._ready.set()
         self._listening = asyncio.Event()
         """Set when the server has answered our GET in any way."""
-        self._older: SseLink | None = None
+        self._sse_link: SseLink | None = None
         self._gone = ""
 
     # -- Link
 
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        if self._older is not None:
-            self._older.send(message)
+        if self._sse_link is not None:
+            self._sse_link.send(message)
         elif message.method is not UNSET and isinstance(message.id, int):
             self._send_request(message.id, message, dict(headers or {}))
         elif self._era == "legacy" or message.method is not UNSET:
@@ -115,8 +115,8 @@ class HttpLink(Link):
     async def close(self) -> None:
         await self._tasks.close()
         await self._goodbye()
-        if self._older is not None:
-            await self._older.close()
+        if self._sse_link is not None:
+            await self._sse_link.close()
 
     async def _goodbye(self) -> None:
         """End the session with DELETE, as the specification asks."""
@@ -128,7 +128,7 @@ class HttpLink(Link):
                 headers = self._headers() | {http_headers.SESSION: session}
                 await self._client.delete(self._url, headers=headers, timeout=GOODBYE_S)
         except httpx2.HTTPError as error:
-            log.debug("goodbye to %s failed: %s", http_client.address(self._url), type(error).__name__)
+            log.debug("goodbye to %s failed: %s", http_client.origin(self._url), type(error).__name__)
         finally:
             await self._client.aclose()
 
@@ -142,7 +142,7 @@ class HttpLink(Link):
             if message.method != "initialize":
                 await self._ready.wait()
             await self._ask(request, message, extra)
-        except Failed as error:
+        except RequestFailed as error:
             self._receiver.on_failed(request, str(error), sent=True)
         except TooLarge:
             reason = f"answered with more than {self._limit} bytes, the size limit of one message"
@@ -153,10 +153,10 @@ class HttpLink(Link):
         except httpx2.HTTPError as error:
             self._on_broken(request, error)
         except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
-            self._receiver.on_failed(request, f"cannot be asked: {http_client.breakdown(error)}", sent=False)
+            self._receiver.on_failed(request, f"cannot be asked: {http_client.describe_error(error)}", sent=False)
 
     def _on_broken(self, request: int, error: httpx2.HTTPError) -> None:
-        reason = f"broke off at {http_client.address(self._url)} before its reply ({http_client.breakdown(error)})"
+        reason = f"broke off at {http_client.origin(self._url)} before its reply ({http_client.describe_error(error)})"
         if http_client.is_unsent(error):
             reason = self._unreachable(error)
             self._receiver.on_failed(request, reason, sent=False)
@@ -166,7 +166,7 @@ class HttpLink(Link):
             self._receiver.on_failed(request, reason, sent=True)
 
     def _unreachable(self, error: httpx2.HTTPError) -> str:
-        return f"cannot be reached at {http_client.address(self._url)} ({http_client.breakdown(error)})"
+        return f"cannot be reached at {http_client.origin(self._url)} ({http_client.describe_error(error)})"
 
     def _lost(self, reason: str) -> None:
         if not self._gone:
@@ -174,7 +174,7 @@ class HttpLink(Link):
             self._receiver.on_closed(reason)
 
     async def _ask(self, request: int, message: Message, extra: dict[str, str]) -> None:
-        events = Events(self._limit)
+        events = EventParser(self._limit)
         headers, content = self._headers(message) | extra, jsonrpc.encode(message)
         async with self._client.stream("POST", self._url, headers=headers, content=content) as response:
             self._answering += 1
@@ -185,7 +185,9 @@ class HttpLink(Link):
         if not answered:
             await self._resume(request, message, events)
 
-    async def _on_response(self, response: httpx2.Response, request: int, message: Message, events: Events) -> bool:
+    async def _on_response(
+        self, response: httpx2.Response, request: int, message: Message, events: EventParser
+    ) -> bool:
         """Deliver the answer to a POST. Returns False when its stream ended before the reply."""
         if not response.is_success:
             await self._on_refused(request, message, response)
@@ -196,12 +198,12 @@ class HttpLink(Link):
         if kind == EVENTS:
             return await self._read(response, events, request, message)
         if kind != JSON:
-            raise Failed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
-        if not self._take(await self._body(response), request, message):
-            raise Failed("answered with something that is not a reply to the request")
+            raise RequestFailed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
+        if not self._deliver(await self._body(response), request, message):
+            raise RequestFailed("answered with something that is not a reply to the request")
         return True
 
-    async def _resume(self, request: int, message: Message, events: Events) -> None:
+    async def _resume(self, request: int, message: Message, events: EventParser) -> None:
         """Ask for the rest of a stream that ended before its reply; the server may want to be polled for it."""
         import httpx2
 
@@ -215,16 +217,16 @@ class HttpLink(Link):
                 async with self._open_stream(events) as response:
                     self._listening.set()
                     if response.status_code != 200 or _kind(response) != EVENTS:
-                        raise Failed(f"broke off its answer and cannot resume it (HTTP {response.status_code})")
+                        raise RequestFailed(f"broke off its answer and cannot resume it (HTTP {response.status_code})")
                     if await self._read(response, events, request, message):
                         return
             except httpx2.HTTPError as error:
-                log.debug("resuming at %s failed: %s", http_client.address(self._url), type(error).__name__)
+                log.debug("resuming at %s failed: %s", http_client.origin(self._url), type(error).__name__)
             attempts = 0 if events.seen > seen else attempts + 1
-        raise Failed("ended its answer before the reply")
+        raise RequestFailed("ended its answer before the reply")
 
     async def _read(
-        self, response: httpx2.Response, events: Events, request: int | None, message: Message | None
+        self, response: httpx2.Response, events: EventParser, request: int | None, message: Message | None
     ) -> bool:
         """Deliver what a stream brings until it ends. Returns whether the reply was among it."""
         import httpx2
@@ -235,7 +237,7 @@ class HttpLink(Link):
             async with asyncio.timeout(None) as patience:
                 async for chunk in response.aiter_bytes():
                     for event in events.feed(chunk):
-                        if event.type == "message" and self._take(event.data, request, message) and not answered:
+                        if event.type == "message" and self._deliver(event.data, request, message) and not answered:
                             answered = True
                             patience.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
         except TimeoutError:
@@ -245,7 +247,7 @@ class HttpLink(Link):
                 raise
         return answered
 
-    def _take(self, data: bytes, request: int | None, asked: Message | None) -> bool:
+    def _deliver(self, data: bytes, request: int | None, asked: Message | None) -> bool:
         """Deliver one message. Returns whether it is the reply to `request`."""
         try:
             message = jsonrpc.decode(data)
@@ -282,19 +284,19 @@ class HttpLink(Link):
             unknown = jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, f"HTTP {status} and no JSON-RPC error")
             self._receiver.on_message(Message(id=request, error=unknown), request)
             return
-        reason = http_client.refusal(status, response.headers.get("location"))
+        reason = http_client.describe_status(status, response.headers.get("location"))
         if message.method == "initialize" and status in _NOT_STREAMABLE and self._fall_back:
-            await self._ask_older(message, reason)
+            await self._ask_over_sse(message, reason)
             return
-        raise Failed(reason)
+        raise RequestFailed(reason)
 
-    async def _ask_older(self, message: Message, reason: str) -> None:
+    async def _ask_over_sse(self, message: Message, reason: str) -> None:
         """Try the transport of 2024-11-05 at the same URL, and keep to it if the server speaks it."""
         try:
-            self._older = await open_sse(self._url, self._given, self._receiver, self._limit)
+            self._sse_link = await open_sse(self._url, self._given_headers, self._receiver, self._limit)
         except LinkError:
-            raise Failed(reason) from None
-        self._older.send(message)
+            raise RequestFailed(reason) from None
+        self._sse_link.send(message)
 
     # -- messages without a reply
 
@@ -311,7 +313,7 @@ class HttpLink(Link):
                 self._url, headers=self._headers(message), content=content, timeout=timeout
             )
         except httpx2.HTTPError as error:
-            log.debug("%s did not reach %s", message.method or "a reply", http_client.address(self._url))
+            log.debug("%s did not reach %s", message.method or "a reply", http_client.origin(self._url))
             if http_client.is_unsent(error) and not self._answering:
                 self._lost(self._unreachable(error))
         else:
@@ -336,7 +338,7 @@ class HttpLink(Link):
         """Read the standalone stream while the server offers it, and resume it when it ends."""
         import httpx2
 
-        events, empty, opened = Events(self._limit), 0, False
+        events, empty, opened = EventParser(self._limit), 0, False
         while not self._gone:
             seen = events.seen
             try:
@@ -371,7 +373,7 @@ class HttpLink(Link):
                 headers[http_headers.VERSION] = self._version
         return headers
 
-    def _open_stream(self, events: Events) -> AbstractAsyncContextManager[httpx2.Response]:
+    def _open_stream(self, events: EventParser) -> AbstractAsyncContextManager[httpx2.Response]:
         """GET the standalone stream, or the rest of a stream that broke."""
         headers = self._headers() | {"accept": EVENTS}
         if events.last_id:
@@ -397,7 +399,7 @@ def _visible(value: str | None) -> str | None:
     return value if value and value.isascii() and value.isprintable() and " " not in value else None
 
 
-def _pause(events: Events, attempts: int) -> float:
+def _pause(events: EventParser, attempts: int) -> float:
     asked = RETRY_S if events.retry_ms is None else events.retry_ms / 1000
     grown = 0.0 if attempts == 0 else RETRY_S * 2.0 ** (attempts - 1)
     return min(max(asked, grown), RETRY_MOST_S)

@@ -39,7 +39,7 @@ _WAYS_OUT: Final = {
 }
 
 
-class Failed(Exception):
+class RequestFailed(Exception):
     """A request will get no reply; the message says why in one line."""
 
 
@@ -57,16 +57,16 @@ def new_client(url: str, headers: Mapping[str, str]) -> httpx2.AsyncClient:
     )
 
 
-def address(url: str) -> str:
+def origin(url: str) -> str:
     """Scheme, host and port."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def refusal(status: int, location: str | None = None) -> str:
+def describe_status(status: int, location: str | None = None) -> str:
     """What a failed HTTP status means, with the way out."""
     if 300 <= status < 400:
-        target = f" to {address(location)}" if location and "//" in location else ""
+        target = f" to {origin(location)}" if location and "//" in location else ""
         return f"answered HTTP {status}, a redirect{target}, which is not followed: set url to where it leads"
     if status in _WAYS_OUT:
         return f"answered HTTP {status}: {_WAYS_OUT[status]}"
@@ -75,7 +75,7 @@ def refusal(status: int, location: str | None = None) -> str:
     return f"answered HTTP {status}"
 
 
-def breakdown(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error of the HTTP client, in words."""
     text = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -19,7 +19,7 @@ from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
-from foretool.server.transports.upstream.sse_parser import Event, Events, TooLarge
+from foretool.server.transports.upstream.sse_parser import Event, EventParser, TooLarge
 
 ENDPOINT_S: Final = 20.0
 """Longest wait for the `endpoint` event."""
@@ -32,8 +32,8 @@ class SseLink(Link):
         self._client = http_client.new_client(url, headers)
         self._url = url
         self._receiver = receiver
-        self._events = Events(limit)
-        self._tasks = Tasks(f"link to {http_client.address(url)}")
+        self._events = EventParser(limit)
+        self._tasks = Tasks(f"link to {http_client.origin(url)}")
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._gone = False
 
@@ -67,7 +67,7 @@ class SseLink(Link):
         try:
             async with self._client.stream("GET", self._url, headers={"accept": EVENTS}) as response:
                 if response.status_code != 200:
-                    self._lost(http_client.refusal(response.status_code, response.headers.get("location")))
+                    self._lost(http_client.describe_status(response.status_code, response.headers.get("location")))
                     return
                 async for chunk in response.aiter_bytes():
                     for event in self._events.feed(chunk):
@@ -77,7 +77,7 @@ class SseLink(Link):
             self._lost(f"sent an event of more than {self._events.limit} bytes")
         except httpx2.HTTPError as error:
             verb = "cannot be reached at" if http_client.is_unsent(error) else "broke off its event stream at"
-            self._lost(f"{verb} {http_client.address(self._url)} ({http_client.breakdown(error)})")
+            self._lost(f"{verb} {http_client.origin(self._url)} ({http_client.describe_error(error)})")
 
     def _on_event(self, event: Event) -> None:
         if event.type == "endpoint":
@@ -98,7 +98,7 @@ class SseLink(Link):
         if urlsplit(endpoint)[:2] == urlsplit(self._url)[:2]:
             self._endpoint.set_result(endpoint)
         else:
-            self._lost(f"named an endpoint at {http_client.address(endpoint)}, which is not where its stream is")
+            self._lost(f"named an endpoint at {http_client.origin(endpoint)}, which is not where its stream is")
 
     async def _post(self, message: Message) -> None:
         import httpx2
@@ -111,10 +111,10 @@ class SseLink(Link):
                 endpoint, content=jsonrpc.encode(message), headers=headers, timeout=timeout
             )
         except httpx2.HTTPError as error:
-            self._failed(message, http_client.breakdown(error), sent=not http_client.is_unsent(error))
+            self._failed(message, http_client.describe_error(error), sent=not http_client.is_unsent(error))
         else:
             if not response.is_success:
-                reason = http_client.refusal(response.status_code, response.headers.get("location"))
+                reason = http_client.describe_status(response.status_code, response.headers.get("location"))
                 self._failed(message, reason, sent=True)
 
     def _failed(self, message: Message, reason: str, *, sent: bool) -> None:

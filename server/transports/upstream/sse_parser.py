@@ -17,7 +17,7 @@ class TooLarge(Exception):
     """An event, or one of its lines, is larger than the limit."""
 
 
-class Events:
+class EventParser:
     """Parses one stream of events, which may go on over several connections.
 
     `last_id` and `retry_ms` are the last ones that the server sent; `seen` counts all events, with data or without.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Lines, Message
+from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Message
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 
@@ -118,9 +118,9 @@ class StdioLink(Link):
         self._watcher = watcher
         self._turn = turn
         self._loop = asyncio.get_running_loop()
-        self._lines = Lines(limit)
+        self._lines = LineSplitter(limit)
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
-        self._error_lines = Lines(64 * 1024)
+        self._error_lines = LineSplitter(64 * 1024)
         self._stdin: PipeWriter | None = None
         self._outputs: list[PipeReader] = []
         self._closing = False

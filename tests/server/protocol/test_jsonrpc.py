@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Lines, Raw
+from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Raw
 
 LONE = b'"\\ud800"'
 
@@ -121,14 +121,14 @@ def test_merging_leaves_the_other_members_alone() -> None:
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 10))
 def test_lines_come_out_alike_however_the_bytes_are_cut(parts: list[bytes], size: int) -> None:
     data = b"\n".join(parts) + b"\n"
-    whole, cut = Lines(1000), Lines(1000)
+    whole, cut = LineSplitter(1000), LineSplitter(1000)
     expected = list(whole.feed(data))
     pieces = [line for start in range(0, len(data), size) for line in cut.feed(data[start : start + size])]
     assert pieces == expected
 
 
 def test_a_line_over_the_limit_is_dropped_and_counted_and_the_next_one_read() -> None:
-    lines = Lines(10)
+    lines = LineSplitter(10)
     found = [line for piece in (b"x" * 8, b"x" * 8, b"x" * 8 + b"\nok\n") for line in lines.feed(piece)]
     assert (found, lines.oversized) == ([b"ok"], 1)
 

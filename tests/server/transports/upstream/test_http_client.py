@@ -16,12 +16,14 @@ def anyio_backend() -> str:
 
 
 def test_an_address_is_free_of_secrets() -> None:
-    assert http_client.address("https://user:t0p@mcp.example:8443/a/t0p?key=t0p#t0p") == "https://mcp.example:8443"
+    assert http_client.origin("https://user:t0p@mcp.example:8443/a/t0p?key=t0p#t0p") == "https://mcp.example:8443"
 
 
 def test_a_refusal_tells_where_a_redirect_leads_but_not_its_path() -> None:
-    assert "to https://x.example, which" in http_client.refusal(307, "https://x.example/t0p?t0p")
-    assert http_client.refusal(307, "/elsewhere").startswith("answered HTTP 307, a redirect, which is not followed")
+    assert "to https://x.example, which" in http_client.describe_status(307, "https://x.example/t0p?t0p")
+    assert http_client.describe_status(307, "/elsewhere").startswith(
+        "answered HTTP 307, a redirect, which is not followed"
+    )
 
 
 async def test_a_client_follows_no_redirect_and_waits_for_streams() -> None:
