@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from foretool.retrieval import encoders
 from foretool.retrieval.corpus import digest
 from foretool.retrieval.encoders import Encoder, Weights
 from foretool.retrieval.model_format import Floats
+from foretool.storage.opening import open_store
 from foretool.storage.stores import VectorStore
 
 AT_ONCE = 256
@@ -71,6 +73,15 @@ def open_kept(weights: Weights, cache: Path | None, vectors: VectorStore, *, que
     """Open the encoder of these weights; without `queries` its queries are not kept. Raises `EncoderError`."""
     encoder = encoders.open_encoder(weights, cache)
     return KeptEncoder(encoder, vectors, weights.key, weights.query_key if queries else "")
+
+
+@contextmanager
+def open_vectors(folder: Path | None) -> Iterator[VectorStore]:
+    """Open the vectors that are kept in a folder; without a folder they last as long as the block."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with open_store(folder / "vectors.sqlite3" if folder else ":memory:") as store:
+        yield store.vectors
 
 
 def joined_queries(each_encoder: Sequence[Encoder]) -> Callable[[Sequence[str]], Floats] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -23,6 +23,11 @@ def rounded(values: Sequence[float], digits: int = 4) -> list[float]:
 def mean_row(name: str, values: Sequence[float], digits: int = 4) -> Row:
     """The mean of a figure under `name`, and its interval under `name_interval`."""
     return {name: round(fmean(values), digits), f"{name}_interval": rounded(interval(values), digits)}
+
+
+def mean_rows(values: Mapping[str, Sequence[float]]) -> Row:
+    """`mean_row` of several figures."""
+    return {key: value for name, each in values.items() for key, value in mean_row(name, each).items()}
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], digits: int = 4) -> list[float]:

@@ -7,7 +7,9 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import IO, Any, Self
 
 from bench.clients.messages import IDENTITY, LEGACY, LINE_LIMIT, PATIENCE_S, Failed, Json, result_of
@@ -40,6 +42,16 @@ class StdioClient:
             limit=LINE_LIMIT,
         )
         return cls(process, started_at)
+
+    @classmethod
+    @asynccontextmanager
+    async def serve(cls, command: Sequence[str], config: Path, patience_s: float = 60.0) -> AsyncIterator[Self]:
+        """Run `foretool serve` on a config as long as the block; it then has `patience_s` to end."""
+        client = await cls.start([*command, "serve", "--config", str(config)])
+        try:
+            yield client
+        finally:
+            await client.stop(patience_s)
 
     @property
     def pid(self) -> int:
@@ -84,6 +96,12 @@ class StdioClient:
         result = await self.ask("initialize", params)
         self.tell("notifications/initialized")
         return result
+
+    async def first_list(self) -> tuple[float, list[Json]]:
+        """Begin a session and list; the seconds from the start to the list, and the list."""
+        await self.initialize()
+        listed = await self.tools()
+        return round(self.age_s, 3), listed
 
     async def tools(self) -> list[Json]:
         """The whole list, page by page."""

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from bench.datasets import Task, read_rows, read_tasks, read_tools
-from bench.kept_encoder import KeptEncoder, open_kept
+from bench.kept_encoder import KeptEncoder, open_kept, open_vectors
 from bench.options import add_json, make_parser
 from bench.reports import Row, difference, print_row, rounded
 from bench.retrieval.pool import Pool
@@ -42,7 +42,6 @@ from foretool.retrieval.encoders import Encoder, Weights, adapted
 from foretool.retrieval.evaluation import recall
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training.ports_trainer import Batch, Example, Trainer, TrainingPlan
-from foretool.storage.opening import open_store
 from foretool.storage.records import Tool
 
 RECIPE = (("toole_unseen", 5000), ("sealtools", 700), ("ultratool", 1400), ("apibench", 600), ("octopus_unseen", 160))
@@ -234,9 +233,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_json(parser)
     arguments = parser.parse_args(argv)
     cache: Path = arguments.cache
-    cache.mkdir(parents=True, exist_ok=True)
-    with open_store(cache / "vectors.sqlite3") as store:
-        vectors = store.vectors
+    with open_vectors(cache) as vectors:
         opened = [open_kept(each.untrained, cache / "encoders", vectors) for each in encoders.find("auto")]
         if arguments.what == "train":
             train(arguments.data, arguments.out, cache, opened[0])

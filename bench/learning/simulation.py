@@ -219,22 +219,20 @@ class Setup:
 
     async def remember(self) -> None:
         """Let a proxy learn of every tool, so that the first task finds a warm store without any usage."""
-        agent = await Agent.start([*self.command, "serve", "--config", str(self.path)])
-        await agent.begin()
         wanted = sum(map(len, self.catalogs.values()))
-        while len(self._known()) < wanted and agent.age_s < many_servers.READY_S:
-            await asyncio.sleep(0.5)
-        await agent.stop(30.0)
-        for row in self._known():
-            self.names[f"{row['upstream']}/{row['tool']}"] = row["name"]
+        async with Agent.serve(self.command, self.path) as agent:
+            await agent.begin()
+            while len(self._known()) < wanted and agent.age_s < many_servers.READY_S:
+                await asyncio.sleep(0.5)
+        self.names = self._known()
         for server, tools in self.catalogs.items():
             for tool in tools:
                 self.schemas[self.names[f"{server}/{tool['name']}"]] = tool["inputSchema"]
 
-    def _known(self) -> list[Json]:
+    def _known(self) -> dict[str, str]:
+        """By server and tool, joined by a slash, the exposed name."""
         with open_store(self.folder / "foretool.sqlite3") as store:
-            names = store.catalog.exposed_names()
-        return [{"upstream": upstream, "tool": tool, "name": name} for name, (upstream, tool) in names.items()]
+            return {f"{server}/{tool}": name for name, (server, tool) in store.catalog.exposed_names().items()}
 
     def tasks(self, data: Path, count: int) -> list[Task]:
         """The tasks in the order of the seed; calls of tools that the set does not describe are left out."""
@@ -276,23 +274,22 @@ async def run(
         await place.remember()
         tasks = place.tasks(data, count)
         hook = [*command, "hint", "--config", str(place.path)] if policy == PROMPTED else None
-        agent = await Agent.start([*command, "serve", "--config", str(place.path)])
         found: list[Json] = []
-        for start in range(0, len(tasks), block):
-            part, cost = tasks[start : start + block], Cost()
-            for task in part:
-                await do(agent, task, place.schemas, cost, hook)
-            row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
-                   **block_of(cost, len(part)), "done": start + len(part)}  # fmt: skip
-            if start + block < len(tasks) and (start // block + 1) % every == 0:
-                if learning:
-                    row["learned"] = await asyncio.to_thread(place.learn)
-                else:
-                    place.begin_epoch()
-                await asyncio.sleep(PICK_UP_S)
-            print(json.dumps(row), flush=True)
-            found.append(row)
-        await agent.stop(30.0)
+        async with Agent.serve(command, place.path) as agent:
+            for start in range(0, len(tasks), block):
+                part, cost = tasks[start : start + block], Cost()
+                for task in part:
+                    await do(agent, task, place.schemas, cost, hook)
+                row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
+                       **block_of(cost, len(part)), "done": start + len(part)}  # fmt: skip
+                if start + block < len(tasks) and (start // block + 1) % every == 0:
+                    if learning:
+                        row["learned"] = await asyncio.to_thread(place.learn)
+                    else:
+                        place.begin_epoch()
+                    await asyncio.sleep(PICK_UP_S)
+                print(json.dumps(row), flush=True)
+                found.append(row)
     return found
 
 
@@ -375,21 +372,13 @@ def drawn(runs: Sequence[Sequence[Json]], key: str, title: str, unit: str, most:
     return chart.svg(title, panels, unit, most)
 
 
-def plots(runs: Sequence[Sequence[Json]], file: Path) -> Iterator[tuple[Path, str]]:
-    """The files of the two plots: hidden calls, and tokens."""
-    title = "Share of calls whose tool was hidden, by tasks done (learning on and off)"
-    yield file, drawn(runs, "hidden_share", title, "share", 1.0)
-    tokens_file = file.with_name(f"{file.stem}_tokens{file.suffix}")
-    yield (
-        tokens_file,
-        drawn(runs, "tokens_per_task", "Tokens a task: lists, growth, answers of discover_tools, hints", "tokens"),
-    )
-
-
 def draw(runs: Sequence[Sequence[Json]], file: Path) -> None:
-    """Write the plots."""
-    for place, text in plots(runs, file):
-        place.write_text(text, "utf-8")
+    """Write two plots: hidden calls, and tokens into a file beside it."""
+    title = "Share of calls whose tool was hidden, by tasks done (learning on and off)"
+    file.write_text(drawn(runs, "hidden_share", title, "share", 1.0), "utf-8")
+    title = "Tokens a task: lists, growth, answers of discover_tools, hints"
+    beside = file.with_name(f"{file.stem}_tokens{file.suffix}")
+    beside.write_text(drawn(runs, "tokens_per_task", title, "tokens"), "utf-8")
 
 
 def read_runs(files: Sequence[Path]) -> list[list[Json]]:

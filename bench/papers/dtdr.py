@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.datasets import place_by_name, read_rows, read_tools
-from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
+from bench.kept_encoder import KeptEncoder, joined_queries, open_kept, open_vectors
 from bench.reports import Row, rounded, times_row
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
@@ -38,7 +38,6 @@ from foretool.retrieval.training import Embed, Material
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer, spread_targets
 from foretool.retrieval.training.dtdr_material import ToolVectors, TrainingSet, task_vectors
-from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
 
 SETS = ("ultratool", "taskbench_multimedia", "bfcl_multi_turn", "sealtools")
@@ -117,11 +116,8 @@ class World(NamedTuple):
 
 def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
     """Every row of the sets, then one of the time of a prediction."""
-    if cache is not None:
-        cache.mkdir(parents=True, exist_ok=True)
-    with open_store(cache / "dtdr.sqlite" if cache else ":memory:") as store:
+    with open_vectors(cache) as vectors:
         found = encoders.find("auto")
-        vectors = store.vectors
         opened = [open_kept(weights, cache, vectors) for weights in found]
         untrained = open_kept(found[0].untrained, cache, vectors) if found else None
         for name in sets or [each for each in SETS if (data / each).is_dir()]:
@@ -191,12 +187,9 @@ def figures(found: Sequence[Prediction]) -> Row:
     draw = np.random.default_rng(SEED)
     sums = np.stack(tasks)[draw.integers(len(tasks), size=(1000, len(tasks)))].sum(1)
     row: Row = {"n": len(found)}
-    for at, (name, values) in enumerate(
-        {"mrr": [each.reciprocal_rank for each in found], "f1": [each.f1 for each in found]}.items(), 1
-    ):
-        means = sums[:, at] / sums[:, 0]
-        row[name] = round(fmean(values), 4)
-        row[f"{name}_interval"] = rounded(np.quantile(means, (0.025, 0.975)).tolist())
+    for at, name in enumerate(("mrr", "f1"), 1):
+        row[name] = round(float(np.stack(tasks)[:, at].sum()) / len(found), 4)
+        row[f"{name}_interval"] = rounded(np.quantile(sums[:, at] / sums[:, 0], (0.025, 0.975)).tolist())
     return row
 
 
@@ -235,19 +228,16 @@ def without_earlier(past: Sequence[Demonstration]) -> list[Demonstration]:
     return [Demonstration(each.calls, each.after, each.task, each.ended) for each in past]
 
 
-def vectors_of(past: Sequence[Demonstration], embed: Embed | None) -> Floats:
-    """(tasks, dimension), by one encoder."""
-    return task_vectors([each.task for each in past], embed)
-
-
-def readings_of(world: World, past: Sequence[Demonstration]) -> Floats:
-    """(tasks, dimensions together), by all encoders."""
-    return task_vectors([each.task for each in past], world.readings)
+def asked_vectors(world: World, embed: Embed | None) -> dict[str, Floats]:
+    """By the text of each asked task its vector; none without an encoder."""
+    texts = [each.task for each in world.asked]
+    return dict(zip(texts, embed(texts), strict=True)) if embed else {}
 
 
 def published_c(world: World) -> Predict:
-    model = fit_c(vectors_of(world.train, world.frozen), world.train, world.end, SEED)
-    known = dict(zip((each.task for each in world.asked), vectors_of(world.asked, world.frozen), strict=True))
+    assert world.frozen is not None
+    model = fit_c(world.frozen([each.task for each in world.train]), world.train, world.end, SEED)
+    known = asked_vectors(world, world.frozen)
     return lambda each, step: model.after(known[each.task], step.history)
 
 
@@ -281,8 +271,7 @@ def tool_vectors(world: World) -> ToolVectors:
 def served_by(world: World, model: Dtdr, *, said: bool = True) -> Predict:
     """Predicts the model's probabilities; without `said` the model is not told the task."""
     ids = [tool.id for tool in world.tools]
-    vectors = readings_of(world, world.asked)
-    known = dict(zip((each.task for each in world.asked), vectors, strict=True)) if vectors.shape[1] else {}
+    known = asked_vectors(world, world.readings)
 
     def predict(each: Demonstration, step: Step) -> Floats:
         history = [ids[call] for call in step.history]
@@ -298,7 +287,8 @@ def scored(world: World, model: bytes, *, said: bool = True) -> Row:
 
 def across_turns(world: World) -> bytes:
     """A model trained on histories that begin with the calls of earlier turns."""
-    given = TrainingSet(tuple(tool.id for tool in world.tools), world.train, readings_of(world, world.train))
+    readings = task_vectors([each.task for each in world.train], world.readings)
+    given = TrainingSet(tuple(tool.id for tool in world.tools), world.train, readings)
     return Trainer().model(given, tool_vectors(world), SEED, lambda what, share: None).dumps()
 
 
@@ -380,7 +370,7 @@ def similarity(world: World) -> Predict:
     """Predicts by the cosine of query and tool; tools already called come last, and END never comes."""
     documents = tool_vectors(world).vectors
     assert documents is not None
-    known = dict(zip((each.task for each in world.asked), vectors_of(world.asked, world.embed), strict=True))
+    known = asked_vectors(world, world.embed)
 
     def predict(each: Demonstration, step: Step) -> Floats:
         cosines = np.append(documents @ known[each.task], np.float32(-1))

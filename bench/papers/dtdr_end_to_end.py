@@ -35,7 +35,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bench.kept_encoder import open_kept
+from bench.kept_encoder import open_kept, open_vectors
 from bench.options import make_parser
 from bench.papers.dtdr import Predict, World, aligned, read, served_by, without_earlier
 from bench.reports import Row, difference, mean_row
@@ -44,7 +44,6 @@ from foretool.retrieval import encoders
 from foretool.retrieval.evaluation import quantile
 from foretool.retrieval.training.demonstrations import Demonstration, Step
 from foretool.retrieval.training.dtdr import METHOD
-from foretool.storage.opening import open_store
 from foretool.storage.records import Tool
 
 SETS: Final = ("taskbench_multimedia", "bfcl_multi_turn")
@@ -214,12 +213,10 @@ def over(world: World, model: Callable[[str], Answer], most: int, methods: Seque
 
 def results(arguments: argparse.Namespace) -> Iterator[Row]:
     """The rows of each set."""
-    cache: Path = arguments.cache
-    cache.mkdir(parents=True, exist_ok=True)
-    model = Model(arguments.model, arguments.threads, cache / "answers.jsonl")
-    weights = encoders.find("auto")[0]
-    with open_store(cache / "vectors.sqlite") as store:
-        encoder = open_kept(weights, cache, store.vectors)
+    cache, weights = arguments.cache, encoders.find("auto")[0]
+    with open_vectors(cache) as vectors:
+        model = Model(arguments.model, arguments.threads, cache / "answers.jsonl")
+        encoder = open_kept(weights, cache, vectors)
         for name in arguments.sets.split(","):
             world = read(arguments.data / name, arguments.queries, [encoder], encoder)
             if any(each.earlier for each in world.train):

@@ -32,19 +32,16 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from bench.datasets import Task, is_there, read_rows, read_tasks, read_tools
-from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
-from bench.reports import Row, area_under_curve, difference, mean_row
+from bench.kept_encoder import KeptEncoder, joined_queries, open_kept, open_vectors
+from bench.reports import Row, area_under_curve, difference, mean_rows
+from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders, evaluation
-from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.papers.masstool import Task as PublishedTask
-from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
-from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
 
 SETS = ("toollens", "metatool_awareness", "stabletoolbench", "livemcpbench", "bfcl_ports")
@@ -84,10 +81,8 @@ class World(NamedTuple):
 
 def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
     """Every row of the sets; the published forms come last, because they take longest."""
-    if cache is not None:
-        cache.mkdir(parents=True, exist_ok=True)
-    with open_store(cache / "masstool.sqlite" if cache else ":memory:") as store:
-        found, kept = encoders.find("auto"), store.vectors
+    with open_vectors(cache) as kept:
+        found = encoders.find("auto")
         have = [open_kept(weights, cache, kept) for weights in found]
         pasts: dict[str, MassTool] = {}
         names = sets or [each for each in SETS if is_there(data / each / queries)]
@@ -143,17 +138,9 @@ def kinds(model: MassTool) -> Iterator[tuple[str, MassTool]]:
 
 def ranking(world: World, have: Sequence[KeptEncoder], model: MassTool | None = None) -> Answer:
     """The ranking that the proxy answers with; `model` takes part in it."""
-    meaning = None
-    if have:
-        from foretool.retrieval.rankers.dense import DenseEnsemble
-
-        meaning = DenseEnsemble(list(have))
-        said = [embedded_text(document(tool, "")) for tool in world.tools]
-        for head, encoder in zip(meaning.heads, have, strict=True):
-            encoder.queries([task.query for task in world.asked])
-            head.add(encoder.rows(said))
-    experience = LearnedModels({"masstool": model}) if model is not None else None
-    pipeline = Pipeline(Corpus(world.tools), meaning, experience)
+    for encoder in have:
+        encoder.queries([task.query for task in world.asked])  # one batch is quicker than one query at a time
+    pipeline = Pool(world.tools, {}, have).pipeline(len(have), {"masstool": model} if model is not None else {})
     return lambda text: [each.tool for each in pipeline.rank(Query((text,)), limit=DEPTH).ranked]
 
 
@@ -162,7 +149,7 @@ def alone(world: World, model: MassTool, have: Sequence[KeptEncoder]) -> Answer:
     embed = joined_queries(have)
     tools = [ToolId(tool) for tool in model.header.tools]
     if embed is not None:
-        embed([task.query for task in world.asked])  # one batch is quicker than one query at a time
+        embed([task.query for task in world.asked])  # in one batch, as in `ranking`
 
     def answer(text: str) -> list[ToolId]:
         shares = model.past(model.read(text, embed([text])[0] if embed else None)).shares
@@ -236,11 +223,10 @@ def told(settings: Mapping[str, Any]) -> Row:
 def measured(world: World, method: str, answer: Answer) -> Row:
     """Recall, nDCG and completeness, with 95 % intervals."""
     found = [(answer(task.query), task.gold) for task in world.asked]
-    row: Row = {"set": world.name, "method": method, "n": len(found)}
-    for k in (3, 5):
-        for name, metric in (("R", evaluation.recall), ("N", evaluation.ndcg)):
-            row |= mean_row(f"{name}@{k}", [metric(ranked, gold, k) for ranked, gold in found])
-    return row | mean_row("complete@5", [evaluation.completeness(ranked, gold, 5) for ranked, gold in found])
+    metrics = {"R": evaluation.recall, "N": evaluation.ndcg}
+    values = {f"{name}@{k}": [metric(*each, k) for each in found] for k in (3, 5) for name, metric in metrics.items()}
+    values["complete@5"] = [evaluation.completeness(*each, 5) for each in found]
+    return {"set": world.name, "method": method, "n": len(found), **mean_rows(values)}
 
 
 # Detection
@@ -315,7 +301,7 @@ def with_a_past(
     """The ranking with a log that is thin or comes from another set, against the ranking without a log."""
     world = read(data / name, queries)
     before = recalled(world, ranking(world, have))
-    yield {"set": name, "method": "ours without a past", "n": len(world.asked), **recall_row(before)}
+    yield {"set": name, "method": "ours without a past", "n": len(world.asked), **mean_rows(before)}
     log = LOGS.get(name, name)
     if log not in pasts and (data / log).is_dir():
         pasts[log] = trained(read(data / log, queries, asked=False), have)
@@ -323,15 +309,10 @@ def with_a_past(
         after = recalled(world, ranking(world, have, model))
         over = {f"{key}_over": difference(after[key], before[key]) for key in before}
         row = {"set": name, "method": f"ours with a log of {log}{kind}", "n": len(world.asked)}
-        yield {**row, **recall_row(after), **over}
+        yield {**row, **mean_rows(after), **over}
 
 
 def recalled(world: World, answer: Answer) -> dict[str, list[float]]:
     """r@5 and r@10 of every query."""
     found = [(answer(task.query), task.gold) for task in world.asked]
     return {f"r@{k}": [evaluation.recall(ranked, gold, k) for ranked, gold in found] for k in (5, 10)}
-
-
-def recall_row(found: Mapping[str, Sequence[float]]) -> Row:
-    """The means with their intervals."""
-    return {name: value for key, values in found.items() for name, value in mean_row(key, values).items()}

@@ -24,13 +24,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.datasets import is_there
+from bench.kept_encoder import open_vectors
 from bench.papers.larger_encoder import NoLarger, larger
 from bench.papers.ports_losses import compared
 from bench.papers.ports_set import MATERIAL_SEED, Bench, read_world, untrainable
 from bench.reports import Row
 from foretool.retrieval import encoders
 from foretool.retrieval.rankers.ports import Ports
-from foretool.storage.opening import open_store
 
 SETS = ("octopus", "octopus_unseen", "toole_unseen", "bfcl_ports", "toole")
 PAPER = {
@@ -62,10 +62,9 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     """Every row, in three rounds over the sets."""
     with TemporaryDirectory() as scratch:
         kept = cache or Path(scratch)
-        kept.mkdir(parents=True, exist_ok=True)
-        with open_store(kept / "vectors.sqlite3") as store:
+        with open_vectors(kept) as vectors:
             names = [name for name in sets or SETS if is_there(data / name / queries)]
-            benches = [Bench(read_world(data / name, queries), kept, store) for name in names]
+            benches = [Bench(read_world(data / name, queries), kept, vectors) for name in names]
             for each in benches:
                 yield from rows_of(each)
             yield from with_larger(benches, kept)

@@ -24,7 +24,7 @@ from foretool.retrieval.encoders import adapted
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers.ports import Loss, PublishedPlan, PublishedTrainer
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
+from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material
@@ -32,7 +32,7 @@ from foretool.retrieval.training.masstool import METHOD as PAST
 from foretool.retrieval.training.ports import Answers, keep_called, shipped_adapter
 from foretool.retrieval.training.ports_trainer import Example, Trainer
 from foretool.storage.records import Episode, Tool
-from foretool.storage.stores import Store
+from foretool.storage.stores import VectorStore
 
 RECALLS = (1, 2, 3)
 CROSSED = ("toole", "octopus")
@@ -137,12 +137,12 @@ def untrainable() -> str:
 class Bench:
     """The trainings and rows of one set."""
 
-    def __init__(self, world: World, cache: Path, store: Store) -> None:
+    def __init__(self, world: World, cache: Path, vectors: VectorStore) -> None:
         self.world, self.cache = world, cache
         self.head: Row = {"set": world.name, "n": len(world.queries)}
         found = encoders.find("auto")
         self.weights = tuple(each.untrained for each in found) if world.name in CROSSED else found
-        self.kept = store.vectors
+        self.kept = vectors
         self.encoders = [self._open(each) for each in self.weights]
         self.called, self.examples = keep_called(world.examples)
 
@@ -185,9 +185,8 @@ class Bench:
     ) -> Iterator[Row]:
         """Rows of the proxy's pipeline, one for each pool; `others`: encoders in place of the installed ones."""
         for pool, members in self.world.pools.items():
-            pipeline = Pool([self.world.tools[at] for at in members], {}, others or self.encoders).pipeline()
-            if models:
-                pipeline.learned = LearnedModels(models)
+            tools = [self.world.tools[at] for at in members]
+            pipeline = Pool(tools, {}, others or self.encoders).pipeline(models=models)
             head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
             yield {**head, **recalls(self._found(pipeline), self.world.misfits), **told}
 

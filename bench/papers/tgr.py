@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from bench.datasets import catalog_tools, read_rows, tool_from_row
-from bench.kept_encoder import KeptEncoder, open_kept
+from bench.kept_encoder import KeptEncoder, open_kept, open_vectors
 from bench.reports import Row, mean_row
 from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders, evaluation
@@ -38,11 +38,8 @@ from foretool.retrieval.papers.tgr import (
     adjacency,
     convolve,
 )
-from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.rankers.tgr import Tgr
 from foretool.retrieval.ranking import Query
-from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 
 SET: Final = "apibank_tgr"
@@ -137,9 +134,7 @@ def published(bank: Bank, graph: Graph, told: str) -> Iterator[tuple[str, Ranked
 
 def served(bank: Bank, held: Sequence[KeptEncoder], graph: Graph | None) -> Ranked:
     """Rankings of the proxy's pipeline, with each turn as a line."""
-    pipeline: Pipeline = Pool(bank.tools, {}, held).pipeline()
-    if graph is not None:
-        pipeline.learned = LearnedModels({"tgr": Tgr(graph)})
+    pipeline = Pool(bank.tools, {}, held).pipeline(models={"tgr": Tgr(graph)} if graph is not None else {})
     found = []
     for row in bank.records:
         ranking = pipeline.rank(Query(tuple(row["query"].splitlines())), limit=ALL).ranked
@@ -234,10 +229,8 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     found = encoders.find("auto")
     if not found:
         raise SystemExit(f"tgr: no encoder is installed; {encoders.INSTALL}")
-    if cache is not None:
-        cache.mkdir(parents=True, exist_ok=True)
-    with open_store(cache / "vectors.db" if cache else ":memory:") as store:
-        frozen, *opened = [open_kept(each, cache, store.vectors) for each in (found[0].untrained, *found)]
+    with open_vectors(cache) as vectors:
+        frozen, *opened = [open_kept(each, cache, vectors) for each in (found[0].untrained, *found)]
         bank = Bank(data / SET, queries, frozen)
         graph = Graph(schema_edges(bank.read))
         n = len(bank.records)

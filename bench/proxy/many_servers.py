@@ -18,15 +18,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from bench import processes
 from bench.clients.messages import Failed, Json, said
 from bench.clients.stdio import StdioClient
 from bench.datasets import opening_words, read_catalogs, read_rows
 from bench.options import add_foretool, make_parser
-from bench.proxy.discovery import discover, time_searches, warm_up
-from bench.reports import Row
+from bench.proxy.discovery import CALL_S, measure_searches
 from foretool.retrieval import tokens
 from foretool.retrieval.evaluation import quantile
 
@@ -34,7 +32,6 @@ Catalogs = Mapping[str, list[Json]]
 
 READY_S = 180.0
 """The longest wait for the tools of all upstreams; a process takes about 40 ms to start."""
-CALL_S = 60.0
 IN_FLIGHT = 8
 """First calls that run at once; each starts its upstream."""
 SETTLE_S = 5.0
@@ -50,30 +47,6 @@ def read_set(folder: Path) -> dict[str, list[Json]]:
         tool = {"name": row["name"], "description": row.get("description") or "", "inputSchema": schema}
         found.setdefault(f"{folder.name}-{row['server']}", []).append(tool)
     return found
-
-
-class Session:
-    """Runs the proxy under a policy as long as the block."""
-
-    def __init__(self, command: Sequence[str], folder: Path, entries: Mapping[str, Any], policy: str) -> None:
-        self.command = list(command)
-        self.path = processes.write_config(folder, entries, policy=policy)
-        self.client: StdioClient | None = None
-
-    async def __aenter__(self) -> StdioClient:
-        self.client = await StdioClient.start([*self.command, "serve", "--config", str(self.path)])
-        return self.client
-
-    async def __aexit__(self, *error: object) -> None:
-        assert self.client is not None
-        await self.client.stop(60.0)
-
-
-async def first_list(client: StdioClient) -> tuple[float, list[Json]]:
-    """Seconds from the start to the list, and the list."""
-    await client.initialize()
-    listed = await client.tools()
-    return round(client.age_s, 3), listed
 
 
 async def all_listed(client: StdioClient, wanted: int) -> tuple[float, list[Json]]:
@@ -95,17 +68,6 @@ async def settled(client: StdioClient) -> None:
 def cost(listed: Sequence[Json]) -> int:
     """Tokens of a list as it is sent, counted tool by tool, because the tokenizer refuses texts of megabytes."""
     return sum(tokens.count([json.dumps(tool, ensure_ascii=False, separators=(",", ":")) + "," for tool in listed]))
-
-
-async def search(client: StdioClient, queries: Sequence[str]) -> Row:
-    """The row of searches once the index is warm; each follows the one before."""
-    await warm_up(client, queries)
-    results, row = await time_searches(client, queries)
-    return {
-        **row,
-        "answer_tokens_median": quantile(tokens.count([said(each) for each in results]), 0.5),
-        "nothing_found": sum(not each["structuredContent"]["matches"] for each in results),
-    }
 
 
 def exposed_names(command: Sequence[str], path: Path) -> dict[str, list[str]]:
@@ -145,8 +107,9 @@ async def replay(command: Sequence[str], folder: Path, catalogs: Catalogs, asked
     total = sum(len(tools) for tools in catalogs.values())
     entries = processes.serve_tools(folder, catalogs)
     found: Json = {"test": "replay", "servers": len(catalogs), "tools": total}
-    async with Session(command, folder, entries, "full") as client:
-        seconds, listed = await first_list(client)
+    path = processes.write_config(folder, entries, policy="full")
+    async with StdioClient.serve(command, path) as client:
+        seconds, listed = await client.first_list()
         found["cold"] = {"list_s": seconds, "listed": len(listed)}
         seconds, listed = await all_listed(client, total)
         found["cold"] |= {
@@ -156,33 +119,23 @@ async def replay(command: Sequence[str], folder: Path, catalogs: Catalogs, asked
         }
         found["missing"] = total + len(OWN) - len(listed)
         await asyncio.sleep(SETTLE_S)
-    async with Session(command, folder, entries, "full") as client:
-        seconds, listed = await first_list(client)
+    async with StdioClient.serve(command, path) as client:
+        seconds, listed = await client.first_list()
         found["full"] = {"warm_list_s": seconds, "listed": len(listed), "list_tokens": cost(listed)}
     upstream_tools = [tool for tools in catalogs.values() for tool in tools]
     found["no_proxy"] = {"listed": len(upstream_tools), "list_tokens": cost(upstream_tools)}
-    frozen = Session(command, folder, entries, "frozen")
-    async with frozen as client:
-        found["frozen"] = await listed_and_asked(client, asked)
-        found["called"] = await call_each(client, exposed_names(command, frozen.path))
+    path = processes.write_config(folder, entries, policy="frozen")
+    async with StdioClient.serve(command, path) as client:
+        seconds, listed = await client.first_list()
+        own = {tool["name"]: cost([tool]) for tool in listed if tool["name"] in OWN}
+        found["frozen"] = {
+            "warm_list_s": seconds, "listed": len(listed), "list_tokens": cost(listed), "own_tokens": own,
+            **await measure_searches(client, asked, settled),
+        }  # fmt: skip
+        found["called"] = await call_each(client, exposed_names(command, path))
         found["called"]["rss_mib"] = processes.memory_mib(client.pid)[0]
     saved = 1 - found["frozen"]["list_tokens"] / found["no_proxy"]["list_tokens"]
     return {**found, "saved": round(saved, 5), "load": processes.load_average()}
-
-
-async def listed_and_asked(client: StdioClient, asked: Mapping[str, Sequence[str]]) -> Json:
-    """The list that a client sees, the first search, and the searches after it."""
-    seconds, listed = await first_list(client)
-    own = {tool["name"]: cost([tool]) for tool in listed if tool["name"] in OWN}
-    found: Json = {"warm_list_s": seconds, "listed": len(listed), "list_tokens": cost(listed), "own_tokens": own}
-    found["rss_mib"] = processes.memory_mib(client.pid)[0]
-    started = time.perf_counter()
-    await discover(client, next(iter(asked.values()))[0])
-    found["first_search_s"] = round(time.perf_counter() - started, 3)
-    await settled(client)
-    found["search"] = {name: await search(client, queries) for name, queries in asked.items()}
-    found["rss_after_searches_mib"] = processes.memory_mib(client.pid)[0]
-    return found
 
 
 def queries_of(catalogs: Catalogs, files: Iterable[Path]) -> dict[str, list[str]]:
@@ -197,14 +150,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = make_parser("bench.proxy.many_servers", __doc__)
     parser.add_argument("folder", type=Path, help="catalogues, one file a server")
     parser.add_argument("--limit", type=int, help="only the first so many servers")
-    parser.add_argument("--servers", help="only these, comma-separated")
     parser.add_argument("--add", type=Path, action="append", default=[], help="a data set whose servers come on top")
     parser.add_argument("--queries", type=Path, action="append", default=[], help="lines of JSON with `query`")
     add_foretool(parser)
     arguments = parser.parse_args(argv)
     catalogs = dict(read_catalogs(arguments.folder, arguments.limit))
-    if arguments.servers:
-        catalogs = {name: catalogs[name] for name in arguments.servers.split(",")}
     for folder in arguments.add:
         catalogs |= read_set(folder)
     command = processes.installed(arguments.foretool)

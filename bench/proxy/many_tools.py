@@ -26,14 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from bench import processes
-from bench.clients.messages import Failed, Json, said
+from bench.clients.messages import Failed, Json
 from bench.clients.stdio import StdioClient
 from bench.datasets import opening_words, read_catalogs, read_rows, tool_of
 from bench.kept_encoder import open_kept
 from bench.options import add_foretool, make_parser
-from bench.proxy.discovery import discover, time_searches, warm_up
-from bench.reports import Row
-from foretool.retrieval import encoders, tokens
+from bench.proxy.discovery import CALL_S, discover, measure_searches
+from foretool.retrieval import encoders
 from foretool.retrieval.corpus import digest
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.evaluation import quantile
@@ -45,7 +44,6 @@ NOISE = 0.35
 """The length of the noise that is added to a vector of length 1."""
 SEARCHES = 300
 READY_S = 900.0
-CALL_S = 120.0
 SETTLE_S = 5.0
 PING_S = 0.005
 
@@ -134,71 +132,49 @@ async def until_known(client: StdioClient, path: Path, wanted: int) -> None:
     raise Failed(f"{known} of {wanted} tools were known after {READY_S:.0f} s")
 
 
-async def search(client: StdioClient, queries: Sequence[str]) -> Row:
-    """The row of searches, each after the one before."""
-    await warm_up(client, queries, CALL_S)
-    before = processes.cpu_s(client.pid)
-    results, row = await time_searches(client, queries, CALL_S)
-    matches = [each["structuredContent"]["matches"] for each in results]
-    return {
-        **row,
-        "cpu_ms": round(1e3 * (processes.cpu_s(client.pid) - before) / len(queries), 2),
-        "answer_tokens_median": quantile([tokens.estimate(said(each)) for each in results], 0.5),
-        "with_matches_by_meaning": sum(any(match["why"] == "meaning" for match in found) for found in matches),
-    }
-
-
 async def measured(command: Sequence[str], path: Path, wanted: int, asked: Mapping[str, list[str]]) -> Json:
     """The figures of a cold start, a warm one, and a hurried one."""
-    serve = [*command, "serve", "--config", str(path)]
-    client = await StdioClient.start(serve)
-    await client.initialize()
-    await until_known(client, path.with_name("foretool.sqlite3"), wanted)
-    found: Json = {"cold_all_known_s": round(client.age_s, 1), "cold_rss_mib": processes.memory_mib(client.pid)[0]}
-    await asyncio.sleep(SETTLE_S)
-    await client.stop(60.0)
-    client = await StdioClient.start(serve)
-    await client.initialize()
-    listed = await client.tools()
-    found |= {"warm_list_s": round(client.age_s, 3), "listed": len(listed)}
-    await asyncio.sleep(SETTLE_S)
-    found["rss_mib"] = processes.memory_mib(client.pid)[0]
-    started = time.perf_counter()
-    await discover(client, next(iter(asked.values()))[0], CALL_S)
-    found["first_search_s"] = round(time.perf_counter() - started, 3)
-    await asyncio.sleep(SETTLE_S)
-    found["search"] = {name: await search(client, queries) for name, queries in asked.items()}
-    found["rss_after_searches_mib"] = processes.memory_mib(client.pid)[0]
-    await client.stop(60.0)
+    async with StdioClient.serve(command, path) as client:
+        await client.initialize()
+        await until_known(client, path.with_name("foretool.sqlite3"), wanted)
+        found: Json = {"cold_all_known_s": round(client.age_s, 1), "cold_rss_mib": processes.memory_mib(client.pid)[0]}
+        await settled(client)
+    async with StdioClient.serve(command, path) as client:
+        seconds, listed = await client.first_list()
+        await settled(client)
+        searches = await measure_searches(client, asked, settled)
+    found |= {"warm_list_s": seconds, "listed": len(listed), **searches}
     return found | {"hurried": await hurried(command, path, next(iter(asked.values()))[0])}
+
+
+async def settled(client: StdioClient) -> None:
+    """Wait for the background work."""
+    await asyncio.sleep(SETTLE_S)
 
 
 async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
     """Searches right after the first list of a warm start, while the index of words is built, until no tool is missing;
     and the times of a `ping` every few milliseconds meanwhile."""
-    client = await StdioClient.start([*command, "serve", "--config", str(path)])
-    await client.initialize()
-    await client.tools()
     times: list[float] = []
+    async with StdioClient.serve(command, path) as client:
+        await client.first_list()
 
-    async def ping() -> None:
-        while True:
-            started = time.perf_counter()
-            await client.ask("ping", {}, CALL_S)
-            times.append(1e3 * (time.perf_counter() - started))
-            await asyncio.sleep(PING_S)
+        async def ping() -> None:
+            while True:
+                started = time.perf_counter()
+                await client.ask("ping", {}, CALL_S)
+                times.append(1e3 * (time.perf_counter() - started))
+                await asyncio.sleep(PING_S)
 
-    pinging = asyncio.create_task(ping())
-    started, first = time.perf_counter(), 0.0
-    is_short = True
-    while is_short and time.perf_counter() - started < READY_S:
-        found = await discover(client, task, CALL_S)
-        first = first or time.perf_counter() - started
-        is_short = "not searched yet" in found["structuredContent"]["advice"]
-    whole = time.perf_counter() - started
-    pinging.cancel()
-    await asyncio.gather(pinging, return_exceptions=True)
-    await client.stop(60.0)
+        pinging = asyncio.create_task(ping())
+        started, first, is_short = time.perf_counter(), 0.0, True
+        while is_short and time.perf_counter() - started < READY_S:
+            found = await discover(client, task)
+            first = first or time.perf_counter() - started
+            is_short = "not searched yet" in found["structuredContent"]["advice"]
+        whole = time.perf_counter() - started
+        pinging.cancel()
+        await asyncio.gather(pinging, return_exceptions=True)
     pings = {f"ping_p{share:g}_ms": round(quantile(times, share / 100), 1) for share in (50, 99, 100) if times}
     return {"search_after_list_s": round(first, 2), "all_searched_s": round(whole, 2), **pings}
 

@@ -56,12 +56,9 @@ async def alone(slow_s: float) -> float:
 
 async def run(command: Sequence[str], path: Path, server: str | None, known: int = 0) -> dict[str, float]:
     """Start, list, call a tool of `server`, and wait until the catalog has `known` tools. All times in seconds."""
-    client = await StdioClient.start([*command, "serve", "--config", str(path)])
-    try:
-        await client.initialize()
-        await client.tools()
-        times = {"list_s": client.age_s}
-        times["list_rss_mib"], times["list_pss_mib"] = processes.memory_mib(client.pid)
+    async with StdioClient.serve(command, path) as client:
+        list_s, _ = await client.first_list()
+        times = {"list_s": list_s}
         if server is not None:
             asked_at = time.perf_counter()
             await client.call(f"{server}__{server}_echo", {"text": "x"})
@@ -70,8 +67,6 @@ async def run(command: Sequence[str], path: Path, server: str | None, known: int
             await until_known(client, known)
         times["rss_mib"], times["pss_mib"] = processes.memory_mib(client.pid)
         return times
-    finally:
-        await client.stop()
 
 
 async def until_known(client: StdioClient, known: int) -> None:

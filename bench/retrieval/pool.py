@@ -14,6 +14,7 @@ from bench.kept_encoder import KeptEncoder
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.words import terms
 from foretool.storage.records import Tool, ToolId
 
@@ -44,18 +45,18 @@ class Pool:
         """What encoders read of each tool."""
         return {tool.id: embedded_text(document(tool, self.texts.get(tool.upstream, ""))) for tool in self.tools}
 
-    def pipeline(self, most: int = 2) -> Pipeline:
-        """The proxy's ranking with the first `most` encoders."""
-        chosen = self.encoders[:most]
+    def pipeline(self, most: int = 2, models: Mapping[str, LearnedModel] | None = None) -> Pipeline:
+        """The proxy's ranking with the first `most` encoders and with learned models, by their methods."""
+        chosen, learned = self.encoders[:most], LearnedModels(models) if models else None
         if not chosen:
-            return Pipeline(self.corpus)
+            return Pipeline(self.corpus, None, learned)
         from foretool.retrieval.rankers.dense import DenseEnsemble
 
-        meaning = DenseEnsemble(list(chosen))
-        for head, encoder in zip(meaning.heads, chosen, strict=True):
+        dense = DenseEnsemble(list(chosen))
+        for head, encoder in zip(dense.heads, chosen, strict=True):
             head.add(encoder.rows(list(self.said.values())))
-        meaning.align(self.corpus.digests, self.corpus.version)
-        return Pipeline(self.corpus, meaning)
+        dense.align(self.corpus.digests, self.corpus.version)
+        return Pipeline(self.corpus, dense, learned)
 
 
 def bm25(pool: Pool) -> Search:
