@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     from foretool.storage.records import (
@@ -324,8 +323,11 @@ class ArtifactStore(Protocol):
         """Return the imported episodes, in the order of their import."""
 
 
-class Store(Protocol):
-    """One open store. One thread uses it, except for `checkpoint`; other processes open their own."""
+class Store(AbstractContextManager["Store"], Protocol):
+    """One open store, which closes at the end of its `with` block.
+
+    One thread uses it, except for `checkpoint`; other processes open their own.
+    """
 
     @property
     def path(self) -> Path | Literal[":memory:"]:
@@ -357,11 +359,6 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the store."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
     @property
     def is_checkpoint_due(self) -> bool:

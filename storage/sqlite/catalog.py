@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
-from foretool.storage.sqlite.database import Database, insert_into
+from foretool.storage.sqlite.database import Database, Table
 
-_UPSTREAM = ("era", "server_info", "instructions", "capabilities", "lacks", "listed_at")
-_upstream_row = attrgetter(*_UPSTREAM)
+_UPSTREAMS = Table("upstreams", UpstreamRecord)
 
-_ADD_UPSTREAM = insert_into("upstreams", ("name", "fingerprint", *_UPSTREAM))
-_GET_UPSTREAM = (
-    "SELECT id, name, fingerprint, era, server_info, instructions, capabilities, listed_at, lacks FROM upstreams"
-    " WHERE name = ? AND fingerprint = ?"
+_SAVE_UPSTREAM = (
+    _UPSTREAMS.insert + " ON CONFLICT (name, fingerprint) DO UPDATE SET era = excluded.era,"
+    " server_info = excluded.server_info, instructions = excluded.instructions, capabilities = excluded.capabilities,"
+    " listed_at = excluded.listed_at, lacks = excluded.lacks"
 )
+_OF_UPSTREAM = "WHERE name = ? AND fingerprint = ?"
+_GET_UPSTREAM = f"{_UPSTREAMS.select.replace('SELECT', 'SELECT id,', 1)} {_OF_UPSTREAM}"
 _TOOLS = """
     SELECT tools.exposed, tools.name, definitions.definition, definitions.schema_hash, definitions.tokens
         FROM tools JOIN definitions ON definitions.id = tools.definition
@@ -51,7 +51,7 @@ class Catalog:
     def load(self, upstreams: Sequence[tuple[str, str]]) -> list[tuple[UpstreamRecord, list[Tool]]]:
         with self._database.snapshot():
             found = (self._database.row(_GET_UPSTREAM, key) for key in upstreams)
-            return [(UpstreamRecord(*row[1:]), self._tools(row[0], row[1])) for row in found if row]
+            return [(_UPSTREAMS.read(row[1:]), self._tools(row[0], row[1])) for row in found if row]
 
     def _tools(self, id: int, upstream: str) -> list[Tool]:
         return [Tool(exposed, upstream, *rest) for exposed, *rest in self._database.rows(_TOOLS, (id,))]
@@ -66,25 +66,13 @@ class Catalog:
 
     def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
         with self._database.atomic():
-            id = self._save_upstream_row(upstream)
+            self._database.run(_SAVE_UPSTREAM, _UPSTREAMS.row(upstream))
+            key = (upstream.name, upstream.fingerprint)
+            (id,) = self._database.rows(f"SELECT id FROM upstreams {_OF_UPSTREAM}", key)[0]  # noqa: S608  # a constant
             before = [tuple(row) for row in self._database.rows(_CURRENT, (id,))]
             if before != [(tool.name, tool.schema_hash, tool.id) for tool in tools]:
                 self._replace_tools(id, upstream, tools)
             self._save_token_counts({tool.schema_hash: tool.tokens for tool in tools if tool.tokens is not None})
-
-    def _save_upstream_row(self, upstream: UpstreamRecord) -> int:
-        """Insert or update the row of an upstream, and return its id."""
-        key = (upstream.name, upstream.fingerprint)
-        row = self._database.row("SELECT id FROM upstreams WHERE name = ? AND fingerprint = ?", key)
-        if row is None:
-            self._database.run(_ADD_UPSTREAM, (*key, *_upstream_row(upstream)))
-            return self._database.last_id()
-        self._database.run(
-            "UPDATE upstreams SET era = ?, server_info = ?, instructions = ?, capabilities = ?, lacks = ?,"
-            " listed_at = ? WHERE id = ?",
-            (*_upstream_row(upstream), row[0]),
-        )
-        return int(row[0])
 
     def _replace_tools(self, id: int, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
         self._database.run_all(

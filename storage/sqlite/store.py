@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from foretool.storage.sqlite.artifacts import Artifacts
 from foretool.storage.sqlite.calls import Calls
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from foretool.storage.records import Statistics
 
 
-class SqliteStore:
+class SqliteStore(AbstractContextManager["SqliteStore"]):
     """Implements `Store`."""
 
     def __init__(self, database: Database) -> None:
@@ -39,12 +39,7 @@ class SqliteStore:
         self.tasks = Tasks(database)
         self.vectors = Vectors(database)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
