@@ -1,26 +1,16 @@
 """Counts tokens with a real tokenizer (o200k_base, GPT-4o and later), and estimates them until the count is there.
 
 The tokenizer needs no network, but takes 50 MB and half a second to load (docs/decisions/0010). So a server counts in a
-child process that ends when its input ends:
-
-    python -m foretool.retrieval.tokens
-
-reads one JSON string a line and answers one number a line, in the same order. If the package is missing, it says so on
-stderr and exits with status 3; the server then keeps its estimates.
+child process (`server.catalog.count_worker`).
 """
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from itertools import islice
 
 ENCODING = "o200k_base"
-MISSING_STATUS = 3
-_BATCH = 256
 
 # The tokenizer takes quadratic time for one run of letters or marks, so longer runs are cut: at most a token is added.
 _LONG_RUN = re.compile(r"[^\s!-/:-@\[-`{-~]{256}|[^\w\s]{256}")
@@ -70,19 +60,3 @@ def estimate(text: str) -> int:
     if not text.isascii():
         tokens += 0.271 * (len(text.encode("utf-8", "replace")) - len(text))
     return max(round(tokens), 1)
-
-
-def main(lines: Iterable[str]) -> Iterator[int]:
-    """Yield the count of each line, which holds one JSON string."""
-    rest = iter(lines)
-    while batch := [json.loads(line) for line in islice(rest, _BATCH)]:
-        yield from count(batch)
-
-
-if __name__ == "__main__":
-    try:
-        for tokens in main(sys.stdin):
-            sys.stdout.write(f"{tokens}\n")
-    except TokenizerMissing as missing:
-        sys.stderr.write(f"{missing}\n")
-        sys.exit(MISSING_STATUS)

@@ -235,7 +235,7 @@ class App:
         texts = [bytes(self.catalog.definition(tool)).decode() for tool in tools] + list(fragments.values())
         lines = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
         try:
-            command = (sys.executable, "-m", "foretool.retrieval.tokens")
+            command = (sys.executable, "-m", "foretool.server.catalog.count_worker")
             pipe = asyncio.subprocess.PIPE
             counter = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
             output, _ = await counter.communicate(lines)

@@ -207,7 +207,9 @@ class Bench:
     def opened(self, model: bytes) -> KeptEncoder:
         """The first encoder with a trained adapter."""
         key = f"queries {self.base.key} {sha256(model).hexdigest()[:16]}"
-        return KeptEncoder(adapted.opened(self.base, model, self.cache / "encoders"), self.kept, self.base.key, key)
+        return KeptEncoder(
+            adapted.open_adapted(self.base, model, self.cache / "encoders"), self.kept, self.base.key, key
+        )
 
     def past(self) -> dict[str, LearnedModel]:
         """What `foretool learn` learns from the same tasks without torch."""

@@ -44,6 +44,7 @@ from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
+from foretool.server.catalog.opening import open_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.stores import Store
@@ -187,7 +188,7 @@ def open_encoders(arguments: argparse.Namespace, store: Store, setting: str) -> 
     cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
     endpoint = encoders.Endpoint(arguments.encoder_url, os.environ.get(KEY, ""))
     return [
-        KeptEncoder(encoders.open_encoder(weights, cache, key=endpoint.key), store.vectors, weights.key)
+        KeptEncoder(open_encoder(weights, cache, key=endpoint.key), store.vectors, weights.key)
         for weights in encoders.find(setting, endpoint)
     ]
 

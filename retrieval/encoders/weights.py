@@ -1,8 +1,9 @@
-"""Which weights we know of, where they are, and what a setting means. Loads nothing."""
+"""Which weights are known, where they are, and which ones a setting means. Nothing is loaded here."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from foretool.retrieval.encoders.base import EncoderError
 
 LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "faiss")
 INSTALL = "pip install 'foretool[models]'"
@@ -22,15 +25,11 @@ _NEEDED: dict[Kind, tuple[str, ...]] = {
 }
 
 
-class EncoderError(Exception):
-    """No usable encoder; the message says what was looked for, what was found, and the way out."""
-
-
 class Endpoint(Struct, frozen=True):
-    """Where an OpenAI-compatible API is, and what it lets us in with."""
+    """The address and the key of an OpenAI-compatible API."""
 
     url: str = ""
-    """What stands before `/embeddings`, as `https://api.openai.com/v1`; empty where there is none."""
+    """The part before `/embeddings`, such as `https://api.openai.com/v1`; empty without an endpoint."""
     key: str = ""
 
     def __repr__(self) -> str:
@@ -38,7 +37,7 @@ class Endpoint(Struct, frozen=True):
 
 
 class Weights(Struct, frozen=True):
-    """A model: where it is, what its file must be, and how it wants to be asked."""
+    """A model: where it is, which file it must be, and how texts are given to it."""
 
     name: str
     title: str
@@ -65,29 +64,29 @@ class Weights(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What vectors of tools are kept under: other numbers in the file, another key."""
+        """The key of kept vectors of tools; another file has another key."""
         if self.kind == "endpoint":
             return f"{self.name}@{sha256(self.file.encode()).hexdigest()[:12]}"
         return f"{self.base or self.name}@{self.sha256[:12]}" if self.sha256 else self.name
 
     @property
     def query_key(self) -> str:
-        """What vectors of queries are kept under: another where training changed how they are read."""
+        """The key of kept vectors of queries; another where training changed how queries are read."""
         return f"{self.key}+{self.adapter_sha256[:12]}#query" if self.adapter else f"{self.key}#query"
 
     @property
     def untrained(self) -> Weights:
-        """The encoder that embeds the tools: of the same file, as its package has it."""
+        """The encoder of the same file as its package has it, which embeds the tools."""
         return next((each for each in BY_NAME if each.name == self.base), self)
 
     @property
     def setting(self) -> str:
-        """What `find` finds it by."""
+        """The setting by which `find` finds it."""
         return self.title if self.kind == "onnx" and not self.package else self.name
 
     @property
     def is_slow(self) -> bool:
-        """Whether asking takes so long that nothing else may wait for it."""
+        """Whether an answer takes so long that nothing else may wait for it."""
         return self.kind in ("endpoint", "sentence-transformers")
 
     @property
@@ -96,6 +95,9 @@ class Weights(Struct, frozen=True):
         source = f", from {self.package.replace('==', ' ')}" if self.package else ""
         return f"{self.name} ({self.title}, {self.licence}{source})"
 
+
+Prepare = Callable[[Weights, bytes, Path], Path]
+"""Makes the model of trained weights from an adapter, in a folder of prepared models; returns its file."""
 
 _MINILM = Weights(
     name="minilm",
@@ -127,7 +129,7 @@ MANIFEST = (
         document_tokens=128,
     ),
 )
-"""What `auto` takes, all of it that is installed."""
+"""`auto` takes each of these that is installed."""
 
 BY_NAME = (*MANIFEST, _MINILM)
 """What a setting can name."""
@@ -158,12 +160,12 @@ def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
 
 
 def missing_libraries(kind: Kind = "onnx") -> list[str]:
-    """What has to be installed before an encoder of this kind can run."""
+    """The libraries that an encoder of this kind needs and that are not installed."""
     return [name for name in _NEEDED[kind] if find_spec(name) is None]
 
 
 def locate(weights: Weights) -> Path | None:
-    """The file, if it is there; a package is found by its metadata and not imported."""
+    """The file if it exists, else None; a package is found by its metadata and not imported."""
     if not weights.package:
         path = Path(weights.file)
         return path if path.is_file() else None
@@ -176,8 +178,8 @@ def locate(weights: Weights) -> Path | None:
     return found if found.is_file() else None
 
 
-def verified(path: Path, weights: Weights) -> Path:
-    """The file, once its numbers are those we know. Raises `EncoderError`."""
+def verify(path: Path, weights: Weights) -> Path:
+    """Check the file against the sha256 that is known, and return it. Raises `EncoderError`."""
     found = digest(path)
     if weights.sha256 and found != weights.sha256:
         raise EncoderError(

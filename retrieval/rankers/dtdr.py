@@ -27,7 +27,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.encoders.opening import unit
+from foretool.retrieval.encoders.base import unit
+from foretool.retrieval.encoders.weights import Prepare
 from foretool.retrieval.lsa import Lsa
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.retrieval.next_text import PLACES as TEXT_PLACES
@@ -282,7 +283,7 @@ class Dtdr(LearnedModel):
         self.align((), None)
 
     @classmethod
-    def loads(cls, model: bytes) -> Self:
+    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
         return cls(loaded(model))
 

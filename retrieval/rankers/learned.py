@@ -24,6 +24,7 @@ from foretool.retrieval.score_sum import Floats, z_scores
 from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
+    from foretool.retrieval.encoders.weights import Prepare
     from foretool.retrieval.graph import Graph
 
 WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6}
@@ -66,8 +67,8 @@ class LearnedModel(Protocol):
     traits: ClassVar[Traits] = Traits()
 
     @classmethod
-    def loads(cls, model: bytes) -> Self:
-        """Read a model. Raises `ModelError`."""
+    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
+        """Read a model; `prepare` makes the encoder in it, if it has one, elsewhere than here. Raises `ModelError`."""
         ...
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:

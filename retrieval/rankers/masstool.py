@@ -28,7 +28,7 @@ import numpy as np
 from msgspec import Struct, convert, to_builtins
 from numpy.typing import NDArray
 
-from foretool.retrieval.encoders.opening import unit
+from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.retrieval.rankers.learned import LearnedModel, Traits
 from foretool.retrieval.ranking import Query
@@ -37,6 +37,7 @@ from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder
+    from foretool.retrieval.encoders.weights import Prepare
 
 Ints = NDArray[np.int64]
 _log = logging.getLogger("foretool.models")
@@ -141,19 +142,19 @@ class Tuned(Struct, frozen=True):
     """(classes,)"""
 
     @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
+    def read(cls, arrays: Mapping[str, NDArray[Any]], prepare: Prepare | None = None) -> Self | None:
         """None where there is none in a model, or the weights it belongs to are not installed here."""
         if "tuned_adapter" not in arrays:
             return None
         from foretool.retrieval import adapters
         from foretool.retrieval.encoders import EncoderError
-        from foretool.retrieval.encoders.adapted import opened
+        from foretool.retrieval.encoders.adapted import open_adapted
         from foretool.retrieval.rankers.ports import base_of
 
         told = arrays["tuned_adapter"].tobytes()
         try:
             # Not kept: every training would leave 90 MB.
-            encoder = opened(base_of(adapters.loads(told)), told, None)
+            encoder = open_adapted(base_of(adapters.loads(told)), told, None, prepare=prepare)
             encoder.queries(["warm"])
         except (ModelError, EncoderError, OSError, ImportError) as error:
             _log.info("%s is served without its fine-tuned encoder: %s", NAME, error)
@@ -273,11 +274,11 @@ class MassTool(LearnedModel):
         """The chance, before it is read, that a task is of a kind on record."""
 
     @classmethod
-    def loads(cls, model: bytes) -> Self:
+    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
         told, arrays = unpack(model, NAME, VERSION)
         try:
-            return cls(convert(told, Header), arrays, Tuned.of(arrays))
+            return cls(convert(told, Header), arrays, Tuned.read(arrays, prepare))
         except (KeyError, ValueError) as error:
             raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
 

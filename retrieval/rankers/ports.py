@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.encoders import Encoder, EncoderError
-from foretool.retrieval.encoders.adapted import cache_folder, opened
+from foretool.retrieval.encoders.adapted import cache_folder, open_adapted
+from foretool.retrieval.encoders.weights import Prepare
 from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.rankers.dense import TOGETHER
 from foretool.retrieval.rankers.learned import LearnedModel, Traits
@@ -50,11 +51,11 @@ class Ports(LearnedModel):
         self._vectors: Floats | None = None  # (slots, dimension), 0 where there is no tool
 
     @classmethod
-    def loads(cls, model: bytes) -> Self:
+    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
         weights = base_of(adapters.loads(model))
         try:
-            encoder = opened(weights, model, cache_folder())
+            encoder = open_adapted(weights, model, cache_folder(), prepare=prepare)
             encoder.queries(["warm"])
         except (EncoderError, OSError) as error:
             raise ModelError(f"ports: {error}") from error

@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from foretool.retrieval.encoders.weights import Prepare
 from foretool.retrieval.graph import Edge, Graph
 from foretool.retrieval.model_format import Floats, pack, unpack
 from foretool.retrieval.rankers.learned import LearnedModel, Traits
@@ -36,7 +37,7 @@ class Tgr(LearnedModel):
         return self._graph
 
     @classmethod
-    def loads(cls, model: bytes) -> Self:
+    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
         header, arrays = unpack(model, cls.name, VERSION)
         tools = [ToolId(tool) for tool in header["tools"]]

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders.opening import unit
+from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training import Embed, Material
 from foretool.retrieval.training.demonstrations import Demonstration, demonstrations

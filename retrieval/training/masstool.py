@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from foretool.retrieval.encoders.opening import unit
+from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.masstool import NAME, Header, Ints, Sparse, Trust, dumps, grams, weighted
 from foretool.retrieval.training import Material, Progress, TooLittle

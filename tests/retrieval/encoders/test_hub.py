@@ -44,5 +44,7 @@ def test_queries_and_documents_are_asked_in_their_own_way() -> None:
 
 def test_a_model_that_is_not_there_is_named_in_one_line() -> None:
     other = Weights("other/model", "other/model", "", kind="sentence-transformers")
-    with pytest.raises(EncoderError, match="'other/model': not in the cache and not to be had: other/model is not a"):
+    with pytest.raises(
+        EncoderError, match="'other/model': not in the cache and cannot be downloaded: other/model is not a"
+    ):
         open_encoder(other)

@@ -104,10 +104,10 @@ def test_a_file_with_other_numbers_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(b"one")
     known = Weights("m", "M", "MIT", file=str(file), sha256=weights.digest(file))
-    assert weights.verified(file, known) == file
+    assert weights.verify(file, known) == file
     file.write_bytes(b"two")
     with pytest.raises(EncoderError, match=r"has sha256 .*, expected"):
-        weights.verified(file, known)
+        weights.verify(file, known)
 
 
 def test_what_is_named_shows_its_licence_and_where_it_is_from() -> None:

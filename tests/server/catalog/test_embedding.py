@@ -27,7 +27,7 @@ from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.stores import Store
 
-from tests.retrieval.encoders.test_endpoint import provider  # isort: skip
+from tests.server.catalog.test_endpoint import provider  # isort: skip
 from tiny_model import write_model  # isort: skip
 
 

@@ -1,10 +1,10 @@
 """The child process that embeds and ends, so that its memory goes back to the system:
 
-    python -m foretool.retrieval.encoders.worker NAME CACHE
+    python -m foretool.server.catalog.embed_worker NAME CACHE
 
 reads one JSON string a line, answers with one line of JSON (`{"dimension": 384}`) and then the vectors as raw float32
-in the same order. CACHE is a folder for the prepared model (`onnx`). The address and the key of an endpoint come in the
-environment, `FORETOOL_ENCODER_URL` and `FORETOOL_ENCODER_KEY`: what stands on a command line, everybody can read.
+in the same order. CACHE is the folder of prepared models, or empty. The address and the key of an endpoint come in the
+environment, `FORETOOL_ENCODER_URL` and `FORETOOL_ENCODER_KEY`, because everybody can read a command line.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from foretool.retrieval.encoders import Encoder, EncoderError, Endpoint, find, open_encoder
-from foretool.retrieval.encoders.opening import BATCH
+from foretool.retrieval.encoders import Encoder, EncoderError, Endpoint, find
+from foretool.retrieval.encoders.base import BATCH
+from foretool.server.catalog.opening import open_encoder
 
 MISSING_STATUS = 3
 URL, KEY = "FORETOOL_ENCODER_URL", "FORETOOL_ENCODER_KEY"
 
 
-def main(name: str, cache: str, lines: Iterable[str]) -> Iterator[bytes]:
-    """The header and then the vectors, batch by batch, for lines that each hold one JSON string."""
+def embed_lines(name: str, cache: str, lines: Iterable[str]) -> Iterator[bytes]:
+    """Yield the header, then the vectors batch by batch, for lines that each hold one JSON string."""
     rest = iter(lines)
     endpoint = Endpoint(os.environ.get(URL, ""), os.environ.get(KEY, ""))
     encoder: Encoder | None = None
@@ -41,7 +42,7 @@ def main(name: str, cache: str, lines: Iterable[str]) -> Iterator[bytes]:
 if __name__ == "__main__":
     os.nice(10)
     try:
-        for data in main(sys.argv[1], sys.argv[2], sys.stdin):
+        for data in embed_lines(sys.argv[1], sys.argv[2], sys.stdin):
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
     except EncoderError as missing:

@@ -16,9 +16,9 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from tiny_model import DIMENSION, write_model  # noqa: E402
 
 from foretool.retrieval.encoders import find, open_encoder  # noqa: E402
-from foretool.retrieval.encoders.worker import MISSING_STATUS  # noqa: E402
+from foretool.server.catalog.embed_worker import MISSING_STATUS  # noqa: E402
 
-WORKER = [sys.executable, "-m", "foretool.retrieval.encoders.worker"]
+WORKER = [sys.executable, "-m", "foretool.server.catalog.embed_worker"]
 
 
 def test_it_answers_in_order_and_ends(tmp_path: Path) -> None:

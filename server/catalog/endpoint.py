@@ -1,6 +1,6 @@
 """An encoder behind an OpenAI-compatible API: `POST {url}/embeddings` with `model` and `input`.
 
-What is searched and what it is searched with are sent alike. The key goes into one header and nowhere else.
+Tools and queries are sent alike. The key goes into one header and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from foretool.retrieval.encoders.opening import unit
-from foretool.retrieval.encoders.weights import EncoderError, Endpoint, Weights
+from foretool.retrieval.encoders.base import EncoderError, unit
+from foretool.retrieval.encoders.weights import Endpoint, Weights
 
 if TYPE_CHECKING:
-    from foretool.retrieval.encoders.opening import Vectors
+    from foretool.retrieval.encoders.base import Vectors
 
 AT_ONCE: Final = 64
-"""Texts a request; providers take a hundred or more."""
+"""How many texts one request has; providers take a hundred or more."""
 DOCUMENTS_S, QUERY_S = 60.0, 3.0
-"""Longest wait for an answer; nobody waits for the first, a client waits for the second."""
+"""The longest wait for an answer: nobody waits for documents, a client waits for a query."""
 TRIES: Final = 4
 PAUSE_S: Final = 1.0
-"""Before the second try of a batch of documents; doubled each time."""
+"""The pause before the second try of a batch of documents; doubled each time."""
 CHARACTERS: Final = 8_000
-"""Of one text; a provider refuses what is longer than its model reads."""
+"""How much of a text is sent; a provider refuses a text that is longer than its model reads."""
 
 
 class EndpointEncoder:
-    """Every error comes out as `EncoderError`, without the key."""
+    """Embeds texts by requests; every error comes out as `EncoderError`, without the key."""
 
     def __init__(self, weights: Weights, endpoint: Endpoint, pause_s: float = PAUSE_S) -> None:
         import httpx2
@@ -43,14 +43,14 @@ class EndpointEncoder:
         return self.weights.name
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed what is searched; tries again where the endpoint is busy."""
+        """Embed texts that are searched; try again where the endpoint is busy."""
         import numpy as np
 
         rows = [self._patient(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE)]
         return np.concatenate(rows) if rows else np.empty((0, 0), np.float32)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """Embed what it is searched with; once, and soon."""
+        """Embed texts to search with; one try, with a short wait."""
         return self._ask(texts, QUERY_S)
 
     def _patient(self, texts: Sequence[str]) -> Vectors:
@@ -66,7 +66,7 @@ class EndpointEncoder:
     def _ask(self, texts: Sequence[str], timeout_s: float) -> Vectors:
         import httpx2
 
-        # An empty text is refused by most.
+        # Most providers refuse an empty text.
         sent = [text[:CHARACTERS] or " " for text in texts]
         try:
             answer = self._client.post(self._url, json={"model": self.weights.name, "input": sent}, timeout=timeout_s)
@@ -83,11 +83,11 @@ class EndpointEncoder:
             data = sorted(answer.json()["data"], key=lambda each: each["index"])
             found = unit([each["embedding"] for each in data])
         except (ValueError, KeyError, TypeError) as error:
-            raise EncoderError(f"encoder {self.name!r}: {self._url} answered no embeddings: {error!r}") from error
+            raise EncoderError(f"encoder {self.name!r}: {self._url} sent no embeddings: {error!r}") from error
         if found.ndim != 2 or len(found) != wanted:
             raise EncoderError(f"encoder {self.name!r}: {self._url} answered {len(found)} vectors for {wanted} texts")
         return found
 
 
 class _BusyError(EncoderError):
-    """May go away by itself."""
+    """The endpoint is busy or unreachable, which may pass."""

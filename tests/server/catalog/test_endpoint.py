@@ -14,7 +14,7 @@ import pytest
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
 from foretool.retrieval.encoders import EncoderError, Endpoint, Weights  # noqa: E402
-from foretool.retrieval.encoders.endpoint import AT_ONCE, TRIES, EndpointEncoder  # noqa: E402
+from foretool.server.catalog.endpoint import AT_ONCE, TRIES, EndpointEncoder  # noqa: E402
 
 WEIGHTS = Weights("tiny", "at here", "licence of its provider", kind="endpoint")
 
@@ -92,8 +92,8 @@ def test_a_busy_endpoint_is_asked_again_for_tools_and_not_for_queries() -> None:
     ("trouble", "said"),
     [
         ((401, {"error": "wrong key"}), "answered 401: .*wrong key"),
-        ((200, {"data": [{"index": 0}]}), "answered no embeddings: KeyError"),
-        ((200, []), "answered no embeddings: TypeError"),
+        ((200, {"data": [{"index": 0}]}), "sent no embeddings: KeyError"),
+        ((200, []), "sent no embeddings: TypeError"),
         (
             (200, {"data": [{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [1.0]}]}),
             "2 vectors for 1 texts",
