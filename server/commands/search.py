@@ -19,7 +19,7 @@ from foretool.server.methods import discover_tools
 from foretool.server.methods.call_tool import RANKED
 from foretool.server.methods.discover_tools import MOST, Arguments
 from foretool.server.offline import Offline
-from foretool.storage.records import Level
+from foretool.storage.records import Level, Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +107,14 @@ def search(known: Offline, task: str, profile: str = "", limit: int | None = Non
         proxy.instructions.beside(query, ranking, level, profile_of),
     )
     took_ms = (time.perf_counter() - started) * 1000
-    scored = {each.tool: each for each in answer.matches}
-    hits = [
-        Hit(
-            rank=scored[card["name"]].rank,
-            tool=card["name"],
-            score=scored[card["name"]].score,
-            parts=scored[card["name"]].parts,
-            why=card["why"],
-            listed=card.get("listed", False),
-            schema=_schema_shown(card),
-            description=card["description"],
-        )
-        for card in answer.structured["matches"]
-    ]
-    return SearchResult(task, profile, answer.level, answer.tokens, took_ms, ranking.total, tuple(hits), answer.text)
+    cards = {card["name"]: card for card in answer.structured["matches"]}
+    hits = tuple(_describe_hit(match, cards[match.tool]) for match in answer.matches if match.tool in cards)
+    return SearchResult(task, profile, answer.level, answer.tokens, took_ms, ranking.total, hits, answer.text)
+
+
+def _describe_hit(match: Match, card: dict[str, Any]) -> Hit:
+    listed, schema = card.get("listed", False), _schema_shown(card)
+    return Hit(match.rank, match.tool, match.score, match.parts, card["why"], listed, schema, card["description"])
 
 
 def _schema_shown(card: dict[str, Any]) -> Literal["whole", "trimmed", "none"]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final
 
 import click
 import msgspec
 
 from foretool.server import offline
-from foretool.server.clients.exposure import View
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
@@ -21,8 +20,6 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.offline import Offline
 from foretool.storage.records import Tool, Usage
-
-Order = Literal["name", "tokens", "calls", "used"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +64,22 @@ class Inventory:
     """Servers whose tools are not known yet."""
 
 
+ORDERS: Final[dict[str, Callable[[Row], Any]]] = {
+    "name": lambda row: row.name,
+    "tokens": lambda row: (-row.tokens, row.name),
+    "calls": lambda row: (-row.calls, -row.misses, row.name),
+    "used": lambda row: (-row.last_used, row.name),
+}
+"""The sort keys of the option `--sort`."""
+
+
 @click.command("tools")
 @click.argument("pattern", default="")
 @click.option("--upstream", "-u", default="", metavar="NAME", help="Show only tools of this server.")
 @click.option("--unused", is_flag=True, help="Show only tools that were never called, the largest first.")
 @click.option(
     "--sort",
-    type=click.Choice(["name", "tokens", "calls", "used"]),
+    type=click.Choice(tuple(ORDERS)),
     default="name",
     show_default=True,
     help="Order of the rows, the largest or latest first.",
@@ -81,9 +87,7 @@ class Inventory:
 @click.option("--schema", default="", metavar="NAME", help="Print one tool's definition as clients see it.")
 @config_option
 @json_option
-def command(
-    path: Path | None, as_json: bool, pattern: str, upstream: str, unused: bool, sort: Order, schema: str
-) -> int:
+def command(path: Path | None, as_json: bool, pattern: str, upstream: str, unused: bool, sort: str, schema: str) -> int:
     """Show every tool, its tokens, its lists and its use.
 
     PATTERN is a part of the name or a shell pattern ("git__*").
@@ -99,46 +103,32 @@ def command(
 
 
 def take_inventory(
-    known: Offline,
-    config: Config,
-    pattern: str = "",
-    upstream: str = "",
-    *,
-    unused: bool = False,
-    order: Order = "name",
+    known: Offline, config: Config, pattern: str, upstream: str, *, unused: bool, order: str
 ) -> Inventory:
+    """Return the tools that fit the options, and the size of the catalog and of the lists."""
     catalog = known.app.catalog
     usage = {each.tool: each for each in known.store.calls.usage()}
     views = {name: known.view(profile) for name, profile in config.profiles.items()}
     pinned = set(catalog.pins(config.settings.pin))
-    rows = [
-        _row(tool, catalog.tokens(tool.id), tool.id in pinned, views, usage.get(tool.id))
-        for tool in catalog.tools()
-        if matches(tool.id, pattern) and upstream in ("", tool.upstream)
-    ]
+
+    def row(tool: Tool) -> Row:
+        used = usage.get(tool.id, Usage(tool.id, 0, 0, 0.0))
+        listed = tuple(name for name, view in views.items() if tool.id in view.shown)
+        counted, tokens = tool.tokens is not None, catalog.tokens(tool.id)
+        is_pinned = tool.id in pinned
+        return Row(tool.id, tool.upstream, tokens, counted, is_pinned, listed, used.calls, used.misses, used.last_at)
+
+    tools = catalog.tools()
+    rows = [row(tool) for tool in tools if matches(tool.id, pattern) and upstream in ("", tool.upstream)]
     return Inventory(
-        tools=tuple(sort_rows([row for row in rows if not (unused and row.calls)], order)),
+        tools=tuple(sorted((row for row in rows if not (unused and row.calls)), key=ORDERS[order])),
         lists=tuple(
             Listed(name, config.profiles[name].policy, len(view.tools), view.tokens, view.budget, view.epoch)
             for name, view in views.items()
         ),
-        catalog_tools=len(catalog),
-        catalog_tokens=sum(catalog.tokens(tool.id) for tool in catalog.tools()),
+        catalog_tools=len(tools),
+        catalog_tokens=sum(catalog.tokens(tool.id) for tool in tools),
         unlisted_servers=tuple(known.unlisted),
-    )
-
-
-def _row(tool: Tool, tokens: int, pinned: bool, views: dict[str, View], usage: Usage | None) -> Row:
-    return Row(
-        name=tool.id,
-        upstream=tool.upstream,
-        tokens=tokens,
-        counted=tool.tokens is not None,
-        pinned=pinned,
-        listed=tuple(name for name, view in views.items() if tool.id in view.shown),
-        calls=usage.calls if usage else 0,
-        misses=usage.misses if usage else 0,
-        last_used=usage.last_at if usage else 0.0,
     )
 
 
@@ -147,16 +137,6 @@ def matches(name: str, pattern: str) -> bool:
     if any(mark in pattern for mark in "*?["):
         return fnmatchcase(name, pattern)
     return pattern.lower() in name.lower()
-
-
-def sort_rows(rows: Sequence[Row], order: Order) -> list[Row]:
-    if order == "tokens":
-        return sorted(rows, key=lambda row: (-row.tokens, row.name))
-    if order == "calls":
-        return sorted(rows, key=lambda row: (-row.calls, -row.misses, row.name))
-    if order == "used":
-        return sorted(rows, key=lambda row: (-row.last_used, row.name))
-    return sorted(rows, key=lambda row: row.name)
 
 
 def _print_schema(known: Offline, name: str) -> int:
