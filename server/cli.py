@@ -28,24 +28,26 @@ def _run(arguments: Sequence[str]) -> int:
     options = plain_serve(arguments)
     if options is not None:
         return serve(options)
-    if plain_hint(arguments):
+    hint_config = plain_hint(arguments)
+    if hint_config is not None:
         from foretool.server import hint
 
-        return hint.main(arguments)
+        return hint.main(Path(hint_config) if hint_config else None)
     from foretool.server.commands.group import run
 
     return run(arguments)
 
 
-def plain_hint(arguments: Sequence[str]) -> bool:
-    """Whether this is `foretool hint` as a hook calls it, without options that only click reads."""
+def plain_hint(arguments: Sequence[str]) -> str | None:
+    """Read `foretool hint` as a hook calls it. Returns its config, or "", and None for any other command line."""
     match list(arguments):
-        case ["hint"] | ["hint", "--config", _]:
-            return True
-        case ["hint", option]:
-            return option.startswith("--config=")
-        case _:
-            return False
+        case ["hint"]:
+            return ""
+        case ["hint", "--config", path]:
+            return path
+        case ["hint", option] if option.startswith("--config="):
+            return option.removeprefix("--config=")
+    return None
 
 
 def _describe_bug(error: BaseException) -> str:

@@ -46,13 +46,13 @@ HEAD: Final = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(config: Path | None) -> int:
     """Answer the prompt on stdin. Returns the exit status, which is always 0."""
     # Python handles the signal between two bytecodes, so a long call into C delays it a little.
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, _left_s())
     try:
-        hint = answer_prompt(sys.stdin.buffer.read(MOST_STDIN), _config_path(arguments))
+        hint = answer_prompt(sys.stdin.buffer.read(MOST_STDIN), config)
     except Exception:  # noqa: BLE001 -- no error is worth holding up a prompt
         hint = ""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -67,11 +67,6 @@ def _left_s() -> float:
     written = os.environ.get("FORETOOL_HINT_MS", "")
     total = float(written) if written.isdecimal() else DEADLINE_MS
     return max(total / 1000 - time.process_time(), 0.001)
-
-
-def _config_path(arguments: Sequence[str]) -> Path | None:
-    written = arguments[-1].removeprefix("--config=") if len(arguments) > 1 else ""
-    return Path(written) if written else None
 
 
 def answer_prompt(event_json: bytes, path: Path | None = None) -> str:

@@ -113,5 +113,5 @@ def _print_around(around: Neighbours) -> None:
     print_edges("feeds", [_cells(edge.after, edge) for edge in around.feeds])
     if not around.needs and not around.feeds:
         output.say(f"{around.tool}: no known dependencies.")
-    if not around.served:
+    elif not around.served:
         output.say("Ranking does not use this yet; `foretool learn` checks whether it helps.", "dim")

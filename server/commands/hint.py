@@ -45,7 +45,7 @@ def command(path: Path | None, wanted: str | None, settings: Path) -> int:
     tokens that name the tools it may need, or nothing. Ends within 150 ms, always with exit status 0.
     """
     if wanted is None:
-        return hint.main(["hint", "--config", str(path)] if path else ["hint"])
+        return hint.main(path)
     settings = settings.expanduser()
     typed = hook_command((path or default_config()).absolute())
     try:
