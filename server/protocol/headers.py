@@ -49,7 +49,7 @@ Path = tuple[str, ...]
 
 
 class Headers:
-    """The header lines of one request: the first of each by its lower-case name, and which names came twice."""
+    """Holds the header lines of one request: the first of each by its lower-case name, and which came twice."""
 
     __slots__ = ("_values", "repeated")
 
@@ -69,7 +69,7 @@ class Headers:
 
 
 def media_type(value: str | None) -> str:
-    """The media type in a Content-Type, or in one entry of an Accept, without its parameters."""
+    """Returns the media type in a Content-Type, or in one entry of an Accept, without its parameters."""
     return (value or "").partition(";")[0].strip().lower()
 
 
@@ -96,12 +96,12 @@ def decode(value: str) -> str | None:
 
 
 def schema_problem(schema: Any) -> str | None:
-    """Says why the `x-mcp-header` annotations of an input schema are invalid; None when they are valid.
+    """Returns why the `x-mcp-header` annotations of an input schema are invalid; None when they are valid.
 
     A client must leave out a tool whose annotations are invalid.
     """
     seen: dict[str, str] = {}
-    for path, position in _positions(schema):
+    for path, position in _walk_schemas(schema):
         if ANNOTATION not in position:
             continue
         if not path:
@@ -129,17 +129,17 @@ def _annotation_problem(position: dict[str, Any]) -> str | None:
 
 
 def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
-    """The `Mcp-Param-*` headers of a call. `schema`: one without a `schema_problem`."""
+    """Returns the `Mcp-Param-*` headers of a call. `schema`: one without a `schema_problem`."""
     headers = {}
-    for path, name, _ in _annotated(schema):
-        text = _written(_value_at(arguments, path))
+    for path, name, _ in _annotated_members(schema):
+        text = _header_text(_value_at(arguments, path))
         if text is not None:
             headers[PARAM + name] = encode(text)
     return headers
 
 
 def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | None:
-    """The `Mcp-Param-*` headers of a call of the tool with this definition; None, quickly, if it needs none."""
+    """Returns the `Mcp-Param-*` headers of a call of the tool with this definition; None if there are none."""
     if ANNOTATION.encode() not in definition:
         return None
     schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
@@ -147,14 +147,14 @@ def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | N
 
 
 def definition_problem(definition: bytes) -> str | None:
-    """The `schema_problem` of a tool definition; None, quickly, if it has no annotations."""
+    """Returns the `schema_problem` of a tool definition, or None."""
     if ANNOTATION.encode() not in definition:
         return None
     return schema_problem(jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]))
 
 
 def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:
-    """`MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` of a modern request."""
+    """Returns `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` of a modern request."""
     headers = {VERSION: versions.LATEST_MODERN, METHOD: encode(method)}
     key = NAMED.get(method)
     if key is not None and (name := jsonrpc.text(params.get(key))) is not None:
@@ -170,8 +170,8 @@ def check_request(message: Message, headers: Headers) -> None:
     for name in (VERSION, METHOD, NAME):
         if name in headers.repeated:
             raise RpcError(HEADER_MISMATCH, f"{name} header appears more than once")
-    params = _object(message.params)
-    meta = _object(params.get("_meta", UNSET))
+    params = _members(message.params)
+    meta = _members(params.get("_meta", UNSET))
     missing = [key for key in (versions.META_VERSION, versions.META_CAPABILITIES) if key not in meta]
     if missing:
         raise RpcError(INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
@@ -210,12 +210,12 @@ def check_params(schema: Any, arguments: Any, headers: Headers) -> None:
     """
     if schema_problem(schema) is not None:
         return
-    for path, name, position in _annotated(schema):
+    for path, name, position in _annotated_members(schema):
         key = (PARAM + name).lower()
         if key in headers.repeated:
             raise RpcError(HEADER_MISMATCH, f"{PARAM}{name} header appears more than once")
         value = _value_at(arguments, path)
-        text, found = _written(value), headers.get(key)
+        text, found = _header_text(value), headers.get(key)
         if text is None and found is None:
             continue
         if text is None or found is None or not _same(position["type"], value, text, decode(found)):
@@ -226,15 +226,15 @@ def _mismatch(header: str, place: str) -> RpcError:
     return RpcError(HEADER_MISMATCH, f"{header} header does not match the body's {place}")
 
 
-def _object(value: Raw | Any) -> dict[str, Raw]:
-    """The members of a raw object; {} for anything else."""
+def _members(value: Raw | Any) -> dict[str, Raw]:
+    """Returns the members of a raw object; {} for anything else."""
     try:
         return jsonrpc.fields(value)
     except ValueError:
         return {}
 
 
-def _positions(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
+def _walk_schemas(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
     """Yields every schema within a schema with the chain of `properties` to it, None if another keyword is on the way.
 
     It keeps a stack of its own, so that a deep schema does not exhaust the interpreter's.
@@ -256,8 +256,8 @@ def _positions(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
                 stack.extend((None, sub) for sub in value.values())
 
 
-def _annotated(schema: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
-    for path, position in _positions(schema):
+def _annotated_members(schema: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    for path, position in _walk_schemas(schema):
         if path and isinstance(name := position.get(ANNOTATION), str):
             yield path, name, position
 
@@ -271,8 +271,8 @@ def _value_at(arguments: Any, path: Path) -> Any:
     return node
 
 
-def _written(value: Any) -> str | None:
-    """A value as it stands in a header; None for a value that has no such form, which the client leaves out."""
+def _header_text(value: Any) -> str | None:
+    """Returns a value as it stands in a header; None for a value without such a form, which the client leaves out."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):

@@ -129,7 +129,7 @@ def plain(value: Raw | bytes) -> Any:
 
 
 def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
-    """The members of an object, undecoded; {} when unset. Raises ValueError when the value is not an object."""
+    """Returns the members of an object, undecoded; {} when unset. Raises ValueError when the value is not an object."""
     if value is UNSET:
         return {}
     try:
@@ -139,7 +139,7 @@ def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
 
 
 def items(value: Raw | bytes) -> list[Raw]:
-    """The members of an array, undecoded. Raises ValueError when the value is not an array."""
+    """Returns the members of an array, undecoded. Raises ValueError when the value is not an array."""
     try:
         return _items.decode(value)
     except (msgspec.DecodeError, RecursionError):
@@ -184,13 +184,13 @@ def _cut(data: bytes, kind: type[dict[str, Any]] | type[list[Any]]) -> Iterator[
 
 
 def _after(source: str, at: int) -> int:
-    """Skip white space."""
+    """Returns the first place after white space."""
     found = _space.match(source, at)
     return found.end() if found else at
 
 
 def text(value: Raw | None) -> str | None:
-    """The string in a raw value; None when it is missing or not a string."""
+    """Returns the string in a raw value; None when it is missing or not a string."""
     if value is None:
         return None
     decoded = plain(value)
@@ -259,14 +259,14 @@ def error_object(code: int, message: str, data: Any = None) -> Raw:
 
 
 def one_line(data: bytes) -> bytes:
-    """The message without line breaks: between values they are white space, and JSON strings contain them escaped."""
+    """Replace line breaks by blanks: in JSON they stand only between values."""
     if b"\n" in data or b"\r" in data:
         return data.replace(b"\n", b" ").replace(b"\r", b" ")
     return data
 
 
 def error_of(error: Raw) -> tuple[int, str]:
-    """The code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
+    """Returns the code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
     try:
         value = plain(error)
         return int(value["code"]), str(value["message"])

@@ -23,7 +23,7 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
 def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """The capabilities that one side declares, without those that we cannot forward."""
+    """Returns the capabilities that one side declares, without those that we cannot forward."""
     kept = {key: value for key, value in capabilities.items() if key not in ("tasks", "extensions")}
     declared = capabilities.get("extensions")
     extensions = {key: value for key, value in declared.items() if key != TASKS} if isinstance(declared, dict) else {}
@@ -31,7 +31,7 @@ def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The capabilities that either side declares."""
+    """Returns the capabilities that either side declares."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
@@ -40,7 +40,7 @@ def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _declared(capabilities: Raw) -> Raw:
-    """A client's capabilities as the next hop may see them; unchanged unless they name the tasks extension."""
+    """Returns a client's capabilities as the next hop may see them; unchanged unless they name the tasks extension."""
     if TASKS.encode() not in bytes(capabilities):
         return capabilities
     declared = jsonrpc.plain(capabilities)
@@ -50,7 +50,7 @@ def _declared(capabilities: Raw) -> Raw:
 def request_meta(
     meta: Mapping[str, Raw], front: Era, upstream: Era, client_info: Raw, capabilities: Raw
 ) -> dict[str, Raw] | None:
-    """The `_meta` of a request on its way to an upstream, without a progress token; None when nothing is left.
+    """Returns the `_meta` of a request to an upstream, without a progress token; None when nothing is left of it.
 
     `front`: era of the client.
     """
@@ -136,7 +136,7 @@ def input_required(value: Raw) -> bool:
 
 
 def argument_shape(arguments: Raw | None) -> str:
-    """The names and JSON types of the arguments, without their values, as JSON."""
+    """Returns the names and JSON types of the arguments, without their values, as JSON."""
     try:
         members = jsonrpc.fields(arguments) if arguments is not None else {}
     except ValueError:

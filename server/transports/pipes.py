@@ -101,7 +101,7 @@ class PipeWriter:
 
     @property
     def waiting(self) -> int:
-        """Bytes that the reader has not taken, without those of this turn."""
+        """How many bytes the reader has not taken, without those of this turn."""
         return self._transport.get_write_buffer_size()
 
     def is_closing(self) -> bool:

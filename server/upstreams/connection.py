@@ -376,7 +376,7 @@ class Connection:
         self._events.on_request(message, waiting, self._answer)
 
     def _only_asker(self) -> Request | None:
-        """The request to which an unattributed message belongs: it can be told if all askers have one owner."""
+        """Returns the request to which an unattributed message belongs, if all askers have one owner."""
         askers = self.askers()
         owners = {id(request.owner) for request in askers}
         return askers[-1] if len(owners) == 1 else None
@@ -391,7 +391,7 @@ class Connection:
 
 
 def _param(message: Message, name: str) -> Any:
-    """One member of the params, decoded; None if it is missing or the params are not an object."""
+    """Returns one member of the params, decoded; None if it is missing or the params are not an object."""
     try:
         return jsonrpc.plain(jsonrpc.fields(message.params)[name])
     except (KeyError, ValueError):

@@ -139,7 +139,7 @@ class Notes:
         self.told.put_nowait(("message", json.loads(jsonrpc.encode(message)), request))
 
     def on_invalid_line(self, line: bytes) -> None:
-        self.told.put_nowait(("noise", line))
+        self.told.put_nowait(("invalid", line))
 
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
         self.told.put_nowait(("failed", request, reason, sent))

@@ -44,7 +44,7 @@ class Front(Protocol):
 
 
 class Fronts(Protocol):
-    """The proxy as a transport to clients knows it."""
+    """Takes new clients; this is how a transport knows the proxy."""
 
     def open(self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "") -> Front:
         """Add a client. `standalone` takes notifications and questions that belong to no request (stdio: the same

@@ -72,8 +72,8 @@ class Reader:
 
 
 class Stream:
-    """The `Channel` of one request, or of what belongs to no request. With a `store`, events are kept after they were
-    sent, so that the stream can be resumed."""
+    """The `Channel` of one request, or of everything that belongs to no request. With a `store`, events are kept after
+    they were sent, so that the stream can be resumed."""
 
     def __init__(self, name: str, store: EventStore | None = None, limit: int = STREAM_BYTES) -> None:
         self.name = name
@@ -172,7 +172,7 @@ class Stream:
     def latest(self) -> bytes | None:
         return self._events[-1] if self._events else None
 
-    def priming(self, retry_ms: int) -> bytes:
+    def priming_event(self, retry_ms: int) -> bytes:
         """Returns an event without data from which the client can resume (specification 2025-11-25)."""
         return f"id: {self.name}.{self._next - 1}\nretry: {retry_ms}\ndata:\n\n".encode()
 
@@ -219,9 +219,9 @@ class EventStore:
         self._count = 0
         self._streams: dict[str, Stream] = {}
         self._finished: dict[str, Stream] = {}
-        self.standalone = self.new()
+        self.standalone = self.open_stream()
 
-    def new(self) -> Stream:
+    def open_stream(self) -> Stream:
         stream = self._streams[str(self._count)] = Stream(str(self._count), self)
         self._count += 1
         return stream

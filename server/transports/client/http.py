@@ -144,7 +144,7 @@ class HttpServer:
             self.legacy.expire(time.monotonic())
 
     async def app(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """The ASGI application."""
+        """Serve one HTTP request; this is the ASGI application."""
         request = HttpRequest(scope, receive, send, self._max_body)
         try:
             await self._route(request)

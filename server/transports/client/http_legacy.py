@@ -95,7 +95,7 @@ class LegacyClients:
             session.front.receive(message, session.events.standalone)
             await request.reply(202)
             return
-        stream = session.events.new()
+        stream = session.events.open_stream()
         try:
             session.front.receive(message, stream)
         except BaseException:
@@ -113,7 +113,7 @@ class LegacyClients:
 
     async def _initialize(self, request: HttpRequest, message: Message, session: LegacySession) -> None:
         """Wait for the reply before the response begins: it decides whether there is a session, and its version."""
-        stream = session.events.new()
+        stream = session.events.open_stream()
         reader = stream.attach(request.abort)
         agreed = False
         try:
@@ -146,7 +146,7 @@ class LegacyClients:
         session.responses += 1
         reader = stream.attach(request.abort)
         try:
-            first = stream.priming(RETRY_MS) if session.events.primes else b""
+            first = stream.priming_event(RETRY_MS) if session.events.primes else b""
             await request.send_events(reader, first, session.id if named else None)
         finally:
             stream.detach(reader)

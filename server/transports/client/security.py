@@ -31,7 +31,7 @@ def is_loopback(host: str) -> bool:
 
 
 def without_port(host: str) -> str:
-    """`example.org` of `example.org:80`, `[::1]` of `[::1]:80`."""
+    """Returns `example.org` of `example.org:80`, `[::1]` of `[::1]:80`."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdigit() else host
 

@@ -16,7 +16,7 @@ class Receiver(Protocol):
     """Takes what one link brings. Every method returns at once."""
 
     def on_message(self, message: Message, request: int | None) -> None:
-        """`request`: id of our request on whose stream the message came; None where a transport cannot know."""
+        """A message came. `request`: id of our request on whose stream; None where a transport cannot know."""
 
     def on_invalid_line(self, line: bytes) -> None:
         """The upstream sent something that is not a JSON-RPC message."""
@@ -49,8 +49,8 @@ class Link(Protocol):
         return False
 
     def stderr(self) -> tuple[str, ...]:
-        """The last lines that the upstream wrote to stderr, oldest first; () where there is none."""
+        """Returns the last lines that the upstream wrote to stderr, oldest first; () where there is none."""
         return ()
 
     async def close(self) -> None:
-        """Take leave as the transport asks and end the link; returns when nothing of it is left."""
+        """Say goodbye as the transport asks and end the link; returns when nothing of it is left."""

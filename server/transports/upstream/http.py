@@ -114,11 +114,11 @@ class HttpLink(Link):
 
     async def close(self) -> None:
         await self._tasks.close()
-        await self._goodbye()
+        await self._end_session()
         if self._sse_link is not None:
             await self._sse_link.close()
 
-    async def _goodbye(self) -> None:
+    async def _end_session(self) -> None:
         """End the session with DELETE, as the specification asks."""
         import httpx2
 
@@ -128,7 +128,7 @@ class HttpLink(Link):
                 headers = self._headers() | {http_headers.SESSION: session}
                 await self._client.delete(self._url, headers=headers, timeout=GOODBYE_S)
         except httpx2.HTTPError as error:
-            log.debug("goodbye to %s failed: %s", http_client.origin(self._url), type(error).__name__)
+            log.debug("ending the session at %s failed: %s", http_client.origin(self._url), type(error).__name__)
         finally:
             await self._client.aclose()
 
@@ -395,7 +395,7 @@ def _kind(response: httpx2.Response) -> str:
 
 
 def _visible(value: str | None) -> str | None:
-    """The value if it may be sent back in a header, else None."""
+    """Returns the value if it may be sent back in a header, else None."""
     return value if value and value.isascii() and value.isprintable() and " " not in value else None
 
 
@@ -406,7 +406,7 @@ def _pause(events: EventParser, attempts: int) -> float:
 
 
 def _error_in(body: bytes) -> Message | None:
-    """The JSON-RPC error in the body of an HTTP error, None if there is none."""
+    """Returns the JSON-RPC error in the body of an HTTP error, None if there is none."""
     try:
         message = jsonrpc.decode(body)
     except BadMessage:

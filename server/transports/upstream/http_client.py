@@ -58,13 +58,13 @@ def new_client(url: str, headers: Mapping[str, str]) -> httpx2.AsyncClient:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port."""
+    """Returns scheme, host and port of a URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def describe_status(status: int, location: str | None = None) -> str:
-    """What a failed HTTP status means, with the way out."""
+    """Say what a failed HTTP status means, with the way out."""
     if 300 <= status < 400:
         target = f" to {origin(location)}" if location and "//" in location else ""
         return f"answered HTTP {status}, a redirect{target}, which is not followed: set url to where it leads"
@@ -76,7 +76,7 @@ def describe_status(status: int, location: str | None = None) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """An error of the HTTP client, in words."""
+    """Say what went wrong in the HTTP client, in one line."""
     text = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

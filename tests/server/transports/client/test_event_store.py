@@ -28,7 +28,7 @@ def numbers(data: bytes) -> list[int]:
 
 
 def test_an_event_is_one_line_of_data_with_an_id_where_it_can_be_resumed() -> None:
-    stream = EventStore().new()
+    stream = EventStore().open_stream()
     stream.send(b'{"a":\n1}')
     assert attached(stream).take() == b'id: 1.0\nevent: message\ndata: {"a": 1}\n\n'
     alone = Stream("")
@@ -59,7 +59,7 @@ def test_nothing_follows_the_end() -> None:
 
 def test_a_stream_goes_on_after_the_event_the_client_got_last() -> None:
     shelf = EventStore()
-    stream = shelf.new()
+    stream = shelf.open_stream()
     for number in range(5):
         stream.send(str(number).encode())
     first = attached(stream)
@@ -114,7 +114,7 @@ def test_a_modern_stream_forgets_what_is_sent_and_everything_when_overfull() -> 
 def test_a_session_keeps_a_few_finished_streams() -> None:
     shelf = EventStore()
     for _ in range(KEPT_READ + 3):
-        stream = shelf.new()
+        stream = shelf.open_stream()
         stream.finish(b"1", None)
         reader = attached(stream)
         reader.take()
@@ -122,13 +122,13 @@ def test_a_session_keeps_a_few_finished_streams() -> None:
     kept = [number for number in range(1, KEPT_READ + 4) if shelf.resume(f"{number}.0") is not None]
     assert kept == list(range(4, KEPT_READ + 4))
     for _ in range(KEPT + 10):
-        shelf.new().finish(b"1", None)
+        shelf.open_stream().finish(b"1", None)
     assert len(shelf._finished) == KEPT
 
 
 def test_a_session_is_bounded_over_all_its_streams() -> None:
     shelf = EventStore(limit=1000)
-    streams = [shelf.new() for _ in range(5)]
+    streams = [shelf.open_stream() for _ in range(5)]
     for number in range(200):
         for stream in streams:
             stream.send(b"%100d" % number)
@@ -157,7 +157,7 @@ async def test_polling_ends_the_response_of_a_primed_client_only() -> None:
     for primes in (False, True):
         shelf = EventStore()
         shelf.primes = primes
-        stream = shelf.new()
+        stream = shelf.open_stream()
         reader = attached(stream)
         stream.poll()
         assert (reader.is_over, stream.is_finished) == (primes, False)
