@@ -27,26 +27,26 @@ from foretool.retrieval.tokens import count
 
 FORETOOL = Path(sys.executable).with_name("foretool")
 LOG = servers.ROOT / "demo.log"
-"""What the servers and the proxy write to stderr."""
+"""The stderr of the servers and the proxy."""
 PATIENCE_S = 60.0
 
 TASK = "what time is it in Tokyo"
 CLOCK = "time__get_current_time"
 CLOCK_ARGUMENTS = {"timezone": "Asia/Tokyo"}
-"""What a model would fill in; the demo has none, so the task above is the only thing that is searched with."""
+"""The arguments that a model would fill in; the demo has no model, so it searches with the task alone."""
 HIDDEN: dict[str, tuple[str, dict[str, Any]]] = {
     "calculator": ("calculator__calculate", {"expression": "2**10 / 3"}),
     "git": ("call_tool", {"name": "git__git_log", "arguments": {"repo_path": str(servers.REPOSITORY), "max_count": 1}}),
 }
-"""By server: what is called without having been looked for."""
+"""By server: the tool that is called without a search, and its arguments."""
 
 
 class StepFailed(Exception):
-    """Its text says what was expected and what came."""
+    """A step of the demo failed; the text says what was expected and what came."""
 
 
 class Terminal:
-    """Prints, and keeps one moving line at the bottom where stdout is a terminal."""
+    """Prints lines; on a terminal it keeps one changing line at the bottom."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -63,7 +63,7 @@ class Terminal:
 
 
 def install(terminal: Terminal) -> list[servers.Installed]:
-    """The servers that can be started. Raises StepFailed if there is none."""
+    """Install the servers; those that can be started. Raises StepFailed if there is none."""
     terminal.line("1  Real MCP servers, each in an environment of its own under .demo/")
     installed: list[servers.Installed] = []
     total = len(servers.PYTHON_SERVERS) + len(servers.NODE_SERVERS)
@@ -85,7 +85,7 @@ def install(terminal: Terminal) -> list[servers.Installed]:
 
 
 async def all_definitions(upstreams: Sequence[servers.Installed], log: TextIO) -> list[Tool]:
-    """What a client with all these servers in its own config would be given."""
+    """The tools that a client would get with all these servers in its own config."""
     lists = await asyncio.gather(*(_definitions(each, log) for each in upstreams))
     return [tool for tools in lists for tool in tools]
 
@@ -121,7 +121,7 @@ async def list_when_complete(client: Client, total: int) -> list[Tool]:
 
 
 def compare(terminal: Terminal, direct: Sequence[Tool], listed: Sequence[Tool], upstreams: int) -> None:
-    """What a client has to read, with and without foretool."""
+    """Print what a client has to read, with and without foretool. Raises StepFailed unless foretool saves tokens."""
     before, after = count([definitions(direct), definitions(listed)])
     terminal.line(f"   without foretool  {len(direct):>3} tools of {upstreams} servers  {before:>6,} tokens")
     names = ", ".join(tool.name for tool in listed)
@@ -133,7 +133,7 @@ def compare(terminal: Terminal, direct: Sequence[Tool], listed: Sequence[Tool], 
 
 
 async def discover(terminal: Terminal, client: Client, task: str, wanted: str) -> None:
-    """Asks for a tool in words. Raises StepFailed unless `wanted` is among what is found."""
+    """Ask for a tool in words. Raises StepFailed unless `wanted` is found."""
     started = time.perf_counter()
     result = await client.call_tool("discover_tools", {"task": task})
     took_ms = (time.perf_counter() - started) * 1000
@@ -150,7 +150,7 @@ async def discover(terminal: Terminal, client: Client, task: str, wanted: str) -
 
 
 async def call(terminal: Terminal, client: Client, name: str, arguments: Mapping[str, Any]) -> None:
-    """Calls a tool and prints what it said. Raises StepFailed if that is an error."""
+    """Call a tool and print its answer. Raises StepFailed if that is an error."""
     started = time.perf_counter()
     result = await client.call_tool(name, dict(arguments))
     took_ms = (time.perf_counter() - started) * 1000
@@ -163,7 +163,7 @@ async def call(terminal: Terminal, client: Client, name: str, arguments: Mapping
 
 
 def run_foretool(*arguments: str, capture: bool = False) -> str:
-    """Runs our own command, which prints for itself unless captured. Raises StepFailed if it fails."""
+    """Run our own command, which prints for itself unless captured. Raises StepFailed if it fails."""
     command = [str(FORETOOL), *arguments, "--config", str(servers.CONFIG)]
     out = subprocess.PIPE if capture else None
     done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
@@ -173,14 +173,14 @@ def run_foretool(*arguments: str, capture: bool = False) -> str:
 
 
 def print_registrations(terminal: Terminal) -> None:
-    """One line to paste for each client: a command where it has one, else what stands in which file."""
+    """Print one line to paste for each client: its command, or the entry and the file it belongs into."""
     for each in json.loads(run_foretool("connect", "--json", capture=True)):
         terminal.line(f"   {each['title']}" + ("" if each["command"] else f", in {each['file']}"))
         terminal.line(f"      {each['command'] or json.dumps(each['entry'])}")
 
 
 def definitions(tools: Sequence[Tool]) -> str:
-    """As they stand in a `tools/list`."""
+    """The tools as they stand in a `tools/list`."""
     plain = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
 
@@ -226,7 +226,7 @@ def main() -> int:
 
 
 def show(terminal: Terminal) -> None:
-    """All steps. Raises StepFailed, alone or in groups, or what a server or the SDK raised."""
+    """Run all steps. Raises StepFailed, alone or in groups, or what a server or the SDK raised."""
     upstreams = install(terminal)
     # The SDK's warnings as well: it cannot validate results of tools that were not listed, which is our point.
     logging.basicConfig(filename=LOG)
@@ -241,7 +241,7 @@ def show(terminal: Terminal) -> None:
 
 
 def fail(terminal: Terminal, error: BaseException) -> int:
-    """Says what went wrong; the exit status."""
+    """Print what went wrong; the exit status."""
     innermost = error
     while isinstance(innermost, BaseExceptionGroup):
         innermost = innermost.exceptions[0]

@@ -1,4 +1,4 @@
-"""Real MCP servers for the demo and for the tests with real servers, each in an environment of its own under `.demo/`.
+"""Real MCP servers for the demo and for the tests with real servers, each in its own environment under `.demo/`.
 
 `python demo/servers.py` installs what is missing, at once and side by side, and writes `.demo/mcp.json` over what is
 there. A server that cannot be installed is left out and named; the others are not held up.
@@ -32,11 +32,11 @@ class Server:
     """A server to install."""
 
     name: str
-    """In `mcp.json`."""
+    """The name in `mcp.json`."""
     package: str
     arguments: tuple[str, ...] = ()
     prepare: Callable[[], None] | None = None
-    """What it needs to stand ready; raises InstallFailed or Unsuitable."""
+    """Prepares what the server needs; raises InstallFailed or Unsuitable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Installed:
     version: str
     command: tuple[str, ...]
     took_s: float
-    """0 if it was there already."""
+    """0 if the server was there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,22 @@ class LeftOut:
     server: Server
     reason: str
     failed: bool
-    """Its installation failed; otherwise the machine lacks what it needs."""
+    """True if its installation failed, false if the machine lacks what it needs."""
 
 
 Outcome = Installed | LeftOut
 
 
 class InstallFailed(Exception):
-    """Its text is the last line the installer wrote."""
+    """An installation failed; the text is the last line that the installer wrote."""
 
 
 class Unsuitable(Exception):
-    """This machine lacks something; its text says what."""
+    """This machine lacks something; the text says what."""
 
 
 def _make_history() -> None:
-    """Two commits, so that there is something to ask for."""
+    """Make two commits, so that there is something to ask for."""
     if not shutil.which("git"):
         raise Unsuitable("git is not on PATH")
     if (REPOSITORY / ".git").exists():
@@ -99,7 +99,7 @@ ALL_SERVERS = (*PYTHON_SERVERS, *NODE_SERVERS)
 
 
 def install_all() -> Iterator[Outcome]:
-    """Every server, in the order in which they are ready; those that were installed before come at once."""
+    """Install every server; the outcomes come as they are ready, those of installed servers at once."""
     ROOT.mkdir(exist_ok=True)
     (ROOT / ".gitignore").write_text("*\n", encoding="utf-8")
     if not README.exists():
@@ -118,7 +118,7 @@ def install_all() -> Iterator[Outcome]:
 
 
 def write_config(servers: Sequence[Installed]) -> None:
-    """`.demo/mcp.json`, as a user would write it, with the storage beside it."""
+    """Write `.demo/mcp.json` as a user would write it, with the storage beside it."""
     entries = {
         each.server.name: {"command": each.command[0], "args": [*each.command[1:], *each.server.arguments]}
         for each in sorted(servers, key=lambda one: ALL_SERVERS.index(one.server))
@@ -183,7 +183,7 @@ def _why_no_node() -> str | None:
 
 
 def _run(command: Sequence[str]) -> str:
-    """Its stdout. Raises InstallFailed with the line that says why."""
+    """Run a command; its stdout. Raises InstallFailed with the line that says why."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=LONGEST_INSTALL_S, stdin=subprocess.DEVNULL, check=True

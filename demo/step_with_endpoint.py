@@ -5,8 +5,8 @@
     python demo/step_with_endpoint.py "what time is it in Tokyo" --model qwen3:4b
 
 The endpoint is OPENAI_BASE_URL (http://127.0.0.1:11434/v1), its key OPENAI_API_KEY where it wants one. Each round is a
-step of its own (ITR, Algorithm 1): the tools follow from the task and what was called so far. A model that finds them
-wanting calls discover_tools with `sufficiency`, and the next step is wider.
+step of its own (ITR, Algorithm 1): the tools follow from the task and what was called so far. A model that
+misses a tool calls discover_tools with `sufficiency`, and the next step is wider.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Message = dict[str, Any]
 
 
 class Agent:
-    """One conversation."""
+    """A conversation of a model that uses the tools which foretool chooses."""
 
     def __init__(self, ft: Foretool, http: httpx2.AsyncClient, model: str, budget: int) -> None:
         self.ft = ft
@@ -63,7 +63,7 @@ class Agent:
         return f"no answer after {ROUNDS} rounds"
 
     async def ask(self, step: Step, said: list[Message]) -> Message:
-        """One completion, with the step's prompt and tools."""
+        """Ask for one completion, with the step's prompt and tools."""
         body = {
             "model": self.model,
             "messages": [{"role": "system", "content": step.system_prompt}, *said],
@@ -75,9 +75,9 @@ class Agent:
         return message
 
     async def call(self, step: Step, name: str, arguments: dict[str, Any] | None) -> str:
-        """What the model is told of its call."""
+        """Run a call of the model; the text that the model gets."""
         if arguments is None:
-            return "the arguments were no JSON object; call again"
+            return "the arguments were not a JSON object; call again"
         print(f"  {name}({json.dumps(arguments, ensure_ascii=False)})")
         try:
             result = await step.call(name, arguments)

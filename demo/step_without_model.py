@@ -21,7 +21,7 @@ from foretool import Foretool
 
 TASK = "what time is it in Tokyo"
 CALL = ("time__get_current_time", {"timezone": "Asia/Tokyo"})
-"""What a model would make of it."""
+"""The call that a model would make of the task."""
 
 
 async def show(config: Path, task: str, budget: int, shape: str) -> None:

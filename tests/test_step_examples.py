@@ -117,7 +117,7 @@ def test_an_agent_before_an_endpoint_widens_calls_and_answers(tmp_path: Path) ->
     assert "discover_tools" in [tool["function"]["name"] for tool in first["tools"]]
     assert "echo__echo" in [tool["function"]["name"] for tool in second["tools"]]
     assert second["messages"][-1]["content"].startswith("confidence: ")
-    assert third["messages"][-1]["content"] == "the arguments were no JSON object; call again"
+    assert third["messages"][-1]["content"] == "the arguments were not a JSON object; call again"
     assert last["messages"][-1] == {"role": "tool", "tool_call_id": "call-1", "content": '{"text": "hello"}'}
     with open_store(tmp_path / "store.sqlite3") as store:
         assert [(call.tool, call.outcome) for call in store.calls.recent(-1)] == [("echo__echo", "ok")]

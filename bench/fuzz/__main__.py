@@ -26,8 +26,8 @@ _STATUS = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/")
 _FOUND = re.compile(r"Uncaught Python exception[\s\S]*?(?=\n==)")
 
 
-def fuzz(name: str, arguments: Sequence[str]) -> None:
-    """Be the fuzzer; never returns."""
+def be_fuzzer(name: str, arguments: Sequence[str]) -> None:
+    """Become the fuzzer; this never returns."""
     import atheris
 
     with atheris.instrument_imports(include=["foretool", "zipfile", "numpy.lib"]):
@@ -36,8 +36,8 @@ def fuzz(name: str, arguments: Sequence[str]) -> None:
     atheris.Fuzz()
 
 
-def watched(name: str, seconds: int, corpus: Path) -> dict[str, Any]:
-    """Run the fuzzer in a process of its own, and read what it says."""
+def run_fuzzer(name: str, seconds: int, corpus: Path) -> dict[str, Any]:
+    """Run the fuzzer in another process, and read its figures."""
     options = [
         f"-max_total_time={seconds}",
         "-max_len=4096",
@@ -65,7 +65,7 @@ def watched(name: str, seconds: int, corpus: Path) -> dict[str, Any]:
     }
 
 
-def seed(name: str, corpus: Path) -> None:
+def write_seeds(name: str, corpus: Path) -> None:
     from bench.fuzz import targets
 
     corpus.mkdir(parents=True, exist_ok=True)
@@ -74,10 +74,10 @@ def seed(name: str, corpus: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read the arguments; with options of libFuzzer after `--`, be the fuzzer."""
+    """Read the arguments; with options of libFuzzer after `--`, become the fuzzer."""
     words = list(sys.argv[1:] if argv is None else argv)
     if "--" in words:
-        fuzz(words[0], words[words.index("--") + 1 :])
+        be_fuzzer(words[0], words[words.index("--") + 1 :])
     parser = make_parser("bench.fuzz", __doc__)
     parser.add_argument("target", choices=NAMES)
     parser.add_argument("--seconds", type=int, default=300, help="default %(default)s")
@@ -85,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="bench-fuzz-") as place:
         corpus = (arguments.corpus or Path(place) / "corpus").resolve()
-        seed(arguments.target, corpus)
-        found = watched(arguments.target, arguments.seconds, corpus)
+        write_seeds(arguments.target, corpus)
+        found = run_fuzzer(arguments.target, arguments.seconds, corpus)
     print(json.dumps(found))
     sys.exit(found["status"])
 

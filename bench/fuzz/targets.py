@@ -28,7 +28,7 @@ LIMIT = 4096
 
 
 def chunks(data: bytes) -> Iterator[bytes]:
-    """Pieces of sizes that the data itself decides."""
+    """The data in pieces, whose sizes the data itself decides."""
     at = 0
     while at < len(data):
         size = data[at] % 7 + 1
@@ -40,7 +40,7 @@ def chunks(data: bytes) -> Iterator[bytes]:
 
 
 def messages(data: bytes) -> None:
-    """However it is cut, a stream has the same lines; each is a message that survives a round trip, or is refused."""
+    """A stream has the same lines however it is cut; each is refused, or is a message that survives a round trip."""
     whole, cut = LineSplitter(LIMIT), LineSplitter(LIMIT)
     lines = list(whole.feed(data + b"\n"))
     assert lines == [line for chunk in chunks(data + b"\n") for line in cut.feed(chunk)]
@@ -53,22 +53,22 @@ def messages(data: bytes) -> None:
             assert "\n" not in str(error) and error.code in (jsonrpc.PARSE_ERROR, jsonrpc.INVALID_REQUEST)
             jsonrpc.failure(error.id, jsonrpc.error_object(error.code, str(error)))
             continue
-        _goes_on(message)
+        _check_round_trip(message)
 
 
-def _goes_on(message: Message) -> None:
-    """Sent on, it is read as the same; its parts can be looked into, or are refused with `ValueError`."""
+def _check_round_trip(message: Message) -> None:
+    """A message that is sent on reads the same; its parts can be decoded, or are refused with `ValueError`."""
     again = jsonrpc.decode(jsonrpc.one_line(jsonrpc.encode(message)))
     assert (again.id, again.method) == (message.id, message.method)
     assert sum((message.is_request, message.is_notification, message.is_reply)) == 1
     for part in (message.params, message.result, message.error):
         if part is not UNSET:
-            _looked_into(bytes(part))
+            _decode_part(bytes(part))
     if message.error is not UNSET:
         jsonrpc.error_of(message.error)
 
 
-def _looked_into(part: bytes) -> None:
+def _decode_part(part: bytes) -> None:
     with contextlib.suppress(ValueError):
         members = jsonrpc.fields(part)
         assert jsonrpc.fields(jsonrpc.merge(jsonrpc.Raw(part), {"_meta": {}})).keys() == members.keys() | {"_meta"}
@@ -84,7 +84,7 @@ def _looked_into(part: bytes) -> None:
 
 
 def events(data: bytes) -> None:
-    """However it is cut, a stream has the events that the standard's own steps give, or is too large."""
+    """A stream has the events that the standard's own steps give, however it is cut, or is too large."""
     found = _read(EventParser(LIMIT), [data])
     cut = _read(EventParser(LIMIT), chunks(data))
     if found is not None and cut is not None:
@@ -100,12 +100,14 @@ def _read(stream: EventParser, parts: Iterator[bytes] | list[bytes]) -> list[Eve
 
 
 def _by_the_standard(data: bytes) -> list[Event]:
-    """HTML standard, 9.2.6, a step a line."""
-    found, kind, lines = [], "message", []
+    """The events by the steps of the HTML standard, 9.2.6."""
+    found: list[Event] = []
+    lines: list[bytes] = []
+    kind = "message"
     whole = re.split(rb"\r\n|\r|\n", data.removeprefix(b"\xef\xbb\xbf"))[:-1]
     for line in whole:
         if not line:
-            # An event whose data is the empty string says nothing in MCP, and is passed over.
+            # An event with empty data means nothing in MCP, so the reader skips it.
             if any(lines) or len(lines) > 1:
                 found.append(Event(kind, b"\n".join(lines)))
             kind, lines = "message", []
@@ -125,7 +127,7 @@ ENVIRON = {"HOME": "/home/u", "TOKEN": "s3cret-value", "EMPTY": ""}
 
 
 def configs(data: bytes) -> None:
-    """A text is a `Config`, or a `ConfigError` of one line that holds no secret."""
+    """A text becomes a `Config`, or a `ConfigError` of one line without a secret."""
     try:
         found = loader.parse(data, Path("mcp.json"), ENVIRON)
     except ConfigError as error:
@@ -147,7 +149,7 @@ def _is_one_line(text: str) -> None:
 
 
 def documents(data: bytes) -> None:
-    """Where JSON with comments can be read, everything has its place; where not, the error stands somewhere in it."""
+    """JSON with comments that can be read has a place for every value; otherwise the error has a place."""
     text = data.decode("utf-8", "replace")
     try:
         value = jsonc.loads(text)
@@ -172,7 +174,7 @@ def _same(ours: object, theirs: object) -> bool:
 
 
 def models(data: bytes) -> None:
-    """Bytes are a model, or a `ModelError` of one line."""
+    """Bytes become a model, or a `ModelError` of one line."""
     try:
         header, arrays = model_format.unpack(data, "dtdr", 1)
     except model_format.ModelError as error:

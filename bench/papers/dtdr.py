@@ -53,7 +53,7 @@ FEW = 100
 DRAWS = (0, 1, 2, 3, 4)
 """Seeds of the draws of `FEW` demonstrations."""
 LATER_SHARE = 0.2
-"""Share of the tools that are installed after training, for the rows about such."""
+"""The share of the tools that are installed after training, in the rows about such tools."""
 STRANGERS = {"taskbench_multimedia": "bfcl_multi_turn"}
 """The set whose tools are installed after training though no task needs them; default: taskbench_multimedia."""
 LIKELY = 0.15
@@ -77,20 +77,20 @@ class World(NamedTuple):
     train: Sequence[Demonstration]
     asked: Sequence[Demonstration]
     embed: Embed | None
-    """Of queries, by the first encoder."""
+    """Embeds queries by the first encoder."""
     documents: Embed | None
-    """Of tools, by the first encoder."""
+    """Embeds tools by the first encoder."""
     readings: Embed | None = None
-    """Of queries, by all encoders one after the other."""
+    """Embeds queries by all encoders, their vectors one after the other."""
     frozen: Embed | None = None
-    """Of queries, by the first encoder untrained: as published."""
+    """Embeds queries by the untrained first encoder, for the published forms."""
 
     @property
     def end(self) -> int:
         return len(self.tools)
 
     def episodes(self, past: Sequence[Demonstration]) -> tuple[Episode, ...]:
-        """As training gets them from an import."""
+        """The demonstrations as training gets them from an import."""
         ids = [tool.id for tool in self.tools]
         return tuple(
             Episode(
@@ -128,7 +128,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
 
 
 def read(folder: Path, queries: str, opened: Sequence[KeptEncoder], untrained: KeptEncoder | None) -> World:
-    """A set, whose queries the opened encoders read, and whose tools the untrained one reads."""
+    """Read a set; the opened encoders embed its queries, the untrained one its tools."""
     tools = tools_in(folder)
     number = place_by_name(tools)
     train, asked = (
@@ -150,7 +150,7 @@ def tools_in(folder: Path) -> list[Tool]:
 
 
 def demonstration(row: Mapping[str, Any], number: Mapping[str, int]) -> Demonstration:
-    """A line of a file; without `edges` each call waits for the one before."""
+    """The demonstration of a line; without `edges` each call waits for the call before it."""
     edges = row.get("edges")
     return Demonstration(
         calls=tuple(number[call] for call in row["calls"]),

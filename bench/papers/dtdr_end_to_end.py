@@ -72,7 +72,7 @@ class Answer(NamedTuple):
 
     text: str
     tokens: int
-    """Of the prompt."""
+    """Tokens of the prompt."""
     seconds: float
 
 

@@ -17,7 +17,7 @@ from foretool.retrieval.itr import PUBLISHED
 
 WINDOW = 1_000_000
 HISTORY = 2_000
-"""Tokens a step adds to the history (Table 1)."""
+"""Tokens that a step adds to the history (Table 1)."""
 ITR_STATIC = 1_500
 MONOLITHIC = 30_000
 """Tokens of a step with everything, and with ITR (Table 2)."""
@@ -54,17 +54,17 @@ def most_loops(static: int, window: int = WINDOW, history: int = HISTORY) -> int
 
 
 def step_tokens(user: float, instructions: float, tools: float) -> float:
-    """Eq. 7."""
+    """The tokens of a step (eq. 7)."""
     return user + instructions + tools
 
 
 def episode_tokens(steps: int, instructions: float, tools: float, users: Sequence[float]) -> float:
-    """Eqs. 8 and 9: L (S + T) + sum of U_t."""
+    """The tokens of an episode (eqs. 8 and 9): L (S + T) + sum of U_t."""
     return steps * (instructions + tools) + sum(users)
 
 
 def correct(tools: float, interference: float, recall: float = 1.0) -> float:
-    """Eqs. 5 and 6: r alpha / (alpha + beta (N - 1)), with `interference` = beta / alpha."""
+    """The share of right calls (eqs. 5 and 6): r alpha / (alpha + beta (N - 1)); `interference` is beta / alpha."""
     return recall / (1.0 + interference * (tools - 1.0))
 
 
@@ -83,7 +83,7 @@ def fitted_interference(observed: Mapping[int, float]) -> float:
 
 
 class Parts(NamedTuple):
-    """Tokens of a step by where they come from (eq. 7 without the user's)."""
+    """The tokens of a step by their source (eq. 7 without the user's)."""
 
     instructions: float
     all_tools: float
@@ -100,6 +100,7 @@ def parts() -> Parts:
 
 
 def table_1() -> Iterator[Row]:
+    """Rows of the most loops that fit into the window."""
     for corpus, static, mono, itr_loops in TABLE_1:
         yield {
             "table": 1, "row": corpus, "static": static,
@@ -109,7 +110,7 @@ def table_1() -> Iterator[Row]:
 
 
 def table_2() -> Iterator[Row]:
-    """Tokens by eq. 7, accuracy by eqs. 5 and 6 with one beta / alpha fitted to Table 5's column without ITR."""
+    """Rows of tokens (eq. 7) and accuracy (eqs. 5 and 6); beta / alpha is fitted to Table 5's column without ITR."""
     of, interference = parts(), fitted_interference({tools: mono / 100 for tools, (mono, _) in TABLE_5.items()})
     everything = fmean(correct(tools, interference) for tools in TABLE_5)
     found: dict[str, tuple[float, float | None]] = {
@@ -137,7 +138,7 @@ def table_2() -> Iterator[Row]:
 
 
 def equations() -> Iterator[Row]:
-    """Eqs. 5 and 6 on Table 5, eqs. 8 and 9 on ten steps, and the loops of section 5.1."""
+    """Rows of eqs. 5 and 6 on Table 5, of eqs. 8 and 9 on ten steps, and of the loops of section 5.1."""
     interference = fitted_interference({tools: mono / 100 for tools, (mono, _) in TABLE_5.items()})
     for tools, (mono, with_itr) in TABLE_5.items():
         yield {

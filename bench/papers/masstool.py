@@ -62,7 +62,7 @@ PAPER = {
 PUBLISHED: Sequence[Mapping[str, Any]] = ({"epochs": 20}, {"epochs": 80})
 """Settings of the published rows; an epoch takes 4 s of a core. The authors go up to 200 and stop by the test set."""
 DETECTION_EPOCHS = 200
-"""Of the published tower; on so small a set an epoch is one step."""
+"""Epochs of the published tower; on so small a set an epoch is one step."""
 Answer = Callable[[str], list[ToolId]]
 
 
@@ -216,7 +216,7 @@ def published_task(world: World, encoder: KeptEncoder, without: Sequence[str]) -
 
 
 def told(settings: Mapping[str, Any]) -> Row:
-    """Settings as keys of a row."""
+    """The settings as keys of a row."""
     return {name: "+".join(value) if isinstance(value, list | tuple) else value for name, value in settings.items()}
 
 

@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 from bench.datasets import is_there
 from bench.kept_encoder import open_vectors
-from bench.papers.larger_encoder import NoLarger, larger
+from bench.papers.larger_encoder import NoLarger, find_larger
 from bench.papers.ports_losses import compared
 from bench.papers.ports_set import MATERIAL_SEED, Bench, read_world, untrainable
 from bench.reports import Row
@@ -78,7 +78,7 @@ def with_larger(benches: Sequence[Bench], cache: Path) -> Iterator[Row]:
     wanted = [each for each in benches if each.world.name in LARGER_SETS]
     why = f"{missing} not installed" if (missing := untrainable()) else ""
     try:
-        weights = larger(cache)
+        weights = find_larger(cache)
     except NoLarger as error:
         why = why or str(error)
     if why:

@@ -77,7 +77,7 @@ class World(NamedTuple):
     name: str
     tools: Sequence[Tool]
     examples: Sequence[Example]
-    """Of the training part, in an order drawn once."""
+    """The tasks of the training part, in an order drawn once."""
     queries: Sequence[str]
     gold: Sequence[int]
     pools: Mapping[str, Sequence[int]]

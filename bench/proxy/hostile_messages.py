@@ -28,7 +28,7 @@ ROUND = 4000
 """Messages between two readings of the memory."""
 
 
-def measured(side: str, messages: int, seed: int) -> dict[str, Any]:
+def measure(side: str, messages: int, seed: int) -> dict[str, Any]:
     """Send the messages in rounds, each with its own seed."""
     import test_hostile
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     sides = split_names(parser, "--sides", arguments.sides, test_hostile.SIDES)
     for side in sides:
-        print(json.dumps(measured(side, arguments.messages // len(sides), arguments.seed)), flush=True)
+        print(json.dumps(measure(side, arguments.messages // len(sides), arguments.seed)), flush=True)
 
 
 if __name__ == "__main__":

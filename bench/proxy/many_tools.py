@@ -132,7 +132,7 @@ async def until_known(client: StdioClient, path: Path, wanted: int) -> None:
     raise Failed(f"{known} of {wanted} tools were known after {READY_S:.0f} s")
 
 
-async def measured(command: Sequence[str], path: Path, wanted: int, asked: Mapping[str, list[str]]) -> Json:
+async def measure(command: Sequence[str], path: Path, wanted: int, asked: Mapping[str, list[str]]) -> Json:
     """The figures of a cold start, a warm one, and a hurried one."""
     async with StdioClient.serve(command, path) as client:
         await client.initialize()
@@ -144,7 +144,7 @@ async def measured(command: Sequence[str], path: Path, wanted: int, asked: Mappi
         await settled(client)
         searches = await measure_searches(client, asked, settled)
     found |= {"warm_list_s": seconds, "listed": len(listed), **searches}
-    return found | {"hurried": await hurried(command, path, next(iter(asked.values()))[0])}
+    return found | {"hurried": await search_hurriedly(command, path, next(iter(asked.values()))[0])}
 
 
 async def settled(client: StdioClient) -> None:
@@ -152,7 +152,7 @@ async def settled(client: StdioClient) -> None:
     await asyncio.sleep(SETTLE_S)
 
 
-async def hurried(command: Sequence[str], path: Path, task: str) -> Json:
+async def search_hurriedly(command: Sequence[str], path: Path, task: str) -> Json:
     """Searches right after the first list of a warm start, while the index of words is built, until no tool is missing;
     and the times of a `ping` every few milliseconds meanwhile."""
     times: list[float] = []
@@ -192,7 +192,7 @@ def scale(command: Sequence[str], originals: Sequence[tuple[str, Json]], size: i
         catalogs = {name: [tool for _, tool in theirs] for name, theirs in served.items()}
         entries = processes.serve_tools(folder, catalogs)
         path = processes.write_config(folder, entries, policy="frozen", encoder=encoder)
-        found = asyncio.run(measured(command, path, size, asked))
+        found = asyncio.run(measure(command, path, size, asked))
         size_mib = round((folder / "foretool.sqlite3").stat().st_size / 2**20, 1)
     head = {"test": "scale", "tools": size, "servers": len(served), "encoder": encoder, "embedding": embedding}
     return {**head, **found, "storage_mib": size_mib, "load": processes.load_average()}

@@ -32,7 +32,7 @@ LIMIT_S = 3600.0
 
 
 class Kind(NamedTuple):
-    """A script of peerbench, what it is told, and how its lines are shown."""
+    """A script of peerbench with its arguments, the default peers, and the columns of its table."""
 
     script: Sequence[str]
     peers: str
@@ -41,18 +41,18 @@ class Kind(NamedTuple):
 
 
 def times(value: float | None, base: float | None) -> str:
-    """How many times `base` the value is."""
+    """The value divided by `base`."""
     return f"{value / base:.2f}" if value is not None and base else "-"
 
 
 def added(row: Row, rows: Mapping[str, Row]) -> float | None:
-    """Milliseconds over the upstream without a proxy."""
+    """The milliseconds that a proxy adds to the upstream alone."""
     direct = rows.get(DIRECT, {}).get("p50_ms")
     return None if direct is None or row["peer"] == DIRECT else float(row["p50_ms"] - direct)
 
 
 def calls_cells(row: Row, rows: Mapping[str, Row]) -> Cells:
-    """Latency and throughput, and each as a multiple of ours."""
+    """The cells of latency and throughput, also as multiples of ours."""
     ours = rows.get(OURS, row)
     own = added(row, rows)
     return [
@@ -68,7 +68,7 @@ def calls_cells(row: Row, rows: Mapping[str, Row]) -> Cells:
 
 
 def startup_cells(row: Row, rows: Mapping[str, Row]) -> Cells:
-    """Start, cold and warm, the first call, memory; and each as a multiple of ours."""
+    """The cells of cold and warm start, first call and memory, also as multiples of ours."""
     ours = rows.get(OURS, row)
     warm = warm_s(row)
     return [
@@ -84,18 +84,18 @@ def startup_cells(row: Row, rows: Mapping[str, Row]) -> Cells:
 
 
 def warm_s(row: Row) -> float | None:
-    """The median of the starts after the first, which had nothing to remember."""
+    """The median of the starts after the first one, which is cold."""
     later = sorted(row["list_s"][1:] or row["list_s"])
     return float(later[len(later) // 2]) if later else None
 
 
 def shown(value: Any) -> str:
-    """A number, or a dash where there was none."""
+    """The value as text; a dash for a missing one."""
     return "-" if value in (None, [], "") else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def tokens_cells(row: Row, rows: Mapping[str, Row]) -> Cells:
-    """What is listed, and what it costs against the upstreams' own lists."""
+    """The cells of the list: its tools, its tokens, and what it saves of the upstreams' own lists."""
     whole = next((each["list_tokens"] for each in rows.values() if "servers" in each), None)
     tokens = row.get("list_tokens")
     saved = f"{100 * (1 - tokens / whole):.2f} %" if tokens is not None and whole else "-"
@@ -104,7 +104,7 @@ def tokens_cells(row: Row, rows: Mapping[str, Row]) -> Cells:
 
 
 def search_cells(row: Row, rows: Mapping[str, Row]) -> Cells:
-    """How well and how fast a search answers."""
+    """The cells of quality and speed of a search."""
     ours = rows.get(OURS, row)
     recalls = [shown(row.get(key)) for key in ("hit@1", "recall@1", "recall@5", "recall@10")]
     speed = [shown(row.get("p50_ms")), times(row.get("p50_ms"), ours.get("p50_ms")), shown(row.get("p95_ms"))]
@@ -146,7 +146,7 @@ KINDS = {
 
 
 def lines_of(folder: Path, command: Sequence[str], foretool: Sequence[str]) -> list[Row]:
-    """What a script of peerbench prints, shown as it comes. Raises `subprocess.TimeoutExpired`."""
+    """Run a script of peerbench; its rows, echoed to stderr as they come. Raises `subprocess.TimeoutExpired`."""
     ours = json.dumps([*foretool, "serve", "--config", "{config}"])
     with subprocess.Popen(
         [sys.executable, *command], cwd=folder, env={**os.environ, "OURS": ours}, stdout=subprocess.PIPE, text=True
@@ -163,7 +163,7 @@ def lines_of(folder: Path, command: Sequence[str], foretool: Sequence[str]) -> l
 
 
 def tables(kind: Kind, rows: Sequence[Row]) -> list[str]:
-    """A table for each number of upstreams, or one."""
+    """The lines of a table for each number of upstreams."""
     groups: dict[Any, dict[str, Row]] = {}
     failed = [f"{row['peer']}: {row[key]}" for row in rows for key in ("error", "err") if row.get(key)]
     for row in rows:
@@ -183,7 +183,7 @@ def line(cells: Sequence[str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read the arguments, run, print."""
+    """Read the arguments, run the script, and print its table."""
     parser = make_parser("bench.proxy.peers", __doc__)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--peerbench", type=Path, required=True, metavar="DIR", help="the folder of scripts")

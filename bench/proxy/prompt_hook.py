@@ -74,7 +74,7 @@ def _tool(server: str, definition: dict[str, Any]) -> Tool:
     return Tool(id, server, definition["name"], data, sha256(data).hexdigest(), 100)
 
 
-def measured(config: Path, runs: int) -> Row:
+def measure(config: Path, runs: int) -> Row:
     """The row of `runs` runs, in milliseconds."""
     command = [sys.executable, "-m", "foretool", "hint", "--config", str(config)]
     environ = {**os.environ, "FORETOOL_HINT_MS": "10000"}
@@ -100,7 +100,7 @@ def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[Row]:
     for count in counts:
         with tempfile.TemporaryDirectory() as kept:
             path = prepare(Path(kept), servers(folder, count))
-            yield {"tools": count, **measured(path, runs)}
+            yield {"tools": count, **measure(path, runs)}
 
 
 class Listener(claude_code.Model):
@@ -110,7 +110,7 @@ class Listener(claude_code.Model):
         return [{"type": "text", "text": "done"}]
 
 
-def hooked(claude: str) -> dict[str, Any]:
+def run_hook(claude: str) -> dict[str, Any]:
     """Give Claude Code with the hook two prompts; at the first one the tools may not be known yet."""
     prompt, model = "compress a folder into an archive", Listener()
     with tempfile.TemporaryDirectory(prefix="bench-hint-") as place, claude_code.serve_stub(model) as url:
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_json(parser)
     arguments = parser.parse_args(argv)
     if arguments.claude:
-        print(json.dumps(hooked(str(Path(arguments.claude).absolute()))))
+        print(json.dumps(run_hook(str(Path(arguments.claude).absolute()))))
     if not arguments.catalogs:
         return
     for result in results(arguments.catalogs, [int(each) for each in arguments.tools.split(",")], arguments.runs):

@@ -246,7 +246,7 @@ MANNERS: dict[str, Callable[[Work, TalliedClient, int], Awaitable[str]]] = {
 
 
 async def aside(work: Work, client: TalliedClient, number: int) -> None:
-    """A list and a search."""
+    """List and search once."""
     try:
         await client.ask("tools/list")
         work.lists += 1
@@ -374,7 +374,7 @@ async def soak(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     work = Work(arguments.calls, time.monotonic() + arguments.limit_s, servers, port, shares)
     try:
         await processes.wait_until_listening(port, proxy, START_S)
-        found = await measured(arguments, work, Watch(proxy.pid, counts, folder / "foretool.sqlite3"))
+        found = await measure(arguments, work, Watch(proxy.pid, counts, folder / "foretool.sqlite3"))
     except (processes.ProcessEnded, Failed) as error:
         raise SystemExit(f"the proxy failed: {error}: {(folder / 'log').read_text('utf-8')[-500:]}") from None
     finally:
@@ -406,8 +406,8 @@ def records(path: Path, work: Work) -> dict[str, Any]:
     }
 
 
-async def measured(arguments: argparse.Namespace, work: Work, watch: Watch) -> dict[str, Any]:
-    """Every session works until the calls or the time are used up."""
+async def measure(arguments: argparse.Namespace, work: Work, watch: Watch) -> dict[str, Any]:
+    """Let every session work until the calls or the time are used up; the figures."""
     sessions = await clients(work, arguments.sessions, arguments.connections)
     listeners = [asyncio.create_task(listen(work, session[0])) for session in sessions]
     follower = asyncio.create_task(watch.follow(work))

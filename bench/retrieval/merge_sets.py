@@ -29,7 +29,7 @@ def tools_of(paths: Sequence[Path], pool: Path | None) -> Iterator[tuple[str, Js
 
 
 def merge_sets(paths: Sequence[Path], pool: Path | None, size: int, each: int | None) -> Json:
-    """The big set."""
+    """The big set, of at most `size` tools and `each` queries per file."""
     servers: dict[str, list[Json]] = {}
     names: set[str] = set()
     for server, tool in tools_of(paths, pool):

@@ -23,7 +23,7 @@ NEVER_S = 86_400.0
 
 
 def made_up(name: str, count: int) -> list[Json]:
-    """Tools named `<server>_echo`, `<server>_t1` and so on."""
+    """Make `count` tools, named `<server>_echo`, `<server>_t1` and so on."""
     text = {"type": "string", "description": "any text"}
     schema = {"type": "object", "properties": {"text": text}}
     names = [f"{name}_echo", *(f"{name}_t{at}" for at in range(1, count))]
@@ -40,7 +40,7 @@ def read_tools(path: Path) -> list[Json]:
 
 
 def answer(name: str, tools: list[Json], request: Json) -> Json:
-    """`result` or `error` of a request."""
+    """The `result` or the `error` of a request."""
     params = request.get("params") or {}
     match request["method"]:
         case "initialize":
@@ -69,7 +69,7 @@ def serve(name: str, tools: list[Json]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Be the upstream that the arguments describe."""
+    """Run the upstream that the arguments describe."""
     parser = argparse.ArgumentParser(prog="echo.py", description=__doc__)
     parser.add_argument("--name", default="echo")
     parser.add_argument("--tools", type=Path, help="what tools/list says")

@@ -19,14 +19,14 @@ from foretool.server import cli
 
 
 def count(path: Path) -> None:
-    """Add a line to the file."""
+    """Add a line of counts to the file."""
     counts = {"pid": os.getpid(), "tasks": len(asyncio.all_tasks()), "objects": len(gc.get_objects())}
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(counts) + "\n")
 
 
 def main() -> None:
-    """Be foretool, and listen."""
+    """Run foretool, and count at each SIGUSR1."""
     path = Path(sys.argv.pop(1))
 
     def on_signal(number: int, frame: FrameType | None) -> None:

@@ -20,7 +20,7 @@ from bench.servers.sdk_server import over_http
 
 
 async def serve(port: int, name: str, command: list[str]) -> None:
-    """Until the process is ended."""
+    """Serve until the process ends."""
     parameters = StdioServerParameters(command=command[0], args=command[1:])
     async with Client(stdio_client(parameters), cache=None) as upstream:
 
@@ -32,14 +32,14 @@ async def serve(port: int, name: str, command: list[str]) -> None:
         async def called(ctx: Any, params: t.CallToolRequestParams) -> t.CallToolResult:
             return await upstream.call_tool(params.name.removeprefix(f"{name}__"), params.arguments)
 
-        # The client looks at the tool's output schema, which it has from a list.
+        # The client checks results against the tool's output schema, which it reads from a list.
         await upstream.list_tools()
         server: Server[Any] = Server("aggregate", on_list_tools=listed, on_call_tool=called)
         await uvicorn.Server(over_http(server, port)).serve()
 
 
 def main() -> None:
-    """Be the aggregate."""
+    """Run the aggregate."""
     import anyio
 
     anyio.run(serve, int(sys.argv[1]), sys.argv[2], sys.argv[3:])

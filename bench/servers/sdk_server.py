@@ -36,13 +36,13 @@ async def on_stdio(server: Server[Any]) -> None:
 
 
 def over_http(server: Server[Any], port: int) -> uvicorn.Config:
-    """As the SDK serves it, but for a quieter log and connections that outlive a turn of the others."""
+    """Serve as the SDK does, but with a quieter log, and with connections that last while others are measured."""
     app = server.streamable_http_app()
     return uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", timeout_keep_alive=KEEP_ALIVE_S)
 
 
 def main() -> None:
-    """Be the server."""
+    """Run the server."""
     parser = make_parser("bench.servers.sdk_server", __doc__)
     parser.add_argument("--http", type=int, metavar="PORT")
     arguments = parser.parse_args()

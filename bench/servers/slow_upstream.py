@@ -27,7 +27,7 @@ READ_BYTES = 1 << 16
 
 
 class SlowUpstream:
-    """Requests in, answers out when they are due."""
+    """Reads requests, and answers each when it is due."""
 
     def __init__(self, name: str, count: int, announce: int) -> None:
         self.name = name
@@ -37,10 +37,10 @@ class SlowUpstream:
         self._due: list[tuple[float, int, Any, bytes]] = []
         self._order = itertools.count()
         self._open: set[Any] = set()
-        """Ids of calls that are not answered yet."""
+        """The ids of calls that are not answered yet."""
 
     def serve(self) -> None:
-        """Until stdin closes."""
+        """Serve until stdin closes."""
         rest = b""
         while True:
             patience = None if not self._due else max(0.0, self._due[0][0] - time.monotonic())
@@ -111,7 +111,7 @@ def _write(data: bytes) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Be the upstream that the arguments describe."""
+    """Run the upstream that the arguments describe."""
     parser = argparse.ArgumentParser(prog="slow_upstream.py", description=__doc__)
     parser.add_argument("--name", default="slow")
     parser.add_argument("--count", type=int, default=10, help="made-up tools; default %(default)s")
