@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,31 +27,23 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
 
 
+@dataclass(frozen=True)
 class ListGrowth:
     """Fits which tools a list gains for what was found or predicted, and how many tokens it begins with."""
 
-    def __init__(
-        self,
-        timeline: Timeline,
-        replay: Replay,
-        prior: ListPrior,
-        size: ListSize,
-        results: Results,
-        prompted: frozenset[str],
-    ) -> None:
-        """`prompted`: tasks that a hook recorded before their first call."""
-        self._timeline = timeline
-        self._replay = replay
-        self._prior = prior
-        self._size = size
-        self._results = results
-        self._prompted = prompted
+    timeline: Timeline
+    replay: Replay
+    prior: ListPrior
+    size: ListSize
+    results: Results
+    prompted: frozenset[str]
+    """Tasks that a hook recorded before their first call."""
 
     def learn(self, known: KnownModels, say: Say) -> MethodResult:
         """Fits the growth for the models that serve now, on tasks that none of them had seen; promotes it if it costs
         less than the growth in use."""
         kind = models.GROWTH
-        trial, old = self._results.begin(kind), self._results.artifacts.active(kind)
+        trial, old = self.results.begin(kind), self.results.artifacts.active(kind)
         segments = [each for each in self._segments(known) if each.episodes]
         count = sum(len(each.episodes) for each in segments)
         if count < LEAST_REPLAYED:
@@ -67,7 +60,7 @@ class ListGrowth:
         growth = self._fit(segments)
         if growth is None or not gain.is_better:
             return trial.keep(f"not better: {_describe(report)}", report)
-        growth = replace(growth, models=self._results.numbers(), encoders=self._results.encoders)
+        growth = replace(growth, models=self.results.numbers(), encoders=self.results.encoders)
         report["growth"] = msgspec.to_builtins(growth)
         return trial.promote(growths.dumps(growth), _describe(report), report)
 
@@ -80,16 +73,16 @@ class ListGrowth:
 
     def segment(self, served: Mapping[str, LearnedModel], first: int, last: int) -> Segment:
         """The tasks from one place to another with these models, and lists as they were before."""
-        factors = Factors(self._results.encoders, dict(factors_in_use(self._results.artifacts)))
+        factors = Factors(self.results.encoders, dict(factors_in_use(self.results.artifacts)))
         return Segment(
-            self._replay.pipeline({}), LearnedModels(served, factors) if served else None,
-            self._timeline.episodes[first:last], self._replay.upstream_of, prompted=self._prompted,
-            usage=self._timeline.usage_before(first), order=self._prior.order(self._timeline.calls(0, first)),
+            self.replay.pipeline({}), LearnedModels(served, factors) if served else None,
+            self.timeline.episodes[first:last], self.replay.upstream_of, prompted=self.prompted,
+            usage=self.timeline.usage_before(first), order=self.prior.order(self.timeline.calls(0, first)),
         )  # fmt: skip
 
     def _segments(self, known: KnownModels) -> Iterator[Segment]:
         """The later tasks with every model as it was before them."""
-        last = len(self._timeline)
+        last = len(self.timeline)
         places = [place for place in known.places() if place < last]
         for first, end in itertools.pairwise([*places, last]):
             served = known.before(first)
@@ -105,25 +98,25 @@ class ListGrowth:
         return tuple(found)
 
     def _fit(self, segments: Sequence[Segment]) -> Growth | None:
-        size = self._size
+        size = self.size
         return training.fit_growth(segments, size.tokens, budget=size.budget, own=size.own, allowed=self._allowed)
 
     def _play(self, segments: Sequence[Segment], rule: Rule) -> list[ListCost]:
-        return training.play(segments, rule, self._size.tokens, self._size.budget, self._base(rule))
+        return training.play(segments, rule, self.size.tokens, self.size.budget, self._base(rule))
 
     @cached_property
     def _allowed(self) -> float:
         """The tokens that lists may take: what they took in the same tasks before anything was learned or used."""
-        episodes = self._timeline.episodes[-MOST_REPLAYED:]
+        episodes = self.timeline.episodes[-MOST_REPLAYED:]
         unlearned = Segment(
-            self._replay.pipeline({}), None, episodes, self._replay.upstream_of, usage={}, order=(),
-            prompted=self._prompted,
+            self.replay.pipeline({}), None, episodes, self.replay.upstream_of, usage={}, order=(),
+            prompted=self.prompted,
         )  # fmt: skip
-        return training.allowance(unlearned, self._size.tokens, self._size.budget)
+        return training.allowance(unlearned, self.size.tokens, self.size.budget)
 
     def _rule_in_use(self) -> Fixed | Growth:
         """How lists grow now, with the models that serve now."""
-        results = self._results
+        results = self.results
         whole = results.artifacts.load_intact(models.GROWTH)
         chosen = models.choose_growth(whole, results.numbers(), results.encoders)
         return chosen[1] if chosen is not None else Fixed()
@@ -132,7 +125,7 @@ class ListGrowth:
         """The tokens that a list begins with, our own tools left out."""
         if isinstance(rule, Growth):
             return rule.base
-        return max(int(growths.BASE_SHARE * self._size.whole) - self._size.own, 0)
+        return max(int(growths.BASE_SHARE * self.size.whole) - self.size.own, 0)
 
 
 def _describe(report: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
@@ -41,35 +42,34 @@ class ListSize(Struct, frozen=True):
         return max(self.whole - self.own, 0)
 
 
+@dataclass(frozen=True)
 class ListPrior:
     """Fits which tools fill a list before a word of the task is known, and compares that on later tasks."""
 
-    def __init__(self, timeline: Timeline, size: ListSize, results: Results, say: Say) -> None:
-        self._timeline = timeline
-        self._size = size
-        self._results = results
-        self._say = say
+    timeline: Timeline
+    size: ListSize
+    results: Results
 
-    def learn(self) -> MethodResult:
+    def learn(self, say: Say) -> MethodResult:
         """Replays later tasks with the prior in use and with a fitted one; promotes the one that lists more."""
-        trial, old = self._results.begin(models.PRIOR), self._results.artifacts.active(models.PRIOR)
-        parts = self._timeline.parts_to_replay(old)
+        trial, old = self.results.begin(models.PRIOR), self.results.artifacts.active(models.PRIOR)
+        parts = self.timeline.parts_to_replay(old)
         if not parts:
-            return trial.skip(self._timeline.describe_too_few(models.PRIOR, old))
-        self._say(models.PRIOR, "replaying lists", 0.0)
-        served = _prior_in_use(self._results.artifacts)
+            return trial.skip(self.timeline.describe_too_few(models.PRIOR, old))
+        say(models.PRIOR, "replaying lists", 0.0)
+        served = _prior_in_use(self.results.artifacts)
         covered = ListCoverage()
         for first, last in parts:
-            earlier = self._timeline.calls(0, first)
+            earlier = self.timeline.calls(0, first)
             lists = [self._listed(prior, earlier) for prior in (served, self.fit(earlier))]
-            covered.add(lists, self._timeline.calls(first, last))
+            covered.add(lists, self.timeline.calls(first, last))
         report = {
-            "replayed": len(covered.before), "budget": self._size.budget, **covered.report(self._size.tokens),
+            "replayed": len(covered.before), "budget": self.size.budget, **covered.report(self.size.tokens),
         }  # fmt: skip
         figures = f"{covered.figures} of the called tools in the list, over {len(covered.before)} later tasks"
         if covered.difference[0] <= 0.0:
             return trial.keep(f"not better outside the error: {figures}", report)
-        fitted = self.fit(self._timeline.calls(0, len(self._timeline)))
+        fitted = self.fit(self.timeline.calls(0, len(self.timeline)))
         return trial.promote(priors.dumps(fitted), figures, report)
 
     def fit(self, earlier: Calls) -> priors.Prior:
@@ -86,14 +86,14 @@ class ListPrior:
 
     def order(self, earlier: Calls) -> list[ToolId]:
         """The order in which tools compete for a list after these tasks, by a fitted prior if one is in use."""
-        has_prior = self._results.artifacts.active(models.PRIOR) is not None
+        has_prior = self.results.artifacts.active(models.PRIOR) is not None
         return self._order(self.fit(earlier) if has_prior else priors.Prior(), earlier)
 
     def _order(self, prior: priors.Prior, earlier: Calls) -> list[ToolId]:
-        return priors.order(prior, usage_of(earlier).values(), self._size.tokens, 0.0, 1.0)
+        return priors.order(prior, usage_of(earlier).values(), self.size.tokens, 0.0, 1.0)
 
     def _listed(self, prior: priors.Prior, earlier: Calls) -> list[ToolId]:
-        return fill_budget(self._order(prior, earlier), self._size.tokens, self._size.budget)
+        return fill_budget(self._order(prior, earlier), self.size.tokens, self.size.budget)
 
 
 class ListCoverage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foretool.retrieval.training import TooLittle
@@ -30,45 +31,37 @@ class Judgement(NamedTuple):
     """The models that were trained for the replay, each with the place up to which it has seen the episodes."""
 
 
+@dataclass(frozen=True)
 class MethodPromotion:
     """Trains and judges one method after the other; what is promoted takes part when the next one is judged."""
 
-    def __init__(
-        self,
-        timeline: Timeline,
-        replay: Replay,
-        known: KnownModels,
-        growth: ListGrowth,
-        results: Results,
-        material: Callable[[int], Material],
-    ) -> None:
-        """`material`: what may be learned from the episodes before a place."""
-        self._timeline = timeline
-        self._replay = replay
-        self._known = known
-        self._growth = growth
-        self._results = results
-        self._material = material
+    timeline: Timeline
+    replay: Replay
+    known: KnownModels
+    growth: ListGrowth
+    results: Results
+    material: Callable[[int], Material]
+    """What may be learned from the episodes before a place."""
 
     def learn(self, kind: str, method: Method, say: Say) -> MethodResult:
         """Trains on earlier tasks, replays later ones, and if that shows a gain trains once more on all of them."""
-        trial, old = self._results.begin(kind), self._results.comparable(kind)
-        if len(self._timeline) < method.minimum:
-            return trial.skip(f"{len(self._timeline)} tasks on record; it takes {method.minimum}")
-        parts = self._timeline.parts_to_replay(old)
+        trial, old = self.results.begin(kind), self.results.comparable(kind)
+        if len(self.timeline) < method.minimum:
+            return trial.skip(f"{len(self.timeline)} tasks on record; it takes {method.minimum}")
+        parts = self.timeline.parts_to_replay(old)
         if not parts:
-            return trial.skip(self._timeline.describe_too_few(kind, old))
+            return trial.skip(self.timeline.describe_too_few(kind, old))
         try:
             found = self._judge(kind, method, parts, say)
             report: dict[str, Any] = {"lists": found.lists.report()} if found.lists else {}
             report |= found.ranks.report()
             if not _is_promoted(found, old):
                 return trial.keep(describe_no_gain(found.ranks, kind, old), report)
-            data = method.train(self._material(len(self._timeline)), lambda what, share: say(kind, what, share))
+            data = method.train(self.material(len(self.timeline)), lambda what, share: say(kind, what, share))
         except TooLittle as error:
             return trial.skip(str(error))
         for place, model in found.trained:
-            self._known.add(kind, place, model)
+            self.known.add(kind, place, model)
         return trial.promote(data, describe_gain(found.ranks), {**report, "bytes": len(data)})
 
     def _judge(self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say) -> Judgement:
@@ -79,17 +72,17 @@ class MethodPromotion:
         lists: list[tuple[Segment, Segment]] = []
         for number, (first, last) in enumerate(parts):
             say(kind, "training for the replay", number / len(parts))
-            data = method.train(self._material(first), lambda what, share: say(kind, what, share))
+            data = method.train(self.material(first), lambda what, share: say(kind, what, share))
             new = models.open_model(kind, data)
             say(kind, "replaying", number / len(parts))
-            old = self._known.before(first)
+            old = self.known.before(first)
             both = {**old, kind: new}
-            before += self._replay.ranks(old, first, last)
-            after += self._replay.ranks(both, first, last)
-            lists.append((self._growth.segment(old, first, last), self._growth.segment(both, first, last)))
+            before += self.replay.ranks(old, first, last)
+            after += self.replay.ranks(both, first, last)
+            lists.append((self.growth.segment(old, first, last), self.growth.segment(both, first, last)))
             trained.append((first, new))
         say(kind, "replaying lists", 1.0)
-        return Judgement(compare(before, after), self._growth.compare(lists), trained)
+        return Judgement(compare(before, after), self.growth.compare(lists), trained)
 
 
 def _is_promoted(found: Judgement, old: Artifact | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,21 +20,19 @@ if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
 
 
+@dataclass(frozen=True)
 class Replay:
     """Ranks later tasks as the proxy would have done with some models."""
 
-    def __init__(
-        self, catalog: Catalog, texts: EncodedTexts | None, timeline: Timeline, upstream_of: Mapping[ToolId, str]
-    ) -> None:
-        self._catalog = catalog
-        self._texts = texts
-        self._timeline = timeline
-        self.upstream_of = upstream_of
+    catalog: Catalog
+    texts: EncodedTexts | None
+    timeline: Timeline
+    upstream_of: Mapping[ToolId, str]
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        corpus = Index(self._catalog).update().corpus
-        return Pipeline(corpus, self._texts.meaning(self._catalog, corpus) if self._texts else None)
+        corpus = Index(self.catalog).update().corpus
+        return Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
 
     def pipeline(self, served: Mapping[str, LearnedModel]) -> Pipeline:
         """The ranking with these models; there is one pipeline, so that an earlier result changes with it."""
@@ -42,10 +41,8 @@ class Replay:
 
     def ranks(self, served: Mapping[str, LearnedModel], first: int, last: int) -> list[StepRanks]:
         """Where the called tools of the episodes from one place to another stand with these models."""
-        timeline = self._timeline
-        return rank_steps(
-            self.pipeline(served), timeline.episodes[first:last], self.upstream_of, timeline.usage_before(first)
-        )
+        episodes = self.timeline.episodes[first:last]
+        return rank_steps(self.pipeline(served), episodes, self.upstream_of, self.timeline.usage_before(first))
 
 
 def describe_gain(compared: Comparison) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -41,7 +42,7 @@ class Results:
 
     def begin(self, kind: str) -> Trial:
         """Starts to measure how long a method takes."""
-        return Trial(kind, self._write)
+        return Trial(kind, partial(self.artifacts.add, at=self._now), self._stamp)
 
     def comparable(self, kind: str) -> Artifact | None:
         """The model in use, unless it was trained with other encoders, whose vectors it can no longer be given."""
@@ -52,19 +53,15 @@ class Results:
         """The number of each model in use that takes part in scores."""
         return models.collect_numbers(self.artifacts.served())
 
-    def _write(self, kind: str, data: bytes, report: Mapping[str, Any], promote: bool) -> tuple[dict[str, Any], int]:
-        whole = {**self._stamp, **report}
-        return whole, self.artifacts.add(kind, data, whole, promote=promote, at=self._now).number
-
 
 class Trial:
     """One method in one run, from its beginning to its result."""
 
-    def __init__(
-        self, kind: str, write: Callable[[str, bytes, Mapping[str, Any], bool], tuple[dict[str, Any], int]]
-    ) -> None:
+    def __init__(self, kind: str, add: Callable[..., Artifact], stamp: Mapping[str, Any]) -> None:
+        """`add`: `ArtifactStore.add`; `stamp`: what the report of everything in this run says."""
         self.kind = kind
-        self._write = write
+        self._add = add
+        self._stamp = stamp
         self._started = time.perf_counter()
 
     def skip(self, reason: str) -> MethodResult:
@@ -80,6 +77,6 @@ class Trial:
         return self._finish("promoted", reason, data, report)
 
     def _finish(self, outcome: str, reason: str, data: bytes, report: Mapping[str, Any]) -> MethodResult:
-        timed = {**report, "took_s": round(time.perf_counter() - self._started, 1)}
-        written, number = self._write(self.kind, data, timed, outcome == "promoted")
-        return MethodResult(self.kind, outcome, reason, written, number)
+        whole = {**self._stamp, **report, "took_s": round(time.perf_counter() - self._started, 1)}
+        number = self._add(self.kind, data, whole, promote=outcome == "promoted").number
+        return MethodResult(self.kind, outcome, reason, whole, number)

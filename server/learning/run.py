@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from foretool.server.learning.list_growth import ListGrowth
     from foretool.server.learning.methods import MethodPromotion
     from foretool.server.learning.replay import Replay
-    from foretool.storage.records import Episode, Flow, Tool
 
 LEASE_S: Final = 7200
 """After this long a run that never ended no longer keeps others from learning."""
@@ -99,11 +98,11 @@ class Learner:
             config.profiles[""].list_tokens,
             sum(estimate(bytes(definition).decode()) for _, definition in own),
         )
-        self._prior = ListPrior(self.timeline, self._size, self._results, say)
+        self._prior = ListPrior(self.timeline, self._size, self._results)
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
         """What comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if named."""
-        yield self._prior.learn()
+        yield self._prior.learn(self._say)
         before = self._results.numbers()
         for kind, trained in register.METHODS.items():
             if methods and kind not in methods:
@@ -152,36 +151,26 @@ class Learner:
     def _promotion(self) -> MethodPromotion:
         from foretool.server.learning.methods import MethodPromotion
 
-        material = partial(
-            _material, tools=self._tools, episodes=self.timeline.episodes, catalog=self._catalog, texts=self._texts,
-            flows=self._store.flows.all(),
-        )  # fmt: skip
-        return MethodPromotion(self.timeline, self._replay, self._known, self._growth, self._results, material)
+        return MethodPromotion(
+            self.timeline, self._replay, self._known, self._growth, self._results, self._material_before
+        )
 
+    def _material_before(self, place: int) -> Material:
+        """What may be learned from the episodes before a place."""
+        from foretool.retrieval.training import Material
+        from foretool.server.learning.language_models import scorer_of_environment
 
-def _material(
-    until: int,
-    *,
-    tools: Sequence[Tool],
-    episodes: Sequence[Episode],
-    catalog: Catalog,
-    texts: EncodedTexts | None,
-    flows: Sequence[Flow],
-) -> Material:
-    """What may be learned from the episodes before a place."""
-    from foretool.retrieval.training import Material
-    from foretool.server.learning.language_models import scorer_of_environment
-
-    return Material(
-        tools=tuple(tools),
-        episodes=tuple(episodes[:until]),
-        server_texts={name: catalog.server_text(name) for name in catalog.upstreams()},
-        documents=texts.documents if texts else None,
-        queries=texts.queries if texts else None,
-        readings=texts.readings if texts else None,
-        flows=tuple(flows),
-        open_scorer=scorer_of_environment,
-    )
+        texts = self._texts
+        return Material(
+            tools=tuple(self._tools),
+            episodes=tuple(self.timeline.episodes[:place]),
+            server_texts={name: self._catalog.server_text(name) for name in self._catalog.upstreams()},
+            documents=texts.documents if texts else None,
+            queries=texts.queries if texts else None,
+            readings=texts.readings if texts else None,
+            flows=tuple(self._store.flows.all()),
+            open_scorer=scorer_of_environment,
+        )
 
 
 def encoder_names(texts: EncodedTexts | None) -> str:

@@ -1,6 +1,6 @@
-"""Learning on a schedule: a process of its own with low priority, when enough was called since the last run.
+"""Starts learning on a schedule, in a process of its own with low priority, once enough was called since the last run.
 
-Several proxies may share a store: whoever is first learns for all of them, since a run is on record and holds a lease.
+Several proxies may share a store. The first of them learns for all, since a run is on record and holds a lease.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 from foretool.storage.stores import StorageError, Store
 
 LOOK_S: Final = 60.0
-"""How often it is looked whether a run is due."""
+"""Seconds between two checks whether a run is due."""
 SETTLED_S: Final = 600.0
-"""Not before this long after the start: the first minutes belong to the clients."""
+"""Seconds after the start before which no run begins: the first minutes belong to the clients."""
 LEAST_CALLS: Final = 20
 """Calls since the last run that make another one worth it."""
 
@@ -27,7 +27,7 @@ log = logging.getLogger("foretool.schedule")
 
 
 class Schedule:
-    """See the module. `tick` is called about once a second."""
+    """Starts a learning process when a run is due; `tick` is called about once a second."""
 
     def __init__(self, store: Store, config: Path, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class Schedule:
         self._task: asyncio.Task[None] | None = None
 
     def tick(self, learn_s: float) -> None:
-        """Begin a run if one is due; `learn_s`: how often, 0 never."""
+        """Starts a run if one is due. `learn_s`: seconds between two runs; 0 means never."""
         now = self._clock()
         if not learn_s or now < self._look_at or (self._task is not None and not self._task.done()):
             return
@@ -47,7 +47,7 @@ class Schedule:
                 self._task = asyncio.create_task(self._learn())
 
     async def stop(self) -> None:
-        """End a run that is going on; it leaves what is served as it was."""
+        """Ends a run in progress, which leaves the models in use as they are."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -62,21 +62,20 @@ class Schedule:
             log.warning("learning did not start: %s", error)
             return
         try:
-            _, said = await learner.communicate()
+            _, output = await learner.communicate()
         except asyncio.CancelledError:
             with contextlib.suppress(ProcessLookupError):
                 learner.terminate()
             await learner.wait()
             raise
         if learner.returncode:
-            told = said.decode(errors="replace").strip().splitlines()
-            log.warning(
-                "learning ended with status %d: %s", learner.returncode, told[-1] if told else "it said nothing"
-            )
+            lines = output.decode(errors="replace").strip().splitlines()
+            last = lines[-1] if lines else "it said nothing"
+            log.warning("learning ended with status %d: %s", learner.returncode, last)
 
 
 def is_due(store: Store, learn_s: float, now: float) -> bool:
-    """Whether the last run is long enough ago, and enough was called since. May raise `StorageError`."""
+    """Whether the last run is long enough ago and enough was called since then. May raise `StorageError`."""
     last = next((each.created_at for each in store.artifacts.history("run", 1)), 0.0)
     if now - last < learn_s:
         return False
