@@ -1,6 +1,6 @@
 """Adam (Kingma and Ba 2015, algorithm 1) with the decay of AdamW (Loshchilov and Hutter 2019), in numpy and in place.
 
-Arrays of float32 stay float32, of float64 float64. Rate and decay are told at each step, so that they may change.
+Arrays keep their type, float32 or float64. Each step takes its rate and decay, so that they may change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TINY: Final = 1e-8
 
 
 class Adam:
-    """Over one array."""
+    """Optimizes one array."""
 
     def __init__(self, values: NDArray[Any]) -> None:
         self.values = values
@@ -27,7 +27,7 @@ class Adam:
         self._steps = 0
 
     def step(self, gradient: NDArray[Any], rate: float, decay: float = 0.0) -> None:
-        """values <- (1 - rate x decay) values - rate x first / (sqrt(second) + TINY), both moments corrected."""
+        """values <- (1 - rate x decay) values - rate x first / (sqrt(second) + TINY), with both moments corrected."""
         self._steps += 1
         scratch = self._scratch
         self._first *= FIRST_MOMENT
@@ -48,10 +48,10 @@ class Adam:
 
 
 class RowAdam:
-    """Over some rows of one array at a time; the moments of rows without a gradient stay as they are.
+    """Optimizes some rows of one array at a time; the moments of rows without a gradient stay as they are.
 
     Each row counts its own steps: with the steps of the whole, the first step of a row that comes late would be three
-    times the rate, and MassTool, whose rows are words, finds less (recall@5 .986, not .988, on a part of ToolLens).
+    times the rate.
     """
 
     def __init__(self, values: Floats) -> None:
@@ -60,7 +60,7 @@ class RowAdam:
         self._steps = np.zeros(len(values), np.float32)
 
     def step(self, rows: NDArray[np.int64], gradient: Floats, rate: float, decay: float = 0.0) -> None:
-        """As `Adam.step` for these rows, each of them once; gradient (rows, columns)."""
+        """Takes one step like `Adam.step` on these rows, which are distinct; `gradient` (rows, columns)."""
         self._steps[rows] += 1
         steps = self._steps[rows][:, None]
         first = FIRST_MOMENT * self._first[rows] + (1 - FIRST_MOMENT) * gradient

@@ -1,8 +1,8 @@
-"""Episodes as training reads them: which calls were acceptable at each step, and in which orders they may come.
+"""Reads episodes for training: which calls were acceptable at each step, and in which orders they may come.
 
 The gold plan of a task is a DAG over its calls (DTDR, section 5): a call is acceptable once every call that it depends
-on is done, and END is acceptable when all are done. Calls are classes here, numbers from 0; END is one more than the
-last of them.
+on is done, and END is acceptable once all are done. Calls are classes here, numbers from 0; END is one more than the
+last class.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from msgspec import Struct
 from foretool.storage.records import Episode, ToolId
 
 LONGEST = 40
-"""Calls of one demonstration: what is acceptable is worked out anew at each of them."""
+"""Calls of one demonstration at most, since the acceptable calls are computed at each of them."""
 
 
 class Step(NamedTuple):
-    """One prediction: what was called so far, and what may come next."""
+    """One prediction: the calls so far, and the calls that may come next."""
 
     history: tuple[int, ...]
     acceptable: tuple[int, ...]
-    """Classes in rising order, each once."""
+    """Distinct classes in rising order."""
 
 
 class Demonstration(Struct, frozen=True):
-    """One task and the calls that did it."""
+    """A task and the calls that solved it."""
 
     calls: tuple[int, ...]
     after: tuple[tuple[int, ...], ...]
-    """By place in `calls`, the places that must come first."""
+    """By place in `calls`, the places that have to come first."""
     task: str = ""
-    """In words, "" where nobody said it."""
+    """The task in words, "" if it is not known."""
     ended: bool = True
     """Whether the task was done after the last call."""
     earlier: tuple[int, ...] = ()
     """Calls of the same conversation before this task."""
 
     def steps(self, end: int, order: Sequence[int] | None = None) -> Iterator[Step]:
-        """Every prediction of the walk through the places in `order` (as called unless given); `end`: the class of END.
+        """Yields every prediction of the walk through the places in `order`, as called unless given.
 
-        A walk whose end nobody saw has no END step.
+        `end` is the class of END. A walk whose end is not known has no END step.
         """
         done: set[int] = set()
         history = list(self.earlier)
@@ -56,11 +56,11 @@ class Demonstration(Struct, frozen=True):
 
     @property
     def has_orders(self) -> bool:
-        """Whether its dependencies allow more than the order in which it was walked, as far as a look tells."""
+        """Whether the dependencies may allow another order than the one that was walked."""
         return any(first != ((place - 1,) if place else ()) for place, first in enumerate(self.after))
 
     def shuffled(self, draw: random.Random) -> list[int]:
-        """The places in a random order that every dependency allows."""
+        """Draws an order of the places that every dependency allows."""
         if not self.has_orders:
             return list(range(len(self.calls)))
         left = set(range(len(self.calls)))
@@ -72,15 +72,15 @@ class Demonstration(Struct, frozen=True):
         return order
 
     def _open(self, done: set[int]) -> tuple[int, ...]:
-        """Classes of the calls that are not done and whose dependencies are."""
+        """The classes of the calls that are not done and whose dependencies are done."""
         places = (place for place in range(len(self.calls)) if place not in done and done.issuperset(self.after[place]))
         return tuple(sorted({self.calls[place] for place in places}))
 
 
 def dependencies(size: int, edges: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, ...], ...]:
-    """By place, the places that must come first; a chain where only the order is known.
+    """By place, the places that have to come first; a chain if only the order is known.
 
-    An edge that does not point forward would close a cycle with the order that was walked, and is left out.
+    An edge that does not point forward is left out, since it would close a cycle with the order that was walked.
     """
     if edges is None:
         return tuple((place - 1,) if place else () for place in range(size))
@@ -92,9 +92,9 @@ def dependencies(size: int, edges: Sequence[tuple[int, int]] | None) -> tuple[tu
 
 
 def demonstrations(episodes: Sequence[Episode], class_of: Mapping[ToolId, int]) -> list[Demonstration]:
-    """Episodes whose every tool has a class; one with another tool would teach a false order and is left out.
+    """Reads the episodes whose every tool has a class; others would teach a false order.
 
-    A long one comes in pieces that know the calls before them.
+    A long episode comes in pieces that know the calls before them.
     """
     return [
         piece

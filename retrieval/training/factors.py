@@ -1,9 +1,9 @@
-"""The weights of the sum, refitted from the log with the shipped ones as prior.
+"""Refits the weights of the parts of a score on the log, with the shipped weights as prior.
 
-For every step of replayed tasks there is a matrix of parts by tool and the tool that was called. With factors f, one
-a part, and a sharpness s, the loss is the mean of -log softmax(s x sum_p f_p part_p)[called], plus `PRIOR_STEPS` /
-steps x (f_p - 1)^2: f = 1 is what ships, and a log of few steps hardly moves it. The sharpness is fitted first, to what
-ships, and then held. A factor is never negative: what was learned may come to count for nothing, not against.
+Every step of replayed tasks gives a matrix of parts by tool, and the tool that was called. With factors f, one for each
+part, and a sharpness s, the loss is the mean of -log softmax(s x sum_p f_p part_p)[called], plus `PRIOR_STEPS` / steps
+x (f_p - 1)^2: f = 1 is what ships, and a log of few steps hardly moves it. The sharpness is fitted first, with the
+shipped weights, and then held. A factor is never negative: a part may come to count for nothing, not against a tool.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from foretool.retrieval.training.replay import StepRanks, steps
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR_STEPS: Final = 40.0
-"""How many steps the shipped weights are worth."""
+"""The number of steps that the shipped weights are worth."""
 SHARPNESSES: Final = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 ROUNDS: Final = 400
 RATE: Final = 0.05
 LEFT_OUT: Final = frozenset({"line", "graph", "new"})
-"""Parts that follow from the others, and are not fitted."""
+"""Parts that follow from others, and so are not fitted."""
 
 
 class ScoredStep(Struct, frozen=True):
-    """One step."""
+    """One step: the parts of every tool's score, and the tool that was called."""
 
     episode: int
     parts: dict[str, Floats]
-    """(slots,) each, of tools that are there."""
+    """(tools,) each, of the tools that exist."""
     called: int
-    """Its place among them."""
+    """The place of the called tool among them."""
 
 
 def score_parts(
@@ -46,7 +46,7 @@ def score_parts(
     upstream_of: Mapping[ToolId, str],
     usage: Mapping[ToolId, Usage] | None = None,
 ) -> Iterator[ScoredStep]:
-    """The steps whose parts can be told apart."""
+    """Yields the steps of which the ranking has parts."""
     for number, episode in enumerate(episodes):
         for query, tool in steps(episode, upstream_of):
             parts = pipeline.parts(query, usage)
@@ -58,11 +58,11 @@ def score_parts(
 
 
 def fit(found: Sequence[ScoredStep]) -> dict[str, float]:
-    """A factor for each part; {} without examples."""
+    """Fits a factor for each part; {} without steps."""
     names = sorted({name for each in found for name in each.parts})
     if not names:
         return {}
-    # Of each step, what each part gives to each slot.
+    # (parts, tools) of each step
     held = [np.stack([each.parts.get(name, np.zeros_like(_any(each))) for name in names]) for each in found]
     called = [each.called for each in found]
     factors = np.ones(len(names))
@@ -84,7 +84,7 @@ Doubles = NDArray[np.float64]
 
 
 def _loss(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> float:
-    """The mean over steps, without the prior."""
+    """The mean loss over steps, without the prior."""
     total = 0.0
     for parts, place in zip(held, called, strict=True):
         scores = sharpness * (factors @ parts)
@@ -93,7 +93,7 @@ def _loss(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharp
 
 
 def _gradient(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> Doubles:
-    """By factor; the mean over steps."""
+    """The mean gradient over steps, (factors,)."""
     total = np.zeros(len(factors))
     for parts, place in zip(held, called, strict=True):
         scores = factors @ parts

@@ -1,8 +1,8 @@
-"""Fits how lists grow (`retrieval.growth`) on later tasks, played again call by call as a client would do them.
+"""Fits how lists grow (`retrieval.list_growth`) on later tasks, which are played call by call as a client would.
 
-The probability that a task needs a ranked tool is logistic. The price of a hidden call, and how much a list holds from
-its start, are those that cost least within an *allowance*: what lists took in the tasks on record before anything was
-learned or used. So learning does not pay for fewer hidden calls with longer lists.
+The probability that a task needs a ranked tool is logistic. The price of a hidden call, and the tokens that a list
+begins with, are those that cost least within an *allowance*: the tokens that lists took in the tasks on record before
+anything was learned or used. So learning does not pay for fewer hidden calls with longer lists.
 """
 
 from __future__ import annotations
@@ -27,42 +27,39 @@ from foretool.retrieval.training.replay import SERVERS
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
-"""The weights that a log starts from: fitted on some 2,250 rankings for tasks of ultratool and 1,500 of bfcl_multi_turn
-(train, four orders, models of 50, 100, 150 tasks, words alone; without the simulation's tasks). They carry over: such
-weights of one set alone have a log loss of .128 and .142 on the other, its own .127 and .139."""
+"""The weights that a log starts from, fitted on training parts of two public sets (docs/benchmarks.md)."""
 RIDGE: Final = 100.0
-"""Pull of every weight to `PRIOR`: as so many outcomes at a sign of 1. Log loss after 25 tasks with 3, 30, 100, 300:
-ultratool .144, .141, .141, .141, bfcl_multi_turn .132, .130, .129, .128 (`PRIOR` of the other set)."""
+"""The pull of every weight to `PRIOR`, as strong as so many outcomes at a sign of 1."""
 MOST_PRICE: Final = 4_000.0
-"""Tokens. A discovery is an answer of about 1,000 and a turn in which the model reads everything again."""
+"""In tokens: a discovery is an answer of about 1,000, and a turn in which the model reads everything again."""
 PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20).round(1))
-"""Tried from the highest down."""
+"""The prices that are tried, from the highest down."""
 BASES: Final = (0.0, 0.125, 0.25, 0.375, 0.5)
-"""Shares of the budget that a list may begin with, our own tools included."""
+"""The shares of the budget that a list may begin with, our own tools included."""
 
 SPENT: Final = 0.9
-"""Of what lists took at first: what is chosen on the replayed tasks takes more on others, by chance."""
+"""Share of what lists took at first; a choice made on the replayed tasks takes more on others, by chance."""
 MARGIN: Final = 0.05
-"""By which a new way to grow may turn out dearer at worst, as a share of what the old one costs."""
+"""How much more a new growth may cost at worst, as a share of what the old one costs."""
 
 
 class ListCost(Struct, frozen=True):
-    """One task under one rule."""
+    """What one task costs under one rule."""
 
     calls: int
     hidden: int
     """Calls of tools that were not in the list when they were wanted."""
     discoveries: int
     tokens: int
-    """Of the list at its end, our own tools left out."""
+    """Tokens of the list at its end, our own tools left out."""
 
     def cost(self, price: float = MOST_PRICE) -> float:
-        """Tokens, a discovery at its price."""
+        """The cost in tokens, with each discovery at its price."""
         return self.tokens + price * self.discoveries
 
 
 class Segment:
-    """Later tasks, and the ranking as it was before any of them."""
+    """Consecutive later tasks, and the ranking as it was before any of them."""
 
     def __init__(
         self,
@@ -75,8 +72,8 @@ class Segment:
         order: Sequence[ToolId],
         prompted: frozenset[str] = frozenset(),
     ) -> None:
-        """`order`: in which tools competed for the list; `prompted`: tasks that a hook recorded before the first call.
-        Tasks without words, and calls of tools that are gone, are left out."""
+        """`order`: the order in which tools competed for the list; `prompted`: tasks that a hook recorded before their
+        first call. Tasks without words, and calls of tools that are gone, are left out."""
         self.episodes = [each for each in episodes if each.tasks and each.tasks[0].strip()]
         self.order = order
         self._pipeline, self._experience = pipeline, experience
@@ -85,7 +82,7 @@ class Segment:
         self._next: dict[tuple[str, tuple[ToolId, ...]], Prediction] = {}
 
     def part(self, first: int) -> Segment:
-        """Every second task from this one on."""
+        """Returns every second task, from the task at `first` on."""
         other = copy(self)
         other.episodes = self.episodes[first::2]
         return other
@@ -101,7 +98,7 @@ class Segment:
         return episode.tasks[0] in self._prompted
 
     def found(self, episode: Episode, history: tuple[ToolId, ...] = ()) -> Ranking:
-        """For the words of a task after these calls."""
+        """The ranking for the words of a task after these calls."""
         key = (episode.tasks[0], history)
         if key not in self._found:
             self._pipeline.learned = self._experience
@@ -109,7 +106,7 @@ class Segment:
         return self._found[key]
 
     def after(self, lines: tuple[str, ...], history: tuple[ToolId, ...]) -> Prediction:
-        """What is called next; `lines` are what the proxy knows of the task by then."""
+        """The prediction of the next call; `lines` are what the proxy knows of the task by then."""
         key = ("\n".join(lines), history)
         if key not in self._next:
             self._pipeline.learned = self._experience
@@ -123,7 +120,7 @@ class Segment:
 
 
 def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
-    """The weights of `SIGNS`, by Newton's method, from what each task's words found and which of it was called."""
+    """Fits the weights of `SIGNS` on the tools that each task's words found, and which of them were called."""
     rows: list[tuple[float, ...]] = []
     needed: list[bool] = []
     for segment in segments:
@@ -137,12 +134,12 @@ def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
 
 
 def fit(rows: Doubles, needed: Doubles) -> Doubles:
-    """The weights of (tools, signs) that say best which tools were needed (tools,), pulled to `PRIOR`."""
+    """Fits the weights of signs (tools, signs) to which tools were needed (tools,), pulled to `PRIOR`."""
     return logistic_regression(rows, needed, np.ones(len(needed)), RIDGE, np.asarray(PRIOR))
 
 
 def play(segments: Sequence[Segment], rule: Rule, tokens: Tokens, budget: int, base: int) -> list[ListCost]:
-    """Every task under one rule. `budget`: tokens of a list without our own tools; `base`: what it may begin with."""
+    """Plays every task under one rule. `budget`: tokens of a list without our own; `base`: what it begins with."""
     found: list[ListCost] = []
     for segment in segments:
         listed = fill_budget(segment.order, tokens, base)
@@ -188,7 +185,7 @@ def _played(
 
 
 MATCHES: Final = 12
-"""That an answer of `discover_tools` holds."""
+"""The number of tools in an answer of `discover_tools`."""
 
 
 def _is_sure(ranking: Ranking, query: Query) -> bool:
@@ -196,22 +193,22 @@ def _is_sure(ranking: Ranking, query: Query) -> bool:
 
 
 def halves(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], list[Segment]]]:
-    """Every second task beside the others, and the other way round; what was found once is found for all."""
+    """Yields every second task beside the others, then the other way round; both share what was found."""
     one, other = ([each.part(first) for each in segments] for first in (0, 1))
     yield one, other
     yield other, one
 
 
 def fit_growth(segments: Sequence[Segment], tokens: Tokens, *, budget: int, own: int, allowed: float) -> Growth | None:
-    """How lists should grow, by these tasks; as `choose_growth`."""
+    """Fits how lists should grow on these tasks; the rest is as in `choose_growth`."""
     return choose_growth(segments, fit_weights(segments), tokens, budget=budget, own=own, allowed=allowed)
 
 
 def allowance(unlearned: Segment, tokens: Tokens, budget: int) -> float:
-    """Tokens that lists may take in the mean: a little less than they took in all tasks on record before anything was
-    learned or used; `unlearned`: these tasks without models, usage and order."""
-    told = play([unlearned], Fixed(most_found=None), tokens, budget, 0)
-    return SPENT * fmean(each.tokens for each in told) if told else 0.0
+    """The tokens that lists may take in the mean: a little less than they took in the tasks on record before anything
+    was learned or used. `unlearned`: these tasks without models, usage and order."""
+    costs = play([unlearned], Fixed(most_found=None), tokens, budget, 0)
+    return SPENT * fmean(each.tokens for each in costs) if costs else 0.0
 
 
 def choose_growth(
@@ -226,52 +223,52 @@ def choose_growth(
             continue
         for price in PRICES:
             growth = Growth(weights, price, base)
-            told = play(segments, growth, tokens, budget, base)
-            if fmean(each.tokens for each in told) <= allowed:
-                cost = fmean(each.cost() for each in told)
+            costs = play(segments, growth, tokens, budget, base)
+            if fmean(each.tokens for each in costs) <= allowed:
+                cost = fmean(each.cost() for each in costs)
                 if best is None or cost < best[0]:
                     best = cost, growth
-                # Of a lower price come shorter lists and more discoveries, each dearer than what it spares.
+                # A lower price gives shorter lists and more discoveries, which cost more than the lists save.
                 break
     return best[1] if best else None
 
 
 class Gain(Struct, frozen=True):
-    """The same tasks under two rules."""
+    """What the same tasks cost under two rules."""
 
     old: tuple[ListCost, ...]
     new: tuple[ListCost, ...]
 
     @property
     def difference(self) -> tuple[float, float, float]:
-        """Of the cost of a task: lower end of the 95 % interval, mean, upper end."""
+        """The difference of the cost of a task: lower end of the 95 % interval, mean, upper end."""
         pair = [each.cost() for each in self.new], [each.cost() for each in self.old]
         low, high = paired_interval(*pair)
         return round(low, 1), round(fmean(pair[0]) - fmean(pair[1]), 1), round(high, 1)
 
     @property
     def is_better(self) -> bool:
-        """Cheaper in the mean, and at worst dearer by little."""
+        """Whether the new rule is cheaper in the mean, and at worst only a little dearer."""
         _, mean, high = self.difference
         return mean < 0.0 and high <= MARGIN * fmean(each.cost() for each in self.old)
 
     @property
     def is_sure(self) -> bool:
-        """Cheaper outside the error."""
+        """Whether the new rule is cheaper outside the error."""
         return self.difference[2] < 0.0
 
     def report(self) -> dict[str, Any]:
-        """For a report."""
+        """The figures for a report."""
         return {
             "replayed": len(self.new), "old": summarize(self.old), "new": summarize(self.new),
             "difference": list(self.difference),
         }  # fmt: skip
 
 
-def summarize(told: Sequence[ListCost]) -> dict[str, float]:
-    """Hidden calls as a share of all, the others by task."""
+def summarize(costs: Sequence[ListCost]) -> dict[str, float]:
+    """Hidden calls as a share of all calls, the other figures by task."""
     return {
-        "hidden": round(sum(each.hidden for each in told) / max(sum(each.calls for each in told), 1), 4),
-        "discoveries": round(fmean(each.discoveries for each in told), 3),
-        "tokens": round(fmean(each.tokens for each in told), 1),
+        "hidden": round(sum(each.hidden for each in costs) / max(sum(each.calls for each in costs), 1), 4),
+        "discoveries": round(fmean(each.discoveries for each in costs), 3),
+        "tokens": round(fmean(each.tokens for each in costs), 1),
     }

@@ -179,10 +179,10 @@ class _Training:
         return [self._head(one, known, rows, place, 0.5 + each * place, each) for place, one in enumerate(seen)]
 
     def _head(self, tasks: Tasks, known: Classes, rows: Ints, seed: int, begun: float, part: float) -> Head:
-        def told(share: float) -> None:
+        def report(share: float) -> None:
             self.progress("learning", begun + part * share)
 
-        return fit_head(tasks, known, rows, self.material.seed + seed, told)
+        return fit_head(tasks, known, rows, self.material.seed + seed, report)
 
     def _believed(self, tasks: Tasks, known: Classes) -> tuple[float, Trust, Trust]:
         """The share of the head, and the trust with and without sentence vectors, from tasks that were kept back."""

@@ -1,7 +1,7 @@
-"""Later tasks played again: where would the tool that came next have stood, with one set of models and with another?
+"""Replays later tasks: where would the tool that was called next have stood, with one set of models and with another?
 
-Every call of an episode is one step: the task's words, if they are known, and the calls before it are the query. Two
-sets are compared over the same episodes; what is better has to be so outside the error of the comparison.
+Every call of an episode is one step, whose query is the task's words, if they are known, and the calls before it. Two
+sets of models are compared over the same episodes; one is better if it is so outside the error of the comparison.
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ from foretool.retrieval.ranking import Query
 from foretool.storage.records import Episode, ToolId, Usage
 
 DEPTH: Final = 10
-"""A tool further down counts as not found."""
+"""A tool of a lower rank counts as not found."""
 SERVERS: Final = 3
-"""Upstreams called last that count as in use."""
+"""The number of upstreams called last that count as in use."""
 
 
 class StepRanks(Struct, frozen=True):
-    """One episode: the rank of what came next at each step, 0 beyond `DEPTH`."""
+    """The rank of the called tool at each step of one episode, 0 beyond `DEPTH`."""
 
     ranks: tuple[int, ...]
 
     @property
     def reciprocal(self) -> float:
-        """Mean reciprocal rank of the steps."""
+        """The mean reciprocal rank over the steps."""
         return fmean(1.0 / rank if rank else 0.0 for rank in self.ranks)
 
     def found(self, k: int) -> float:
-        """Share of the steps whose tool was among the first k."""
+        """The share of the steps whose tool was among the first k."""
         return fmean(0 < rank <= k for rank in self.ranks)
 
 
 class Comparison(Struct, frozen=True):
-    """Old and new over the same episodes; each a mean over episodes."""
+    """Means of the old and the new ranks over the same episodes."""
 
     episodes: int
     steps: int
     old: dict[str, float]
     new: dict[str, float]
     difference: tuple[float, float, float]
-    """Of the reciprocal ranks: the lower end of the 95 % interval, the mean, the upper end."""
+    """The difference of the reciprocal ranks: lower end of the 95 % interval, mean, upper end."""
     top5: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Likewise of the share among the first five."""
+    """The difference of the share among the first five, likewise."""
 
     @property
     def is_better(self) -> bool:
-        """The new one ranks better outside the error, or puts more tools among the first five, and neither is worse
-        outside of it."""
+        """Whether the new ranks are better outside the error, or more tools are among the first five, and neither is
+        worse outside the error."""
         return max(self.difference[0], self.top5[0]) > 0.0 and not self.is_worse
 
     @property
     def may_follow(self) -> bool:
-        """Whether the new one may replace one of the same method that knows less of the log: it ranks better in the
-        mean, and neither measure is worse outside the error."""
+        """Whether the new model may replace one of its own method that knows less of the log: its ranks are better in
+        the mean, and neither measure is worse outside the error."""
         return self.difference[1] > 0.0 and not self.is_worse
 
     @property
@@ -76,7 +76,7 @@ class Comparison(Struct, frozen=True):
 
 
 def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
-    """What was known before each call, and the call; calls of tools that are gone are history only."""
+    """Yields the query before each call, and the called tool; a tool that is gone is only part of the history."""
     lines = tuple(line.strip() for line in (episode.tasks[0] if episode.tasks else "").splitlines() if line.strip())
     for place, tool in enumerate(episode.calls):
         history = episode.calls[:place]
@@ -91,7 +91,7 @@ def rank_steps(
     upstream_of: Mapping[ToolId, str],
     usage: Mapping[ToolId, Usage] | None = None,
 ) -> list[StepRanks]:
-    """One for each episode that has a step."""
+    """Ranks the called tools of each episode that has a step."""
     found = []
     for episode in episodes:
         ranks = [pipeline.rank(query, usage, DEPTH).rank_of(tool) for query, tool in steps(episode, upstream_of)]
@@ -101,7 +101,7 @@ def rank_steps(
 
 
 def compare(old: Sequence[StepRanks], new: Sequence[StepRanks]) -> Comparison:
-    """`old` and `new` are of the same episodes."""
+    """Compares the ranks of the same episodes."""
     if not old:
         return Comparison(0, 0, _means(()), _means(()), (0.0, 0.0, 0.0))
     return Comparison(

@@ -1,4 +1,4 @@
-"""`foretool learn`: train from the log and from demonstrations, promote what is better, roll back, report."""
+"""`foretool learn`: trains from the log and from demonstrations, promotes what is better, rolls back, and reports."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(
         with open_store(config.storage) as store:
             return _roll_back(store, methods, as_json) if rollback else _report(store, as_json)
     if background:
-        # One thread: calls come first.
+        # One thread, since calls come first.
         os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         os.nice(10)
     with open_store(config.storage, busy_ms=5000) as store, offline.read(config) as known:
@@ -85,7 +85,7 @@ def command(
 
 
 def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
-    """Take in the demonstrations of a file; an exit status if it is wrong."""
+    """Imports the demonstrations of a file; returns an exit status if the file is wrong."""
     from foretool.server.learning.tools import names_of
 
     try:
@@ -93,7 +93,7 @@ def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
     except (ValueError, OSError) as error:
         return complain(f"learn: {error}", WRONG)
     episodes = list(read.episodes)
-    # Files are often sorted by tool; what is replayed has to be like what was trained on.
+    # Files are often sorted by tool, but the replayed tasks have to be like those trained on.
     Random(7).shuffle(episodes)  # noqa: S311 (an order, not a secret)
     new = store.artifacts.add_demonstrations(episodes)
     output.warn(f"{file}: {new} new of {output.plural(read.rows, 'demonstration')}")
@@ -111,12 +111,12 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
         TextColumn("{task.description}"), TimeElapsedColumn(), console=output.console(error=True), transient=True,
         disable=quiet,
     )  # fmt: skip
-    shown: dict[str, TaskID] = {}
+    bar_of: dict[str, TaskID] = {}
 
     def say(kind: str, what: str, share: float) -> None:
-        if kind not in shown:
-            shown[kind] = bars.add_task(what, total=1.0, kind=kind)
-        bars.update(shown[kind], description=what, completed=share)
+        if kind not in bar_of:
+            bar_of[kind] = bars.add_task(what, total=1.0, kind=kind)
+        bars.update(bar_of[kind], description=what, completed=share)
 
     try:
         with bars:
@@ -139,19 +139,19 @@ def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
     artifacts = store.artifacts
     kinds = [kind for kind in artifacts.served() if not methods or kind in methods]
     if not methods and models.read_base(store) is None:
-        # What is there of growing was fitted with the models that serve again now.
+        # The growth that serves again was fitted with the models that serve again, so it is not rolled back once more.
         kinds = [kind for kind in kinds if kind != models.GROWTH]
     done = {kind: artifacts.roll_back(kind) for kind in kinds}
     if as_json:
         output.emit(done)
         return 0
     if not done:
-        output.say("Nothing that was learned is served; there is nothing to roll back.")
+        output.say("No learned model serves; there is nothing to roll back.")
     for kind, outcome in done.items():
         assert outcome is not None
         before, now = outcome
         serves = f"{kind} {now.number} serves again" if now else "none serves; ranking goes on without it"
-        output.say(f"{kind} {before.number} is put away; {serves}")
+        output.say(f"{kind} {before.number} no longer serves; {serves}")
     return 0
 
 

@@ -153,8 +153,8 @@ class OpenAICompatible:
         asked = {"model": self._name, "prompt": prompt + continuation, "max_tokens": 0, "echo": True, "logprobs": 0}
         answer = self._post(asked)
         try:
-            told = answer["choices"][0]["logprobs"]
-            placed = list(zip(told["text_offset"], told["token_logprobs"], strict=True))
+            scored = answer["choices"][0]["logprobs"]
+            placed = list(zip(scored["text_offset"], scored["token_logprobs"], strict=True))
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise ScorerError(
                 f"language model {self._name!r}: expected choices[0].logprobs with text_offset and token_logprobs,"

@@ -64,7 +64,7 @@ def test_demonstrations_are_imported_learned_from_reported_and_rolled_back(
     assert (best["tool"], "history" in best["parts"]) == ("sky__moon", True), best
 
     assert run(["learn", "--rollback", *config]) == 0
-    assert capsys.readouterr().out == "dtdr 1 is put away; none serves; ranking goes on without it\n"
+    assert capsys.readouterr().out == "dtdr 1 no longer serves; none serves; ranking goes on without it\n"
     assert run(["learn", "--rollback", *config]) == 0
     assert "there is nothing to roll back" in capsys.readouterr().out
 
