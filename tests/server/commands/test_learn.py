@@ -98,10 +98,10 @@ def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
     assert json.loads(capsys.readouterr().out)["history"][1]["report"]["new"] == {"hidden": 0.1}
     assert _figures(report) == ("0.250", "0.100", "-500 (-900 to -100)")
     assert run(["learn", "--rollback", *config]) == 0
-    assert capsys.readouterr().out == "dtdr 3 is put away; dtdr 2 serves again\n"
+    assert capsys.readouterr().out == "dtdr 3 no longer serves; dtdr 2 serves again\n"
     assert run(["learn", "--rollback", *config]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "dtdr 2 is put away; dtdr 1 serves again", "growth 2 is put away; growth 1 serves again",
+        "dtdr 2 no longer serves; dtdr 1 serves again", "growth 2 is put away; growth 1 serves again",
     ]  # fmt: skip
     with open_store(configs.load(path).storage) as store:
         assert models.read_base(store) == 0
