@@ -101,7 +101,7 @@ def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
     assert capsys.readouterr().out == "dtdr 3 no longer serves; dtdr 2 serves again\n"
     assert run(["learn", "--rollback", *config]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "dtdr 2 no longer serves; dtdr 1 serves again", "growth 2 is put away; growth 1 serves again",
+        "dtdr 2 no longer serves; dtdr 1 serves again", "growth 2 no longer serves; growth 1 serves again",
     ]  # fmt: skip
     with open_store(configs.load(path).storage) as store:
         assert models.read_base(store) == 0
