@@ -1,8 +1,8 @@
 """Whether the confidence of answers holds here: what was said against what came of it, and what follows from that.
 
-Once in a while the verdicts on record are read. If what the gate said was further off on the later half of them than a
-map fitted on the earlier half makes it, that map, fitted on all, is what levels are read from; the shipped gate alone
-serves until there is enough to say so, and again when it no longer helps.
+Once in a while the outcomes of the recorded discoveries are read. A map from the gate's probability to a better one is
+fitted on their earlier half. If the map is closer than the gate on the later half, it is fitted on all outcomes, and
+levels are read from it. The gate alone serves until there are enough outcomes, and again when the map no longer helps.
 
 They are read in a thread, over a connection of its own: of a long log that takes tenths of a second, and no call should
 wait for it.
@@ -103,7 +103,7 @@ def assured(read: Sequence[DiscoveryOutcome]) -> Assured:
 
     said = pairs(read)
     before, after = errors(said)
-    ranks = [verdict.rank for verdict in read]
+    ranks = [outcome.rank for outcome in read]
     half = len(ranks) // 2
     show = conformal_k(ranks[:half], EPS)
     return Assured(
@@ -119,9 +119,9 @@ def assured(read: Sequence[DiscoveryOutcome]) -> Assured:
 def pairs(read: Sequence[DiscoveryOutcome]) -> list[tuple[float, float]]:
     """What was said, and whether it came true."""
     return [
-        (verdict.probability, float(verdict.rank is not None and verdict.rank <= WITHIN))
-        for verdict in read
-        if verdict.probability is not None
+        (outcome.probability, float(outcome.rank is not None and outcome.rank <= WITHIN))
+        for outcome in read
+        if outcome.probability is not None
     ]
 
 

@@ -55,16 +55,16 @@ def test_nothing_on_record_promises_nothing() -> None:
     assert (found.verdicts, found.show, found.error) == (0, None, 0.0)
 
 
-def told(store: Store, verdict: DiscoveryOutcome) -> None:
-    """Put on record what reads as this verdict."""
+def told(store: Store, outcome: DiscoveryOutcome) -> None:
+    """Put on record what reads as this outcome."""
     matches = (Match(ToolId("a"), 1, 1.0),)
-    handle, said = str(verdict.at), verdict.probability
-    found = Discovery("s", verdict.at, "t", (), None, "high", matches, 1, 1.0, handle=handle, probability=said)
+    handle, said = str(outcome.at), outcome.probability
+    found = Discovery("s", outcome.at, "t", (), None, "high", matches, 1, 1.0, handle=handle, probability=said)
     id = store.discoveries.add(found)
-    if verdict.rank is not None:
-        store.calls.record([Call("s", verdict.at, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", id)])
+    if outcome.rank is not None:
+        store.calls.record([Call("s", outcome.at, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", id)])
     else:
-        store.discoveries.add(Discovery("s", verdict.at + 0.5, "t", (), None, "low", (), 1, 1.0, handle=handle))
+        store.discoveries.add(Discovery("s", outcome.at + 0.5, "t", (), None, "low", (), 1, 1.0, handle=handle))
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def kept(tmp_path: Path) -> Iterator[Store]:
     """A record by which the gate is too sure."""
     with open_store(tmp_path / "store.sqlite3") as store:
         with store.atomic():
-            for verdict in drawn(LEAST + 50, worth=0.5):
-                told(store, verdict)
+            for outcome in drawn(LEAST + 50, worth=0.5):
+                told(store, outcome)
         yield store
 
 
