@@ -29,7 +29,6 @@ from foretool.retrieval.itr import PUBLISHED
 from foretool.server.app import App
 from foretool.server.clients.client import Client
 from foretool.server.clients.session import Session
-from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, Profile, default_config, load, parse
 from foretool.server.methods.agent_step import BUDGET, Plan, query_of
 from foretool.server.protocol import jsonrpc, versions
@@ -201,9 +200,7 @@ class Foretool:
         self.threshold = threshold
         self.patience_s = patience_s
         self._config = _read(config)
-        if profile not in self._config.profiles:
-            known = ", ".join(each for each in self._config.profiles if each) or "none"
-            raise ConfigError(f"{self._config.path}: no profile {profile!r}; it has: {known}")
+        self._config.require_profile(profile)
         self._profile = profile
         self._name = name
         self._stack = AsyncExitStack()

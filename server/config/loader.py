@@ -85,7 +85,7 @@ class Config(Struct, frozen=True, kw_only=True):
         if name in self.profiles:
             return self.profiles[name]
         known = ", ".join(known for known in self.profiles if known) or "none"
-        raise ConfigError(f"--profile: {self.path} has no profile {name!r}; it has: {known}")
+        raise ConfigError(f"{self.path}: no profile {name!r}; it has: {known}")
 
     def redact(self, text: str) -> str:
         return self.secrets.redact(text)

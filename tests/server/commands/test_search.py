@@ -40,7 +40,7 @@ def test_a_profile_narrows_the_search(path: Path, capsys: pytest.CaptureFixture[
     found = json.loads(capsys.readouterr().out)
     assert (found["confidence"], found["matches"]) == ("none", [])
     assert run(["search", "weather", "--profile", "none", "--config", str(path)]) == 2
-    assert "has no profile 'none'; it has: sums" in capsys.readouterr().err
+    assert "no profile 'none'; it has: sums" in capsys.readouterr().err
 
 
 def test_the_limit_is_heeded(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def test_a_missing_config_is_refused_saying_how_to_make_one(tmp_path: Path) -> N
 def test_an_unknown_profile_is_refused_naming_those_there_are(tmp_path: Path) -> None:
     path = write_config(tmp_path, {}, profiles={"work": {}})
     said = refusal("serve", "--config", str(path), "--profile", "play")
-    assert said == f"foretool: --profile: {path} has no profile 'play'; it has: work"
+    assert said == f"foretool: {path}: no profile 'play'; it has: work"
 
 
 @pytest.mark.parametrize(
