@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foretool.retrieval.evaluation import interval, paired_interval, quantile
+from bench.metrics import quantile
+from foretool.retrieval.evaluation import interval, paired_interval
 
 Row = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""A trained encoder as what it changes: two thin matrices for each of a known model's wide ones.
+"""Adapters: a trained encoder as two thin matrices for each wide matrix of a known model.
 
 Training leaves the weights of an installed model as they are and adds to each matrix W (in, out) a product A B of rank
 r (LoRA). What is stored, sent and kept is A and B: about a megabyte instead of ninety. Serving takes the model apart
@@ -24,21 +24,21 @@ METHOD, VERSION = "ports", 1
 NUMBERS = "numbers.bin"
 FLOAT32 = 1  # TensorProto.DataType
 KINDS = ("float32", "float16")
-"""What the thin matrices may be stored as."""
+"""The types in which the thin matrices may be stored."""
 
 
 class Adapter(Struct, frozen=True):
-    """Changes to the matrices of one model."""
+    """The changes to the matrices of one model."""
 
     base: str
     """sha256 of the model file."""
     changes: Mapping[str, tuple[Floats, Floats]]
     """By the initializer's name: A (in, r) and B (r, out), to be added as A @ B."""
     report: Mapping[str, Any] = {}
-    """What the training has to say: sets, seed, losses, figures before and after."""
+    """The report of the training: sets, seed, losses, figures before and after."""
 
     def dumps(self) -> bytes:
-        """As bytes, the numbers in half precision."""
+        """Encode the adapter, with numbers in half precision."""
         arrays: dict[str, NDArray[Any]] = {}
         for name, (left, right) in self.changes.items():
             arrays[f"{name}|left"] = left.astype(np.float16)
@@ -47,7 +47,7 @@ class Adapter(Struct, frozen=True):
 
 
 def loads(model: bytes) -> Adapter:
-    """Raises `ModelError`."""
+    """Decode an adapter. Raises `ModelError`."""
     header, arrays = unpack(model, METHOD, VERSION)
     base = header.get("base")
     names = sorted({name.rpartition("|")[0] for name in arrays})
@@ -57,28 +57,30 @@ def loads(model: bytes) -> Adapter:
     for name in names:
         left, right = (arrays[f"{name}|{side}"] for side in ("left", "right"))
         if str(left.dtype) not in KINDS or left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
-            raise ModelError(f"ports: {name}: {left.shape} and {right.shape} {left.dtype} are no pair of thin matrices")
+            raise ModelError(
+                f"ports: {name}: {left.shape} and {right.shape} {left.dtype} are not a pair of thin matrices"
+            )
         changes[name] = (left.astype(np.float32), right.astype(np.float32))
     return Adapter(base, changes, header.get("report") or {})
 
 
 def check(adapter: Adapter, base: str) -> None:
-    """Raises `ModelError` if it belongs to another file."""
+    """Check that an adapter belongs to this file. Raises `ModelError` if it does not."""
     if adapter.base != base:
         raise ModelError(f"ports: trained on weights {adapter.base[:12]}, the encoder has {base[:12]}; train it again")
 
 
 class Place(Struct, frozen=True):
-    """Where an initializer's numbers stand in the file beside the model."""
+    """The place of an initializer's numbers in the file beside the model."""
 
     shape: tuple[int, ...]
     offset: int
 
 
 def take_apart(model: Path, folder: Path) -> Path:
-    """The model with its constants folded and its numbers in a file of their own; returns the new `model.onnx`.
+    """Fold a model's constants and write its numbers into a file of their own; returns the new `model.onnx`.
 
-    Nothing is fused yet, so every matrix is found under its own name.
+    Nothing is fused yet, so every matrix keeps its name.
     """
     import onnxruntime  # type: ignore[import-untyped]
 
@@ -115,8 +117,7 @@ def matrices(model: Path) -> dict[str, Floats]:
 
 
 def apply(adapter: Adapter, model: Path) -> None:
-    """Add the changes to a model that was taken apart. Raises `ModelError` where one does not fit; nothing is written
-    then."""
+    """Add the changes to a model that was taken apart. Raises `ModelError`, and writes nothing, if one does not fit."""
     found = places(model)
     for name, (left, right) in adapter.changes.items():
         shape = (left.shape[0], right.shape[1])
@@ -134,14 +135,14 @@ def apply(adapter: Adapter, model: Path) -> None:
 
 
 def _fields(message: bytes | memoryview, wanted: int) -> Iterator[memoryview]:
-    """The length-delimited fields of this number."""
+    """The length-delimited fields with this number."""
     for number, value in _walk(memoryview(message)):
         if number == wanted and isinstance(value, memoryview):
             yield value
 
 
 def _numbers(message: memoryview, wanted: int) -> Iterator[int]:
-    """The varints of this number, packed or not."""
+    """The varints with this number, packed or not."""
     for number, value in _walk(message):
         if number != wanted:
             continue
@@ -159,7 +160,7 @@ def _text(message: memoryview, wanted: int) -> str:
 
 
 def _walk(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Field numbers with varints as they are and everything else as bytes."""
+    """The fields of a message by number: varints as they are, everything else as bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

@@ -1,6 +1,6 @@
-"""Probabilities held against what happened: how far off they are, what they should have been, and how many to show.
+"""Compares probabilities with what happened: how far off they are, how to correct them, and how many tools to show.
 
-Pure functions over outcomes; `server.assurance` collects these from the log.
+`server.recording.calibration` collects the outcomes from the log.
 """
 
 from __future__ import annotations
@@ -11,36 +11,39 @@ from math import ceil, exp, log
 from msgspec import Struct
 
 Outcome = tuple[float, float]
-"""A probability that was said, and 1 if it came true, else 0."""
+"""A stated probability, and 1 if it came true, else 0."""
 
 BINS = 10
 EDGE = 1e-3
-"""Probabilities nearer to 0 or 1 are read as this near."""
+"""Probabilities nearer to 0 or 1 than this count as this near."""
 STEPS = 25
 MOST = 10.0
-"""Of slope and shift."""
+"""The largest slope and shift."""
 
 
 class Platt(Struct, frozen=True):
-    """What was said to what is true, over log-odds: sigma(slope logit(p) + shift); as it was said by default."""
+    """Maps stated probabilities to true ones: sigmoid(slope logit(p) + shift). The default changes nothing."""
 
     slope: float = 1.0
     shift: float = 0.0
 
     def __call__(self, probability: float) -> float:
-        return _sigma(self.slope * _logit(probability) + self.shift)
+        return sigmoid(self.slope * _logit(probability) + self.shift)
 
 
 def platt(outcomes: Sequence[Outcome], prior: float = 4.0) -> Platt:
-    """Logistic regression on the log-odds (Platt 1999) by Newton's method, drawn towards what was said with the weight
-    of `prior` outcomes, so that a few of them move little. The slope never turns the order round."""
+    """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method.
+
+    A prior with the weight of `prior` outcomes draws it towards no change, so that a few outcomes move little. The
+    slope never reverses the order.
+    """
     said = [(_logit(probability), true) for probability, true in outcomes]
     slope, shift = 1.0, 0.0
     for _ in range(STEPS):
         down, across = prior * (slope - 1.0), prior * shift
         h11, h12, h22 = prior, 0.0, prior
         for x, true in said:
-            p = _sigma(slope * x + shift)
+            p = sigmoid(slope * x + shift)
             down += (p - true) * x
             across += p - true
             weight = p * (1.0 - p)
@@ -59,8 +62,9 @@ def _logit(probability: float) -> float:
     return log(kept / (1.0 - kept))
 
 
-def _sigma(x: float) -> float:
-    return 1.0 / (1.0 + exp(-x))
+def sigmoid(logit: float) -> float:
+    """The probability of a logit, 0 to 1."""
+    return 1.0 / (1.0 + exp(-max(min(logit, 30.0), -30.0)))
 
 
 def calibration_error(outcomes: Sequence[Outcome]) -> float:
@@ -69,7 +73,7 @@ def calibration_error(outcomes: Sequence[Outcome]) -> float:
 
 
 def reliability(outcomes: Sequence[Outcome]) -> list[tuple[float, float, int]]:
-    """Of each bin that has any: the mean of what was said, the share that came true, how many."""
+    """For each bin that is not empty: the mean stated probability, the share that came true, and the count."""
     bins: list[list[Outcome]] = [[] for _ in range(BINS)]
     for said, true in outcomes:
         bins[min(int(said * BINS), BINS - 1)].append((said, true))
@@ -77,11 +81,11 @@ def reliability(outcomes: Sequence[Outcome]) -> list[tuple[float, float, int]]:
 
 
 def conformal_k(ranks: Sequence[int | None], eps: float) -> int | None:
-    """The number of tools to show so that a needed one is hidden with probability at most `eps`.
+    """How many tools to show so that a needed one is hidden with a probability of at most `eps`.
 
     Split conformal prediction (Vovk et al. 2005): the rank of the needed tool is the score, and k the
     ceil((n + 1)(1 - eps))-th smallest of n; it holds for the next query if queries come in no particular order. A rank
-    of None is beyond every list. None if no k will do, or there are too few outcomes to say.
+    of None lies beyond every list. Returns None if no k suffices, or if there are too few outcomes to say.
     """
     place = ceil((len(ranks) + 1) * (1.0 - eps))
     known = sorted(rank for rank in ranks if rank is not None)

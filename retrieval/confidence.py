@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from math import exp, log
+from math import log
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from foretool.retrieval.calibration import sigmoid
 from foretool.retrieval.ranking import Evidence, Ranking
 from foretool.storage.records import Level
 
@@ -42,7 +43,7 @@ class Logistic(Struct, frozen=True):
 
     def probability(self, features: dict[str, float]) -> float:
         """The probability, 0 to 1; a feature that is missing counts as 0."""
-        return _sigma(self.bias + sum(weight * features.get(name, 0.0) for name, weight in self.weights.items()))
+        return sigmoid(self.bias + sum(weight * features.get(name, 0.0) for name, weight in self.weights.items()))
 
 
 class Gate(Struct, frozen=True):
@@ -96,7 +97,7 @@ def probability(evidence: Evidence) -> float:
         return model.probability(model_inputs(evidence))
     if evidence.strength <= 0.0:
         return 0.0
-    return _sigma(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)
+    return sigmoid(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)
 
 
 def fits(evidence: Evidence) -> bool:
@@ -140,7 +141,3 @@ def _is_chance(evidence: Evidence) -> bool:
     if evidence.named:
         return False
     return (evidence.needed is not None and evidence.needed < UNNEEDED) or not fits(evidence)
-
-
-def _sigma(logit: float) -> float:
-    return 1.0 / (1.0 + exp(-max(min(logit, 30.0), -30.0)))

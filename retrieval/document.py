@@ -1,4 +1,4 @@
-"""A tool as fields of text: what of its definition is read for ranking, and its one line in an answer.
+"""A tool as fields of text: the parts of its definition that ranking reads, and its one line in an answer.
 
 A definition comes from a stranger: any key may be missing, of another type, or a megabyte long. Nothing here raises.
 """
@@ -21,17 +21,17 @@ MAX_PARAMETERS = 200
 MAX_PARAMETER_TEXT = 1_000
 MAX_ENUM_VALUES = 12
 MAX_SERVER_TEXT = 200
-"""Characters of a server's own description; more of it makes the tools of one server look alike."""
+"""How many characters of a server's description count; more make the tools of one server look alike."""
 MAX_SUMMARY = 120
 MAX_EMBEDDED = 2_000
-"""Characters of a description that are embedded; encoders cut at 128 to 256 tokens."""
+"""How many characters of a description are embedded; encoders cut at 128 to 256 tokens."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")  # noqa: RUF001 (full-width marks end Chinese sentences)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a tool says about itself, by field, as written."""
+    """What a tool says about itself, field by field, as written."""
 
     id: ToolId
     server: str
@@ -46,7 +46,7 @@ class Document:
 
 
 def document(tool: Tool, server_text: str = "") -> Document:
-    """Read a tool's definition; whatever is missing or malformed is left empty."""
+    """Read a tool's definition; a missing or malformed part stays empty."""
     definition = as_object(decoded(tool.definition))
     parameters = dict(islice(_parameters(definition), MAX_PARAMETERS))
     return Document(
@@ -67,7 +67,7 @@ def summary_line(document: Document) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """In one line of at most 120 characters."""
+    """The first sentence of a text in one line of at most 120 characters."""
     line = " ".join(_SENTENCE_END.split(text, maxsplit=1)[0].split())
     if len(line) <= MAX_SUMMARY:
         return line
@@ -77,9 +77,9 @@ def first_sentence(text: str) -> str:
 
 
 def embedded_text(document: Document) -> str:
-    """What an encoder reads of a tool: server, name, description, parameter names, then the server's own words.
+    """The text that an encoder reads for a tool: server, name, description, parameter names, the server's own words.
 
-    The end is what a model's limit cuts off. Descriptions of parameters and enum values were tried and added nothing.
+    A model's limit cuts off the end. Descriptions of parameters and enum values were tried and added nothing.
     """
     parts = [in_words(document.name) + "."]
     if document.server:
@@ -94,7 +94,7 @@ def embedded_text(document: Document) -> str:
 
 
 def decoded(definition: bytes) -> Any:
-    """A definition, or None for bytes that are no JSON."""
+    """Decode a definition; None for bytes that are not JSON."""
     try:
         return msgspec.json.decode(definition)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -102,7 +102,7 @@ def decoded(definition: bytes) -> Any:
 
 
 def _parameters(definition: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Top-level parameters as (name, text), those of `allOf`, `anyOf` and `oneOf` members included."""
+    """The top-level parameters as (name, text), with those of `allOf`, `anyOf` and `oneOf` members."""
     root = as_object(definition.get("inputSchema") or definition.get("input_schema"))
     for part in _alternatives(root, root):
         for name, schema in as_object(part.get("properties")).items():
@@ -119,7 +119,7 @@ def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]
 
 
 def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A schema, what it refers to, its array items and the members it combines; one level, so cycles cannot hold us."""
+    """A schema, what it refers to, its array items and the members it combines; one level, so cycles do no harm."""
     yield schema
     yield referred(schema, root)
     yield referred(as_object(schema.get("items")), root) or as_object(schema.get("items"))
@@ -130,7 +130,7 @@ def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict
 
 
 def referred(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """What a local `$ref` such as `#/$defs/Name` points at, or nothing."""
+    """The schema that a local `$ref` such as `#/$defs/Name` points at, or an empty one."""
     path = _text(schema.get("$ref"))
     if not path.startswith("#/"):
         return {}

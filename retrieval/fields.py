@@ -1,7 +1,7 @@
-"""What a tool takes and what it gives: the ends of a dependency, read from its definition.
+"""Reads from a definition what a tool takes and what it gives: the two ends of a dependency.
 
-A field is known by its words (`userId`, `user_id`: "user id"). What a tool gives stands in its `outputSchema`; where it
-has none, its name tells: `list_issues` and `create_issue` give issues, and so their ids. Nothing here raises.
+A field is known by its words (`userId` and `user_id` are "user id"). What a tool gives stands in its `outputSchema`.
+Without one its name tells: `list_issues` and `create_issue` give issues, and so their ids. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from foretool.storage.records import Tool, ToolId
 
 _GENERIC = "status result results message response output success error errors data content value text ok code items"
 GENERIC = frozenset(_GENERIC.split())
-"""Fields that say nothing of what is in them."""
+"""Names of fields that say nothing about their content."""
 
 _IDENTIFIERS = "id ids key token uuid guid slug number sha ref handle arn uri session cursor"
 IDENTIFIERS = frozenset(_IDENTIFIERS.split())
-"""The last word of a field that only another call can have told."""
+"""The last word of a field whose value only another call can give."""
 
 _GIVING = "list search find query get fetch read lookup create add make new register login open start"
 GIVING = frozenset(_GIVING.split())
-"""The first word of a tool that answers with the things it names."""
+"""The first word of the name of a tool that answers with the things it names."""
 
 MAX_FIELDS = 200
 DEPTH = 3
@@ -33,21 +33,21 @@ DEPTH = 3
 
 
 class Fields(Struct, frozen=True):
-    """One tool's two ends."""
+    """What one tool takes and gives."""
 
     id: ToolId
     upstream: str
     verb: str
     nouns: frozenset[str]
-    """Stems of the words of its name, without the verb."""
+    """The stems of the words of its name, without the verb."""
     takes: dict[str, bool]
-    """Parameters by their words; whether the tool requires it."""
+    """By the words of a parameter, whether the tool requires it."""
     gives: frozenset[str]
-    """Fields of its result by their words, those that say something; empty without an `outputSchema`."""
+    """The words of each result field that says something; empty without an `outputSchema`."""
 
 
 def fields(tool: Tool) -> Fields:
-    """Read a definition; whatever is missing or malformed is left out."""
+    """Read a definition; a missing or malformed part is left out."""
     definition = as_object(decoded(tool.definition))
     taken = as_object(definition.get("inputSchema"))
     required = taken.get("required")
@@ -66,7 +66,7 @@ def fields(tool: Tool) -> Fields:
 
 
 def identifies(field: str) -> str | None:
-    """What a field identifies: "issue" for "issue number", "" for a bare "id"; None where it is no identifier."""
+    """The thing that a field identifies: "issue" for "issue number", "" for "id" alone; None for other fields."""
     *rest, last = field.split() or [""]
     if last not in IDENTIFIERS:
         return None

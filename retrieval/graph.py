@@ -4,8 +4,8 @@ Edges come from schemas (one tool takes what another gives), from values seen to
 discriminator; one pair has one edge with all its evidence. A tool depends on another if it needs its result or needs it
 for prior verification (section 3.1): `before` is the prerequisite, `after` the dependant.
 
-Serving propagates scores over it at query time instead of mixing vectors (eq. 3): each tool keeps its own vector, a new
-tool changes no other, and it measured better at every cut (`docs/benchmarks.md`).
+Serving raises scores over the graph at query time instead of mixing vectors (eq. 3): each tool keeps its own vector,
+and a new tool changes no other. It also measured better at every cut (`docs/benchmarks.md`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from foretool.retrieval.fields import GIVING, Fields, identifies
 from foretool.storage.records import Flow, ToolId
 
 LAMBDA = 0.9
-"""The most that a prerequisite has of the score of a tool that depends on it."""
+"""The largest share of a tool's score that its prerequisite gets."""
 
 IDENTIFIER = 0.9
-"""How sure an edge is over a field that only another call can have told: a token, the id of a thing."""
+"""How sure an edge is over a field whose value only another call can give: a token, the id of a thing."""
 FIELD = 0.5
-"""Over any other field of one name: a date, a city; the user often knows it."""
+"""How sure an edge is over any other field of one name, such as a date or a city: the user often knows its value."""
 NAME = 0.3
-"""Told by names alone. On 700 tasks of sealtools such edges moved a score more often wrongly than rightly."""
+"""How sure an edge is that names alone suggest (`docs/benchmarks.md`)."""
 OPTIONAL = 0.5
-"""What is left of it where the dependant can do without the field."""
+"""The share of that confidence that is left where the dependant can do without the field."""
 MOST_PRODUCERS = 8
-"""A thing that more tools could give by their names says nothing about any one of them."""
+"""If more tools could give a thing by their names, that says nothing about any one of them."""
 
 
 class Edge(Struct, frozen=True):
@@ -45,19 +45,19 @@ class Edge(Struct, frozen=True):
 
 
 class Raised(Struct, frozen=True):
-    """A prerequisite lifted by a tool that depends on it."""
+    """A prerequisite that is raised by a tool that depends on it."""
 
     score: float
     edge: Edge
 
 
 class Graph:
-    """Edges by both of their ends."""
+    """Edges, indexed by both of their ends."""
 
     def __init__(self, edges: Iterable[Edge] = ()) -> None:
         self._before: dict[ToolId, list[Edge]] = defaultdict(list)
         self._after: dict[ToolId, list[Edge]] = defaultdict(list)
-        self._edges = merged(edges)
+        self._edges = merge_edges(edges)
         for edge in self._edges:
             self._before[edge.after].append(edge)
             self._after[edge.before].append(edge)
@@ -91,8 +91,8 @@ class Graph:
         return found
 
 
-def merged(edges: Iterable[Edge]) -> list[Edge]:
-    """One edge a pair: independent evidence adds up, 1 - (1 - a)(1 - b); the surest first."""
+def merge_edges(edges: Iterable[Edge]) -> list[Edge]:
+    """Merge the edges of each pair: independent evidence adds up to 1 - (1 - a)(1 - b); the surest come first."""
     found: dict[tuple[ToolId, ToolId], Edge] = {}
     for edge in edges:
         key = (edge.before, edge.after)
@@ -104,7 +104,7 @@ def merged(edges: Iterable[Edge]) -> list[Edge]:
 
 
 def flow_edges(flows: Iterable[Flow], tools: Container[ToolId]) -> Iterator[Edge]:
-    """Edges that calls have shown: n times seen is sure by n / (n + 2)."""
+    """Edges that calls have shown; one that was seen n times has the confidence n / (n + 2)."""
     for flow in flows:
         if flow.before in tools and flow.after in tools:
             field = f"its {flow.field!r}" if flow.field else "a value of its answer"
@@ -113,7 +113,7 @@ def flow_edges(flows: Iterable[Flow], tools: Container[ToolId]) -> Iterator[Edge
 
 
 def schema_edges(tools: Sequence[Fields], across: bool = False) -> Iterator[Edge]:
-    """Edges that definitions tell. `across`: also between tools of different upstreams."""
+    """Edges that definitions suggest. `across`: also between tools of different upstreams."""
     yield from _field_edges(tools, across)
     yield from _name_edges(tools)
 

@@ -1,86 +1,87 @@
-"""Which tools a growing list gains for what was found or predicted, and how many tokens it begins with.
+"""Decides which tools a growing list gains after a search or a prediction, and how many tokens it begins with.
 
-Until something was learned of growing, a few of the best (`FIXED`). Then those whose probability of being needed, times
-what a hidden call costs, exceeds their tokens (`Growth`): `foretool learn` fits the probability and chooses the price
-(`training.growth`), and leaves both as JSON. A ranking's scores have no scale of their own; what they are worth depends
-on the models and encoders that made them, so a fit says which these were and counts for no others.
+Until growing was learned, a list gains a few of the best tools (`Fixed`). After that, it gains the tools whose
+probability of being needed, times the price of a hidden call, exceeds their tokens (`Growth`). `foretool learn` fits
+the probability, chooses the price (`training.list_growth`) and keeps both as JSON. The scores of a ranking have no
+scale of their own: what they mean depends on the models and encoders that made them. So a fit names these, and counts
+for no others.
 
-Imports nothing heavy: this is asked while a client waits.
+This module imports nothing heavy, because a client waits for its answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, log
+from math import log
 from operator import mul
 from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from foretool.retrieval.calibration import sigmoid
 from foretool.retrieval.ranking import Ranked
 from foretool.storage.records import ToolId
 
-SIGNS = ("place", "behind", "best", "found", "tasks", "history", "new", "bias")
-"""What the probability of a ranked tool is read from: the logarithm of its rank, how far its score is behind the best
-one, the logarithm of the best one, what words and meaning gave it, what three learned parts gave it, and 1.
+FEATURES = ("place", "behind", "best", "found", "tasks", "history", "new", "bias")
+"""What the probability of a ranked tool is computed from: the logarithm of its rank, how far its score is behind the
+best one, the logarithm of the best one, its score from words and meaning, what three learned parts gave it, and 1.
 
-Weighing the parts anew matters: of the tools of 220 tasks of bfcl_multi_turn after 100, three a task hold 81 % so, 66 %
-by place, score and best score, 65 % by place alone; of ultratool after 150 .87, .81, .79. What is added up to one score
-is read as a share of the best one, for models that believe in themselves more with every run move it by tens."""
+The parts are weighed again because the rank and the score alone tell less (`docs/benchmarks.md`). Parts that are added
+into one score are read as a share of the best score: models that believe in themselves more with every run move it by
+tens."""
 UNIT, LEAST_BEST = 5.0, 3.0
-"""Such a share is in fifths, and of so much at least."""
+"""The unit of such a share, and the least best score that it is a share of."""
 LEARNED = ("tasks", "history", "new", "graph", "trained")
 """Parts of a score that models add; the rest is words, meaning, names and usage."""
 DEPTH = 20
-"""Tools of a ranking that may be listed."""
+"""How many tools of a ranking may be listed."""
 LEAST_NEXT = 0.15
-"""The probability that a predicted tool must have for a list to grow after a call: a client that lists again waits for
-it, and what it holds of the conversation in a cache is read anew."""
+"""The least probability of a predicted tool for which a list grows after a call. Listing again makes the client wait
+and read its cached conversation again."""
 MOST_NEXT = 4
-"""Tools a batch, where nothing was learned of growing."""
+"""How many tools one prediction adds until growing was learned."""
 MOST_FOUND = 6
-"""Matches that a list grows by for a prompt, and for a discovery once something was learned: the ranking is sharper
-then, and more would cost tokens and show hardly anything that is needed."""
+"""How many matches a prompt adds, and a discovery once models rank: the ranking is sharper then, and more tools would
+cost tokens and rarely be needed."""
 BASE_SHARE = 0.5
-"""Of the budget, what a growing list begins with where nothing was learned of growing; the rest is for what the client
-will turn out to need. Hidden calls on 100 tasks of ultratool (train) after 160, by what is kept free: 0 .60, .15 .50,
-.25 .45, .4 .39, .5 .40, .6 .41; with prompts .09 at .5."""
+"""The share of the budget that a growing list begins with until growing was learned. The rest is kept for what the
+client will turn out to need (`docs/benchmarks.md`)."""
 
 Tokens = Callable[[ToolId], int]
 
 
 class Prediction(NamedTuple):
-    """What may be called next."""
+    """Which tools may be called next."""
 
     chances: Mapping[ToolId, float]
     """The likeliest first."""
     goes_on: bool
-    """Whether some tool is likelier to be called than the task is to be done."""
+    """Whether a call of some tool is likelier than the end of the task."""
 
 
 def predicted(chances: Mapping[ToolId, float], end: float) -> Prediction:
-    """From the probability of each tool to be next, the likeliest first, and of the task being done."""
+    """Make a prediction from the probability of each tool, the likeliest first, and that of the end of the task."""
     return Prediction(chances, next(iter(chances.values()), 0.0) > end)
 
 
 class Rule(Protocol):
-    """What a list gains. `is_sure`: whether the gate takes what was found for sufficient."""
+    """Says what a list gains. `is_sure`: whether the found tools probably suffice (`confidence`)."""
 
     def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]: ...
 
     def for_discovery(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]: ...
 
     def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
-        """`chances`: of the hidden tools among those of a `Prediction`."""
+        """`chances`: those of a `Prediction` whose tools are hidden."""
         ...
 
 
 class Fixed(Struct, frozen=True):
-    """Where nothing was learned of growing."""
+    """The rule until growing was learned."""
 
     most_found: int | None = MOST_FOUND
-    """For a discovery; None: all that it found, where there are no models either."""
+    """How many matches a discovery adds; None adds all of them, which is right without models."""
 
     def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
         return [each.tool for each in ranked[:MOST_FOUND]] if is_sure else []
@@ -93,30 +94,30 @@ class Fixed(Struct, frozen=True):
 
 
 class Growth(Struct, frozen=True):
-    """What the log says of growing (`Rule`)."""
+    """The rule that was learned from the log."""
 
     weights: tuple[float, ...]
-    """One for each of `SIGNS`; log-odds that a task needs the tool."""
+    """One for each of `FEATURES`; they sum to the log-odds that a task needs the tool."""
     price: float
-    """Tokens that sparing one hidden call is worth."""
+    """How many tokens it is worth to spare one hidden call."""
     base: int = 0
-    """Tokens that a list begins with, besides our own two tools and pins."""
+    """How many tokens a list begins with, besides our own two tools and pins."""
     models: dict[str, int] = {}
-    """The number of each model that took part, by kind."""
+    """The number of each model whose scores the fit read, by kind."""
     encoders: str = ""
     """Their names joined by `+`."""
 
     def chances(self, ranked: Sequence[Ranked]) -> list[float]:
         """The probability that the task needs each of them, now or later."""
-        return [_sigma(sum(map(mul, self.weights, each))) for each in signs(ranked)]
+        return [sigmoid(sum(map(mul, self.weights, each))) for each in growth_features(ranked)]
 
     def is_worth(self, chance: float, tokens: int) -> bool:
         """Whether a tool needed with this probability is worth its tokens."""
         return chance * self.price >= tokens
 
     def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
-        """Those that are worth their tokens, the likeliest first. The gate is not asked: a doubtful ranking has low
-        probabilities."""
+        """Add the tools that are worth their tokens, the likeliest first. `is_sure` is not used: a doubtful ranking has
+        low probabilities."""
         best = ranked[:DEPTH]
         worth = [
             (-chance, place, each.tool)
@@ -129,13 +130,13 @@ class Growth(Struct, frozen=True):
         return self.for_prompt(ranked, is_sure, tokens)
 
     def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
-        """All that are worth their tokens, once one is likely enough to grow at all."""
+        """Add all tools that are worth their tokens, if one is likely enough to grow at all."""
         worth = [tool for tool, chance in chances.items() if self.is_worth(chance, tokens(tool))]
         return worth if worth and chances[worth[0]] >= LEAST_NEXT else []
 
 
-def signs(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
-    """`SIGNS` of each of a ranking's first tools, best first."""
+def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
+    """The `FEATURES` of each tool of a ranking, best first."""
     best = ranked[0].score if ranked else 0.0
     unit = UNIT / max(best, LEAST_BEST)
     return [
@@ -149,17 +150,13 @@ def signs(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
 
 
 def dumps(growth: Growth) -> bytes:
-    """As it is kept."""
+    """Encode a rule as it is kept."""
     return msgspec.json.encode(growth)
 
 
 def loads(data: bytes) -> Growth:
-    """Raises `msgspec.MsgspecError` for bytes that are none."""
+    """Decode a rule. Raises `msgspec.MsgspecError` for other bytes."""
     found = msgspec.json.decode(data, type=Growth)
-    if len(found.weights) != len(SIGNS):
-        raise msgspec.ValidationError(f"{len(found.weights)} weights for {len(SIGNS)} signs")
+    if len(found.weights) != len(FEATURES):
+        raise msgspec.ValidationError(f"{len(found.weights)} weights for {len(FEATURES)} features")
     return found
-
-
-def _sigma(x: float) -> float:
-    return 1.0 / (1.0 + exp(-min(max(x, -30.0), 30.0)))

@@ -1,8 +1,8 @@
-"""Which tools the next task is likely to need, before a word of it is known: what `foretool learn` leaves for lists.
+"""The list prior: which tools the next task is likely to need before a word of it is known.
 
-Worked out by learning and kept as JSON, so that a list is made without loading any model. A list under a budget is
-filled by need per token: two small tools needed now and then may be worth more than a large one needed often. (For
-lists that grow, the tools of whole tasks were tried instead, since one discovery brings in the others: no better.)
+`foretool learn` computes it and keeps it as JSON, so that a list is made without loading any model. A list under a
+budget is filled by need per token: two small tools that are needed now and then may be worth more than a large one that
+is needed often.
 """
 
 from __future__ import annotations
@@ -10,53 +10,52 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from foretool.retrieval.rankers.usage import decayed
 from foretool.storage.records import ToolId, Usage
 
-THRIFT = 0.5
-"""Unless learned otherwise. Share of later calls that 1,600 tokens of most used tools cover after 175 tasks of
-ultratool / bfcl_multi_turn / mcpbench: .386 .540 .170 with 0, .431 .577 .221 with 0.5, .431 .580 .226 with 1."""
+SIZE_PENALTY = 0.5
+"""How much the size of a tool counts until that was learned (`docs/benchmarks.md`)."""
 LEARNED = 0.7
-"""What the learned need counts beside plain usage, which knows what happened since."""
+"""What the learned need counts beside plain usage, which knows what happened since the last learning run."""
 
 
 class Prior(Struct, frozen=True):
-    """Needs by tool."""
+    """How much each tool is needed."""
 
     need: dict[ToolId, float] = {}
-    """Share of the calls of a coming task, adding up to 1 at most."""
-    thrift: float = THRIFT
-    """How much a tool's size counts: 0 not at all, 1 need per token."""
+    """The share of the calls of a coming task; the shares add up to 1 at most."""
+    size_penalty: float = field(default=SIZE_PENALTY, name="thrift")
+    """How much the size of a tool counts against it: at 0 not at all, at 1 as need per token."""
 
 
 def dumps(prior: Prior) -> bytes:
-    """As it is kept."""
+    """Encode a prior as it is kept."""
     return msgspec.json.encode(prior)
 
 
 def loads(data: bytes) -> Prior:
-    """Raises `msgspec.MsgspecError` for bytes that are none."""
+    """Decode a prior. Raises `msgspec.MsgspecError` for other bytes."""
     return msgspec.json.decode(data, type=Prior)
 
 
 def order(
     prior: Prior, usages: Iterable[Usage], tokens: Callable[[ToolId], int], now: float, half_life_s: float
 ) -> list[ToolId]:
-    """Tools in the order in which they compete for a budget, of equals the first by name."""
+    """Sort tools as they compete for a budget; equal tools come by name."""
     used = {each.tool: decayed(each, now, half_life_s) for each in usages}
     total = sum(used.values()) or 1.0
     worth = {
         tool: LEARNED * prior.need.get(tool, 0.0) + (1.0 - LEARNED) * used.get(tool, 0.0) / total
         for tool in {*prior.need, *used}
     }
-    value = {tool: share / max(tokens(tool), 1) ** prior.thrift for tool, share in worth.items() if share > 0.0}
+    value = {tool: share / max(tokens(tool), 1) ** prior.size_penalty for tool, share in worth.items() if share > 0.0}
     return sorted(value, key=lambda tool: (-value[tool], tool))
 
 
 def needs(episodes: Iterable[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
-    """Share of the calls that each tool is, of episodes oldest first; one counts half after `half_life` later ones."""
+    """Each tool's share of the calls of episodes, oldest first; one counts half after `half_life` later ones."""
     weight: dict[ToolId, float] = {}
     held = list(episodes)
     for age, calls in enumerate(reversed(held)):
@@ -67,11 +66,11 @@ def needs(episodes: Iterable[tuple[ToolId, ...]], half_life: float) -> dict[Tool
 
 
 def coverage(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -> list[float]:
-    """Share of each episode's calls that are of listed tools; episodes without calls are left out."""
+    """For each episode the share of its calls that listed tools receive; episodes without calls are left out."""
     shown = set(listed)
     return [sum(tool in shown for tool in calls) / len(calls) for calls in episodes if calls]
 
 
-def learned_from(needs: Mapping[ToolId, float], thrift: float) -> Prior:
-    """A prior of the tools that are needed at all, the share of each to six digits."""
-    return Prior({tool: round(share, 6) for tool, share in sorted(needs.items()) if share > 0.0}, thrift)
+def learned_from(needs: Mapping[ToolId, float], size_penalty: float) -> Prior:
+    """Make a prior of the tools that are needed at all, with shares of six digits."""
+    return Prior({tool: round(share, 6) for tool, share in sorted(needs.items()) if share > 0.0}, size_penalty)

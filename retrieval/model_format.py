@@ -1,8 +1,8 @@
-"""What training leaves behind and serving reads: models as bytes, and how they score.
+"""The format of trained models: what training writes and serving reads.
 
-A model is one string of bytes: a header of JSON and named arrays, never pickled, so that a file from elsewhere can do
-no more than be refused. Who keeps it (the store) adds the checksum; what is in it is its method's affair.
-Imports numpy: only who has a model imports this file.
+A model is one string of bytes: a header of JSON and named arrays. Nothing is pickled, so a file from elsewhere can only
+be refused. The store adds the checksum, and each method decides what its models hold. This module imports numpy: only a
+process with a model imports it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Arrays = Mapping[str, NDArray[Any]]
 Reading = tuple[Floats, ...]
-"""The vectors of one text, by encoder in the order of the ranking's; (dimension,) each, of length 1."""
+"""The vectors of one text by all encoders, in their order; (dimension,) each, of length 1."""
 
 HEADER = "header"
 MOST_BYTES = 2**30
-"""Of a model when it is unpacked; a few kilobytes can say that they are terabytes."""
+"""The largest size of an unpacked model; a few kilobytes can claim to be terabytes."""
 
 
 class ModelError(Exception):
-    """These bytes are not such a model; says what was expected and what was found."""
+    """These bytes are not such a model; the message says what was expected and what was found."""
 
 
 def pack(method: str, version: int, header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """A model as bytes; `header` is JSON, `version` goes up when older readers would misread it."""
+    """Encode a model; `header` becomes JSON, `version` goes up when older readers would misread it."""
     told = json.dumps({"method": method, "version": version, **header}, ensure_ascii=False).encode()
     out = io.BytesIO()
     named: dict[str, Any] = {HEADER: np.frombuffer(told, np.uint8), **arrays}
@@ -43,8 +43,8 @@ def pack(method: str, version: int, header: Mapping[str, Any], arrays: Arrays) -
     return out.getvalue()
 
 
-# Found by fuzzing, all of them: what zip, zlib and numpy raise for bytes that are none of theirs. A RuntimeError is an
-# archive that is encrypted or of another kind, a MemoryError an array that says it is larger than this machine.
+# Fuzzing found all of these: zip, zlib and numpy raise them for foreign bytes. A RuntimeError means an encrypted
+# archive or one of another kind, a MemoryError an array that claims to be larger than this machine.
 _NO_MODEL = (
     ValueError, KeyError, TypeError, OSError, EOFError, RuntimeError, MemoryError, OverflowError, SyntaxError,
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error,
@@ -52,7 +52,7 @@ _NO_MODEL = (
 )  # fmt: skip
 
 
-def _opened(model: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _decode(model: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     held = np.load(io.BytesIO(model), allow_pickle=False)
     if not isinstance(held, np.lib.npyio.NpzFile):
         raise ValueError("an array alone")
@@ -61,19 +61,19 @@ def _opened(model: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             raise ValueError("larger than any model")
         arrays = {name: held[name] for name in held.files}
     if any(not isinstance(array, np.ndarray) for array in arrays.values()):
-        raise ValueError("a part that is no array")
+        raise ValueError("a part that is not an array")
     header = json.loads(arrays.pop(HEADER).tobytes())
     if not isinstance(header, dict):
-        raise ValueError("a header that is no object")
+        raise ValueError("a header that is not an object")
     return header, arrays
 
 
 def unpack(model: bytes, method: str, version: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays. Raises `ModelError` if the bytes are damaged, of another method, or of another version."""
+    """Decode header and arrays. Raises `ModelError` for damaged bytes, another method or another version."""
     try:
-        header, arrays = _opened(model)
+        header, arrays = _decode(model)
     except _NO_MODEL as error:
-        raise ModelError(f"{method}: {len(model)} bytes that are no model ({type(error).__name__})") from error
+        raise ModelError(f"{method}: {len(model)} bytes that are not a model ({type(error).__name__})") from error
     found = (header.get("method"), header.get("version"))
     if found != (method, version):
         raise ModelError(f"{method}: expected version {version} of {method}, found version {found[1]} of {found[0]}")

@@ -1,7 +1,7 @@
-"""Cuts text into the terms that a query and a tool have in common.
+"""Cuts text into terms, so that a query and a tool share those they have in common.
 
-Names are written `createIssue`, `create_issue` or `github__create-issue` and asked for as "create issue"; all four must
-meet. One cutting for tools and queries, so a crude stem costs nothing as long as it is the same on both sides.
+Names are written `createIssue`, `create_issue` or `github__create-issue` and searched as "create issue"; all four must
+match. Tools and queries are cut alike, so a crude stem does no harm.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# Han, kana, hangul: written without spaces, so every character is a term of its own.
+# Han, kana and hangul are written without spaces, so every character is a term of its own.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _CHUNK = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\WA-Z]+|[A-Z]+\d*|[A-Z]")
@@ -26,15 +26,11 @@ _STOP = """
 STOP_WORDS = frozenset(_STOP.split())
 
 _SAME_DEEDS = ("search find lookup query", "create add make", "delete remove", "update edit modify change")
-"""Verbs that people and tool authors use for one another; each group is one deed.
-
-The first group is what counts: +.02 r@5 in the mean of thirteen sets. "get list fetch view" gains nothing and is in
-every other tool.
-"""
+"""Verbs that people and tool authors use for one another; each group means one thing (`docs/benchmarks.md`)."""
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a text in order, stop words left out, each stemmed."""
+    """The stemmed terms of a text in order, without stop words."""
     found: list[str] = []
     for chunk in _CHUNK.findall(text):
         found += _terms_of(chunk)
@@ -42,7 +38,7 @@ def terms(text: str) -> list[str]:
 
 
 def spelled(text: str) -> dict[str, str]:
-    """The terms of a text, each with the word it was first written as."""
+    """The terms of a text, each with the word as it was first written."""
     found: dict[str, str] = {}
     for chunk in _CHUNK.findall(text):
         for word in map(str.lower, _pieces(chunk)):
@@ -52,16 +48,16 @@ def spelled(text: str) -> dict[str, str]:
 
 
 def in_words(name: str) -> str:
-    """`createIssue`, `create_issue`, `create-issue`: "create issue"."""
+    """Split a name into words: `createIssue`, `create_issue` and `create-issue` become "create issue"."""
     return " ".join(hump.lower() for chunk in _CHUNK.findall(name) for hump in _humps(chunk))
 
 
 def compact(name: str) -> str:
-    """Letters and digits in lower case: what is left of a name when its separators do not count."""
+    """The letters and digits of a name in lower case, without separators."""
     return "".join(_CHUNK.findall(name)).lower()
 
 
-# Tool texts repeat themselves: nine chunks in ten come out of this cache, which makes an index four times as fast.
+# Tool texts repeat themselves: this cache answers nine chunks in ten and makes an index four times as fast.
 @lru_cache(maxsize=8192)
 def _terms_of(chunk: str) -> tuple[str, ...]:
     lowered = (piece.lower() for piece in _pieces(chunk))
@@ -76,12 +72,12 @@ def _humps(chunk: str) -> list[str]:
 
 def _pieces(chunk: str) -> list[str]:
     humps = _humps(chunk)
-    # "GitHub" and "YouTube" are one word to everybody else: keep it beside its humps.
+    # Others write "GitHub" and "YouTube" as one word, so it stays beside its humps.
     return [*humps, chunk] if len(humps) > 1 and chunk[0].isupper() else humps
 
 
 def stem(word: str) -> str:
-    """Cut an English ending off: "creating", "created", "creates" and "create" all become "creat"."""
+    """Cut off an English ending: "creating", "created", "creates" and "create" all become "creat"."""
     size = len(word)
     if size > 4 and word.endswith("ies"):
         word = word[:-3] + "y"
@@ -100,6 +96,6 @@ def _kindred() -> dict[str, tuple[str, ...]]:
 
 
 KINDRED = _kindred()
-"""Other terms for the same deed, by term."""
+"""By term, the other terms that mean the same."""
 KINDRED_WORDS = {stem(word): word for deed in _SAME_DEEDS for word in deed.split()}
-"""How those terms are written."""
+"""By such a term, the word as it is written."""

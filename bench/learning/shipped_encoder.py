@@ -31,6 +31,7 @@ import numpy as np
 
 from bench.datasets import Task, read_rows, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder, open_kept, open_vectors
+from bench.metrics import recall
 from bench.options import add_json, make_parser
 from bench.reports import Row, difference, print_row, rounded
 from bench.retrieval.pool import Pool
@@ -39,7 +40,6 @@ from foretool.retrieval import encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, Weights, adapted
-from foretool.retrieval.evaluation import recall
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training.ports_trainer import Batch, Example, Trainer, TrainingPlan
 from foretool.storage.records import Tool

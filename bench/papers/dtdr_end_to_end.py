@@ -36,12 +36,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bench.kept_encoder import open_kept, open_vectors
+from bench.metrics import quantile
 from bench.options import make_parser
 from bench.papers.dtdr import Predict, World, aligned, read, served_by, without_earlier
 from bench.reports import Row, difference, mean_row
 from bench.retrieval.pool import Pool, bm25
 from foretool.retrieval import encoders
-from foretool.retrieval.evaluation import quantile
 from foretool.retrieval.training.demonstrations import Demonstration, Step
 from foretool.retrieval.training.dtdr import METHOD
 from foretool.storage.records import Tool

@@ -22,12 +22,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from bench import metrics
 from bench.datasets import Task
 from bench.reports import Row, mean_row, print_row
 from bench.retrieval import ranking
 from bench.retrieval.itr_ranking import Scores, open_cross_encoder, published
 from bench.retrieval.pool import Pool
-from foretool.retrieval import evaluation, itr
+from foretool.retrieval import itr
 from foretool.retrieval.confidence import sufficiency
 from foretool.retrieval.itr import PUBLISHED, Candidate
 from foretool.retrieval.ranking import Query
@@ -75,11 +76,11 @@ def selections(name: str, pool: Pool, tasks: Sequence[Task], sizes: Mapping[Tool
         for budget in (500, 1000, 2000, 4000):
             shown = [_shown(scores, way, budget, sizes, cap) for scores in found[way.scores]]
             pairs = [(each, task.gold) for each, task in zip(shown, tasks, strict=True)]
-            recalls = [evaluation.recall(each, gold, 50) for each, gold in pairs]
+            recalls = [metrics.recall(each, gold, 50) for each, gold in pairs]
             yield {
                 "set": name, "method": method, "n": len(tasks), "budget": round(budget * way.factor),
                 **mean_row("recall", recalls),
-                "complete": round(fmean(evaluation.completeness(each, gold, 50) for each, gold in pairs), 4),
+                "complete": round(fmean(metrics.completeness(each, gold, 50) for each, gold in pairs), 4),
                 "tools": round(fmean(len(each) for each in shown), 2),
                 "tokens": round(fmean(sum(min(sizes[tool], cap) for tool in each) for each in shown)),
             }  # fmt: skip

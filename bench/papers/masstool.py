@@ -31,11 +31,12 @@ import numpy as np
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
+from bench import metrics
 from bench.datasets import Task, is_there, read_rows, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder, joined_queries, open_kept, open_vectors
 from bench.reports import Row, area_under_curve, difference, mean_rows
 from bench.retrieval.pool import Pool
-from foretool.retrieval import encoders, evaluation
+from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.papers.masstool import Task as PublishedTask
 from foretool.retrieval.rankers.masstool import MassTool
@@ -223,9 +224,9 @@ def told(settings: Mapping[str, Any]) -> Row:
 def measured(world: World, method: str, answer: Answer) -> Row:
     """Recall, nDCG and completeness, with 95 % intervals."""
     found = [(answer(task.query), task.gold) for task in world.asked]
-    metrics = {"R": evaluation.recall, "N": evaluation.ndcg}
-    values = {f"{name}@{k}": [metric(*each, k) for each in found] for k in (3, 5) for name, metric in metrics.items()}
-    values["complete@5"] = [evaluation.completeness(*each, 5) for each in found]
+    scores = {"R": metrics.recall, "N": metrics.ndcg}
+    values = {f"{name}@{k}": [metric(*each, k) for each in found] for k in (3, 5) for name, metric in scores.items()}
+    values["complete@5"] = [metrics.completeness(*each, 5) for each in found]
     return {"set": world.name, "method": method, "n": len(found), **mean_rows(values)}
 
 
@@ -315,4 +316,4 @@ def with_a_past(
 def recalled(world: World, answer: Answer) -> dict[str, list[float]]:
     """r@5 and r@10 of every query."""
     found = [(answer(task.query), task.gold) for task in world.asked]
-    return {f"r@{k}": [evaluation.recall(ranked, gold, k) for ranked, gold in found] for k in (5, 10)}
+    return {f"r@{k}": [metrics.recall(ranked, gold, k) for ranked, gold in found] for k in (5, 10)}

@@ -17,11 +17,12 @@ from typing import Final
 
 import numpy as np
 
+from bench import metrics
 from bench.datasets import catalog_tools, read_rows, tool_from_row
 from bench.kept_encoder import KeptEncoder, open_kept, open_vectors
 from bench.reports import Row, mean_row
 from bench.retrieval.pool import Pool
-from foretool.retrieval import encoders, evaluation
+from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.fields import Fields, fields
 from foretool.retrieval.graph import Graph, schema_edges
@@ -106,11 +107,11 @@ def scored(bank: Bank, ranked: Ranked) -> Row:
     pairs = list(zip(ranked, bank.gold, strict=True))
     found: Row = {}
     for k in CUTS:
-        found[f"recall@{k}"] = round(fmean(evaluation.recall(order, gold, k) for order, gold in pairs), 4)
+        found[f"recall@{k}"] = round(fmean(metrics.recall(order, gold, k) for order, gold in pairs), 4)
     for k in CUTS:
-        found[f"ndcg@{k}"] = round(fmean(evaluation.ndcg(order, gold, k) for order, gold in pairs), 4)
+        found[f"ndcg@{k}"] = round(fmean(metrics.ndcg(order, gold, k) for order, gold in pairs), 4)
     for k in CUTS:
-        passed = [evaluation.completeness(order, gold, k) for order, gold in pairs]
+        passed = [metrics.completeness(order, gold, k) for order, gold in pairs]
         found |= mean_row(f"pass@{k}", passed)
     return found
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from bench import processes
 from bench.clients.messages import Json, said
 from bench.clients.stdio import StdioClient
+from bench.metrics import quantile
 from bench.reports import Row, times_row
 from foretool.retrieval import tokens
-from foretool.retrieval.evaluation import quantile
 
 CALL_S = 120.0
 WARM_UP = 20

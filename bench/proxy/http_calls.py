@@ -28,9 +28,9 @@ from pathlib import Path
 from bench import processes
 from bench.clients.http import HttpClient
 from bench.clients.messages import LEGACY, MODERN, said
+from bench.metrics import quantile
 from bench.options import add_foretool, make_parser, split_names
 from bench.reports import Row, times_row
-from foretool.retrieval.evaluation import quantile
 
 ERAS = {"legacy": LEGACY, "modern": MODERN}
 AT_ONCE = 32

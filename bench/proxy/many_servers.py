@@ -23,10 +23,10 @@ from bench import processes
 from bench.clients.messages import Failed, Json, said
 from bench.clients.stdio import StdioClient
 from bench.datasets import opening_words, read_catalogs, read_rows
+from bench.metrics import quantile
 from bench.options import add_foretool, make_parser
 from bench.proxy.discovery import CALL_S, measure_searches
 from foretool.retrieval import tokens
-from foretool.retrieval.evaluation import quantile
 
 Catalogs = Mapping[str, list[Json]]
 

@@ -30,12 +30,12 @@ from bench.clients.messages import Failed, Json
 from bench.clients.stdio import StdioClient
 from bench.datasets import opening_words, read_catalogs, read_rows, tool_of
 from bench.kept_encoder import open_kept
+from bench.metrics import quantile
 from bench.options import add_foretool, make_parser
 from bench.proxy.discovery import CALL_S, discover, measure_searches
 from foretool.retrieval import encoders
 from foretool.retrieval.corpus import digest
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.evaluation import quantile
 from foretool.storage.opening import open_store
 
 EXCHANGED = 0.15

@@ -27,8 +27,8 @@ from typing import Any
 from bench import processes
 from bench.clients.messages import Failed, said
 from bench.clients.stdio import StdioClient
+from bench.metrics import quantile
 from bench.options import add_foretool, make_parser
-from foretool.retrieval.evaluation import quantile
 
 
 @dataclass

@@ -23,12 +23,13 @@ from typing import TypeVar
 import numpy as np
 from msgspec import to_builtins
 
+from bench import metrics
 from bench.datasets import Task, catalog_tools, read_rows, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder, open_kept
 from bench.options import make_parser
 from bench.reports import Row, area_under_curve
 from bench.retrieval.pool import Pool
-from foretool.retrieval import confidence, encoders, evaluation
+from foretool.retrieval import confidence, encoders
 from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
 from foretool.retrieval.confidence import Gate, Logistic
 from foretool.retrieval.pipeline import Pipeline
@@ -80,7 +81,7 @@ def samples(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Sample]:
     found = []
     for task in tasks:
         evidence, ranked = ask(pipeline, task.query)
-        found.append(Sample(confidence.model_inputs(evidence), evaluation.hit(ranked, task.gold, 5)))
+        found.append(Sample(confidence.model_inputs(evidence), metrics.hit(ranked, task.gold, 5)))
     return found
 
 
@@ -126,7 +127,7 @@ def examine(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> Row:
     """The row of one set."""
     evidence = [(ask(pipeline, task.query, DEPTH), task) for task in tasks]
     p = [confidence.probability(found) if found.features else 0.0 for (found, _), _ in evidence]
-    right = [evaluation.hit(ranked[:5], task.gold, 5) for (_, ranked), task in evidence]
+    right = [metrics.hit(ranked[:5], task.gold, 5) for (_, ranked), task in evidence]
     outcomes = list(zip(p, right, strict=True))
     refitted = [(platt(outcomes[at::2])(said), true) for at in (0, 1) for said, true in outcomes[1 - at :: 2]]
     ranks = [rank_of(ranked, task) for (_, ranked), task in evidence]

@@ -32,13 +32,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bench import options, processes
+from bench import metrics, options, processes
 from bench.datasets import Task, catalog_tools, read_search_file, read_server_texts, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder
 from bench.reports import Row, difference, mean_row, print_row, times_row
 from bench.retrieval.pool import DEPTH, Pool
 from bench.retrieval.ranking_methods import build_method
-from foretool.retrieval import encoders, evaluation, tokens
+from foretool.retrieval import encoders, tokens
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
@@ -88,16 +88,16 @@ def figures(answers: Run, tasks: Sequence[Task], sizes: Mapping[ToolId, int]) ->
     pairs = [(ranked, task.gold) for ranked, task in zip(answers.ranked, tasks, strict=True)]
     found: Row = {}
     for k in RECALLS:
-        found |= mean_row(f"r@{k}", [evaluation.recall(ranked, gold, k) for ranked, gold in pairs])
-    found |= mean_row("hit@1", [evaluation.hit(ranked, gold, 1) for ranked, gold in pairs])
+        found |= mean_row(f"r@{k}", [metrics.recall(ranked, gold, k) for ranked, gold in pairs])
+    found |= mean_row("hit@1", [metrics.hit(ranked, gold, 1) for ranked, gold in pairs])
     for k in (5, 10):
-        found |= mean_row(f"ndcg@{k}", [evaluation.ndcg(ranked, gold, k) for ranked, gold in pairs])
-        found |= mean_row(f"complete@{k}", [evaluation.completeness(ranked, gold, k) for ranked, gold in pairs])
-    found |= mean_row("mrr", [evaluation.reciprocal_rank(ranked, gold) for ranked, gold in pairs])
+        found |= mean_row(f"ndcg@{k}", [metrics.ndcg(ranked, gold, k) for ranked, gold in pairs])
+        found |= mean_row(f"complete@{k}", [metrics.completeness(ranked, gold, k) for ranked, gold in pairs])
+    found |= mean_row("mrr", [metrics.reciprocal_rank(ranked, gold) for ranked, gold in pairs])
     for k in TOKENS_AT:
         found[f"tokens@{k}"] = round(fmean(sum(sizes[tool] for tool in ranked[:k]) for ranked, _ in pairs))
     for budget in BUDGETS:
-        values = [evaluation.recall(fitting(ranked, sizes, budget), gold, DEPTH) for ranked, gold in pairs]
+        values = [metrics.recall(fitting(ranked, sizes, budget), gold, DEPTH) for ranked, gold in pairs]
         found[f"r_in_{budget}_tokens"] = round(fmean(values), 4)
     return {**found, "build_s": round(answers.build_s, 3), **times_row(answers.milliseconds, digits=3)}
 
@@ -112,7 +112,7 @@ def paired(answers: Run, other: Run, tasks: Sequence[Task]) -> dict[str, list[fl
     found = {}
     for k in (1, 5, 10):
         ours, theirs = (
-            [evaluation.recall(ranked, task.gold, k) for ranked, task in zip(each.ranked, tasks, strict=True)]
+            [metrics.recall(ranked, task.gold, k) for ranked, task in zip(each.ranked, tasks, strict=True)]
             for each in (answers, other)
         )
         found[f"r@{k}"] = difference(ours, theirs)
@@ -126,7 +126,7 @@ def levels(pool: Pool, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
     for task in tasks:
         query = Query(tuple(task.query.splitlines()))
         ranking = pipeline.rank(query, limit=5)
-        right[level(ranking)].append(evaluation.hit([each.tool for each in ranking.ranked], task.gold, 5))
+        right[level(ranking)].append(metrics.hit([each.tool for each in ranking.ranked], task.gold, 5))
     return {
         name: {"share": round(len(hits) / len(tasks), 3), "right": round(fmean(hits), 3) if hits else 0.0}
         for name, hits in right.items()

@@ -5,8 +5,8 @@ score(d) = sum over the query's terms of  q(t) * idf(t) * w / (k1 + w),  q(t) = 
 idf(t) = ln(1 + (N - n + 0.5) / (n + 0.5)) with n of N tools that have t in any field.
 
 Plain Python on purpose: importing numpy costs a serving process more time and memory than this whole index
-(`docs/decisions/0002-lexical-engine.md`). What a change of the corpus makes stale is thrown away at once and computed
-again for a term when it is next asked for, so adding one server to hundreds costs that server alone.
+(`docs/decisions/0002-lexical-engine.md`). A change of the corpus discards what it makes stale; a term is computed again
+when it is next searched. So adding one server to hundreds costs that server alone.
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ from foretool.retrieval.words import KINDRED, terms
 
 K1 = 1.2
 KINDRED_WEIGHT = 0.3
-"""What a verb counts that was not said but means the same; .2 to .4 do equally well on seven train sets."""
+"""What a verb counts that means the same as a verb of the query; .2 to .4 do equally well."""
 MAX_TERMS = 40
 LEAST_TELLING = 0.1
-"""Terms that tell less than this share of the best one are left out.
-
-Measured on twenty sets: no loss at .1 (some at .2), none at 48 terms, and among 4,400 tools a gain for long queries."""
+"""Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
 MAX_HELD = 1 << 20
-"""Tools in all the terms whose worth is kept, 8 MiB: among 44,000 tools a common term alone has thousands."""
+"""How many tools all kept terms may have together, 8 MiB: among 44,000 tools a common term alone has thousands."""
 SAID = 1.0
-"""Least weight of a term that the query does have."""
+"""The least weight of a term that the query itself has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How much a term in this part of a tool counts, and how much a long part counts against it."""
+    """How much a term in one part of a tool counts, and how much the length of that part counts against it."""
 
     weight: float
     b: float
@@ -72,7 +70,7 @@ MAX_SLOTS = 1 << 20
 
 
 class Impacts:
-    """What one term adds to each tool that has it; slots ascend."""
+    """What one term adds to the score of each tool that has it; slots ascend."""
 
     __slots__ = ("idf", "slots", "values")
 
@@ -82,17 +80,17 @@ class Impacts:
         self.idf = idf
 
     def of(self, slot: int) -> float:
-        """The term's share in one tool, 0 if the tool lacks it."""
+        """What the term adds to one tool, 0 if the tool lacks it."""
         at = bisect_left(self.slots, slot)
         return self.values[at] if at < len(self.slots) and self.slots[at] == slot else 0.0
 
     def scaled(self, weight: float) -> Sequence[float]:
-        """The values for a query that wants the term this much."""
+        """The values for a query that gives the term this weight."""
         return self.values if weight == 1.0 else [weight * value for value in self.values]
 
 
 class Lexical:
-    """BM25F over slots: documents are added to new slots, dropped from old ones, never changed in place."""
+    """A BM25F index over slots: documents are added to new slots and dropped from old ones, never changed in place."""
 
     def __init__(self, fields: Sequence[Field] = FIELDS, k1: float = K1) -> None:
         self.fields = tuple(fields)
@@ -146,7 +144,7 @@ class Lexical:
             self._stale()
 
     def compact(self) -> None:
-        """Close the gaps of dropped slots; live ones keep their order and are numbered anew."""
+        """Close the gaps of dropped slots; live ones keep their order and get new numbers."""
         numbers = array("I", bytes(4 * len(self._alive)))
         kept = 0
         for slot, alive in enumerate(self._alive):
@@ -169,7 +167,7 @@ class Lexical:
         return self.hits(self.telling(wanted))
 
     def telling(self, wanted: Mapping[str, float]) -> dict[str, float]:
-        """The terms worth their time: a long query has many that half of all tools have and that settle nothing."""
+        """The terms that tell enough: many terms of a long query occur in half of all tools and decide nothing."""
         worth = {term: weight * found.idf for term, weight in wanted.items() if (found := self.impacts(term))}
         least = LEAST_TELLING * max(worth.values(), default=0.0)
         return {
@@ -177,7 +175,7 @@ class Lexical:
         }
 
     def hits(self, wanted: Mapping[str, float]) -> dict[int, float]:
-        """Score terms that were cut and weighted before: only the slots that have one of them."""
+        """Score weighted terms by slot; only slots that have one of them appear."""
         found = [(impacts, weight) for term, weight in wanted.items() if (impacts := self.impacts(term))]
         if not found:
             return {}
@@ -207,7 +205,7 @@ class Lexical:
         return met / mass if mass else 0.0
 
     def impacts(self, term: str) -> Impacts | None:
-        """What this term is worth in each tool that has it; None if no tool has."""
+        """What this term is worth in each tool that has it; None if no tool has it."""
         if term in self._impacts:
             return self._impacts[term]
         postings = self._postings.get(term)
@@ -237,7 +235,7 @@ class Lexical:
         return Impacts(array("I", weights), values, worth)
 
     def _computed_norms(self) -> list[list[float]]:
-        """What one occurrence is worth: weight / (1 - b + b len / mean len), by field and slot."""
+        """Compute what one occurrence is worth, weight / (1 - b + b len / mean len), by field and slot."""
         for field, lengths, total in zip(self.fields, self._lengths, self._totals, strict=True):
             scale = field.b * self.live / total if total else 0.0
             floor = 1.0 - field.b
@@ -249,7 +247,7 @@ class Lexical:
         return (numbers[p >> _SLOT] << _SLOT | p & below for p in postings if self._alive[p >> _SLOT])
 
     def _stale(self) -> None:
-        # Every mean length and every idf moved a little; the next queries compute what they need.
+        # A change moves every mean length and every idf a little; the next queries compute what they need.
         if self._norms or self._impacts:
             self._norms = []
             self._impacts = {}
@@ -257,9 +255,9 @@ class Lexical:
 
 
 def weighted(text: str) -> dict[str, float]:
-    """The terms of a query with their weight, and with less weight the verbs that mean the same deed."""
+    """The terms of a query with their weights, and with less weight the verbs that mean the same."""
     counts = Counter(terms(text))
-    # Saying a word twice is worth more, saying it ten times is not worth ten times more.
+    # A word that occurs twice is worth more; ten times is not worth ten times more.
     wanted = {term: 1.0 if times == 1 else 1.0 + 0.5 * log(times) for term, times in counts.items()}
     for term in counts.keys() & KINDRED.keys():
         for other in KINDRED[term]:
@@ -268,5 +266,5 @@ def weighted(text: str) -> dict[str, float]:
 
 
 def idf(total: int, having: int) -> float:
-    """How much it tells that a tool has a term that `having` of `total` tools have."""
+    """The inverse document frequency of a term that `having` of `total` tools have."""
     return log(1.0 + (total - having + 0.5) / (having + 0.5))

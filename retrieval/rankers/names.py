@@ -1,8 +1,8 @@
-"""Tools asked for by their name: exactly, in another spelling, with a typing error, or cut short.
+"""Finds tools that are asked for by name: exactly, in another spelling, with a typing error, or cut short.
 
-BM25 cuts `whois_domain` into two words and may rank three other tools before the one that was named; a client that was
-told a name must get that tool. Separators and case never count: "create issue" as a whole line, `createIssue` and
-`create_issue` anywhere in it are the same name. A plain word inside a sentence is not a name.
+BM25 cuts `whois_domain` into two words and may rank other tools before the named one; a client that knows a name must
+get that tool. Separators and case never count: "create issue" as a whole line, and `createIssue` or `create_issue`
+anywhere in a line, are the same name. A plain word inside a sentence is not a name.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from itertools import islice
 from foretool.retrieval.words import compact
 
 ASKED = 4.0
-"""In `Query.names`."""
+"""The strength of a name in `Query.names`."""
 EXACT = 3.0
-"""Named in the text."""
+"""The strength of a name in the text."""
 NEAR = 1.0
-"""Plus up to 1 by how much of the name is right."""
+"""The strength of a near name; up to 1 more by how much of the name is right."""
 
 MAX_NAME = 128
 MAX_GUESSES = 8
-"""Words of one query that are compared with every name; each costs a fraction of a millisecond at 5,000 tools."""
+"""How many words of one query are compared with every name; each takes a fraction of a millisecond at 5,000 tools."""
 
 _TOKEN = re.compile(r"[^\s\"'`,;(){}\[\]<>!?]+")
 _QUOTED = re.compile(r"[`\"']([^\s`\"']+)[`\"']")
@@ -35,7 +35,7 @@ _AROUND = frozenset(
 
 
 class Names:
-    """Spelling-free index of the names of every slot."""
+    """Indexes the names of every slot without regard to their spelling."""
 
     def __init__(self) -> None:
         self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
@@ -43,7 +43,7 @@ class Names:
         self._sorted: list[str] = []  # the same keys in order, empty when stale
 
     def add(self, slot: int, server: str, name: str, exposed: str) -> None:
-        """Know this tool by its name, with and without its server, and by its exposed name."""
+        """Index a tool by its name, with and without its server, and by its exposed name."""
         for key in _keys(server, name, exposed):
             if key not in self._slots:
                 self._slots[key] = []
@@ -53,7 +53,7 @@ class Names:
             self._slots[key].append(slot)
 
     def drop(self, slot: int, server: str, name: str, exposed: str) -> None:
-        """Forget the tool in this slot, given what it was called."""
+        """Forget the tool in this slot, given its names."""
         for key in _keys(server, name, exposed):
             slots = self._slots.get(key, [])
             if slot in slots:
@@ -63,14 +63,14 @@ class Names:
                 self._sorted = []
 
     def asked(self, names: Sequence[str]) -> dict[int, float]:
-        """The tools asked for by name, in the order they were asked; the nearest names where one is not exact."""
+        """The tools with these names, by slot, in the order of the names; the nearest names where one is not exact."""
         found: dict[int, float] = {}
         for place, name in enumerate(names):
             self._collect(found, compact(name[:MAX_NAME]), ASKED - place / 1024, edits=2)
         return found
 
     def in_line(self, line: str) -> dict[int, float]:
-        """The tools that a line of text names."""
+        """The tools that a line of text names, by slot."""
         found: dict[int, float] = {}
         guesses = MAX_GUESSES
         for key, edits in _candidates(line):
@@ -88,7 +88,7 @@ class Names:
                 found[slot] = max(value, found.get(slot, 0.0))
 
     def _near(self, key: str, edits: int) -> list[tuple[str, float]]:
-        """Names that begin with the key, and the nearest of those a few typing errors away, with their strength."""
+        """Names that begin with the key, and the nearest ones a few typing errors away, with their strength."""
         size = len(key)
         begun = self._begun(key) if edits == 2 and size >= 6 else []
         most = min(edits, 0 if size < 5 else 1 if size < 8 else 2)
@@ -104,8 +104,8 @@ class Names:
         return begun + [(name, NEAR + 1.0 - off / size) for name in sorted(found[off])] if off <= most else begun
 
     def _likely(self, key: str, edits: int) -> set[str]:
-        """The names within so many edits of a key, and others: they share one of any 3 * edits + 1 of its pairs, of
-        which the rarest have the fewest others."""
+        """All names within `edits` of a key, and some others. Such names share one of any 3 * edits + 1 pairs;
+        the rarest bring the fewest others."""
         if not self._having:
             for name in self._slots:
                 self._note(name)
@@ -132,7 +132,7 @@ class Names:
 
 
 def distance(a: str, b: str, limit: int) -> int:
-    """Edits between two words (insert, delete, replace, swap neighbours); limit + 1 stands for "more than limit"."""
+    """Count the edits between two words (insert, delete, replace, swap neighbours); limit + 1 means more than limit."""
     before: list[int] = []
     last = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
@@ -153,7 +153,7 @@ def _keys(server: str, name: str, exposed: str) -> set[str]:
 
 
 def _candidates(line: str) -> Iterator[tuple[str, int]]:
-    """What in a line may be a name, as compact key and the edits it is allowed."""
+    """The parts of a line that may be names, each as a compact key with the edits it is allowed."""
     words = _TOKEN.findall(line[:10_000])
     core = _trimmed([word.strip(".:") for word in words])
     if 0 < len(core) <= 8:
@@ -167,7 +167,7 @@ def _candidates(line: str) -> Iterator[tuple[str, int]]:
 
 
 def _trimmed(words: list[str]) -> list[str]:
-    """A line without the "use the ... tool" around a name; the line itself if nothing else is in it."""
+    """Remove the words around a name, such as "use the ... tool"; keep the line if nothing else is in it."""
     start, end = 0, len(words)
     while start < end and words[start].lower() in _AROUND:
         start += 1

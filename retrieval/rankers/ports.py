@@ -1,9 +1,8 @@
-"""A trained encoder in the place of the one that it was made of (PORTS): the cosine of a task, read with what was
-learned, to every tool.
+"""PORTS as it is served: a trained encoder reads the task in the place of the encoder that it was made from.
 
-The tools' vectors are those that are there already (`encoders.adapted`); only the task is embedded once more, 2 to 3
-ms. As a part of the sum it is promoted, replayed and rolled back like every other model: the part is what the new
-reading has, less what the old one has in the sum, so that together they are the new one.
+The vectors of tools stay as they are (`encoders.adapted`); only the task is embedded once more, in 2 to 3 ms. The model
+is a part of the sum, so it is promoted, replayed and rolled back like every other model. The part is the cosines of the
+new reading less those of the old one in the sum, so that together they give the new reading.
 """
 
 from __future__ import annotations
@@ -26,13 +25,11 @@ from foretool.retrieval.score_sum import z_scores
 from foretool.storage.records import ToolId
 
 NEW, OLD = 1.5, TOGETHER
-"""Standard deviations, of the new reading and of the one it replaces. On tools of ToolE that were held out of training
-(39 of them, drawn twice, 500 tasks each), r@1 of words, two encoders and this: beside the old reading, each counting
-as before (1.0), .818 and .748; in its place with 1.0 .842 and .766, with 1.5 .842 and .776, with 2.0 .840 and .776."""
+"""How many standard deviations the new reading counts, and the one it replaces (`docs/benchmarks.md`)."""
 
 
 def base_of(adapter: adapters.Adapter) -> encoders.Weights:
-    """The installed weights that an adapter belongs to. Raises `ModelError`."""
+    """Find the installed weights that an adapter belongs to. Raises `ModelError`."""
     for weights in encoders.MANIFEST:
         if weights.sha256 == adapter.base and encoders.locate(weights) is not None:
             return weights.untrained

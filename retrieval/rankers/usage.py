@@ -1,7 +1,7 @@
-"""A small prior: tools used often and lately, and servers in use, come first among equals.
+"""Ranks by usage: among equals, tools that are used often and lately and servers in use come first.
 
-It multiplies what the words say by at most 1 + `HABIT` + `IN_USE`, so it never brings in a tool that shares no word and
-never lifts one over a tool whose words are clearly better. Without any words it is all there is to rank by.
+Usage multiplies the score of the words by at most 1 + `HABIT` + `IN_USE`. So it never brings in a tool that shares no
+word, and never lifts a tool over one whose words are clearly better. Without words, usage alone ranks.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from math import log1p
 from foretool.storage.records import ToolId, Usage
 
 HABIT = 0.05
-"""What the most used tool gains, as a share of its score."""
+"""The share of its score that the most used tool gains."""
 IN_USE = 0.05
-"""What the tools of a server in use gain, as a share of their score."""
+"""The share of their score that the tools of a server in use gain."""
 MISS_WEIGHT = 3.0
-"""A tool that was needed while hidden is worth this many calls."""
+"""How many calls one miss counts: the tool was needed and hidden."""
 HALF_LIFE_S = 14 * 86_400.0
 
 
 def decayed(usage: Usage, now: float, half_life_s: float) -> float:
-    """Calls and misses of a tool, halved for every half-life since the last one."""
+    """The calls and misses of a tool, halved for every half-life since the last use."""
     age = max(now - usage.last_at, 0.0)
     return float((usage.calls + MISS_WEIGHT * usage.misses) * 0.5 ** (age / half_life_s))
 
 
 def habits(usage: Mapping[ToolId, Usage], half_life_s: float = HALF_LIFE_S) -> dict[ToolId, float]:
-    """How much a tool is used, 0 to 1 for the most used; the latest use stands for now."""
+    """How much each tool is used, from 0 to 1 for the most used; the time of the latest use stands for now."""
     now = max((each.last_at for each in usage.values()), default=0.0)
     amounts = {tool: log1p(decayed(each, now, half_life_s)) for tool, each in usage.items()}
     top = max(amounts.values(), default=0.0)

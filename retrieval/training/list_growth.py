@@ -18,7 +18,7 @@ from msgspec import Struct
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
 from foretool.retrieval.evaluation import paired_interval
-from foretool.retrieval.list_growth import DEPTH, Fixed, Growth, Prediction, Rule, Tokens, predicted, signs
+from foretool.retrieval.list_growth import DEPTH, Fixed, Growth, Prediction, Rule, Tokens, growth_features, predicted
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
@@ -120,13 +120,13 @@ class Segment:
 
 
 def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
-    """Fits the weights of `SIGNS` on the tools that each task's words found, and which of them were called."""
+    """Fits the weights of `FEATURES` on the tools that each task's words found, and which of them were called."""
     rows: list[tuple[float, ...]] = []
     needed: list[bool] = []
     for segment in segments:
         for episode in segment.episodes:
             ranked = segment.found(episode).ranked
-            rows += signs(ranked)
+            rows += growth_features(ranked)
             needed += [each.tool in episode.calls for each in ranked]
     if not rows:
         return PRIOR
@@ -134,7 +134,7 @@ def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
 
 
 def fit(rows: Doubles, needed: Doubles) -> Doubles:
-    """Fits the weights of signs (tools, signs) to which tools were needed (tools,), pulled to `PRIOR`."""
+    """Fits the weights of features (tools, features) to which tools were needed (tools,), pulled to `PRIOR`."""
     return logistic_regression(rows, needed, np.ones(len(needed)), RIDGE, np.asarray(PRIOR))
 
 

@@ -6,7 +6,7 @@ The paper draws it by a discriminator (`papers.tgr`), which finds none of the de
 from __future__ import annotations
 
 from foretool.retrieval.fields import fields
-from foretool.retrieval.graph import flow_edges, merged, schema_edges
+from foretool.retrieval.graph import flow_edges, merge_edges, schema_edges
 from foretool.retrieval.rankers.tgr import dumps
 from foretool.retrieval.training import Material, Progress, TooLittle
 
@@ -26,7 +26,7 @@ class Tgr:
         if not edges:
             raise TooLittle(f"tgr: no dependency among {len(read)} tools: none gives a field that another takes")
         progress("done", 1.0)
-        return dumps(merged(edges))
+        return dumps(merge_edges(edges))
 
 
 METHOD = Tgr()

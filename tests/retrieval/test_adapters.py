@@ -35,13 +35,13 @@ def test_an_adapter_comes_back_from_its_bytes_in_half_precision() -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (b"nothing", "no model"),
+        (b"nothing", "not a model"),
         (pack("dtdr", 1, {}, {}), "found version 1 of dtdr"),
         (pack("ports", 1, {"base": "abc"}, {"val_1|left": LEFT.astype(np.float16)}), "pairs of matrices"),
         (pack("ports", 1, {}, {}), "expected the base"),
         (
             pack("ports", 1, {"base": "a"}, {"v|left": LEFT.astype(np.float16), "v|right": LEFT.astype(np.float16)}),
-            "no pair of thin matrices",
+            "not a pair of thin matrices",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from requirements import requirement
 
-from foretool.retrieval.list_growth import MOST_FOUND, Fixed, Growth, dumps, loads, predicted, signs
+from foretool.retrieval.list_growth import MOST_FOUND, Fixed, Growth, dumps, growth_features, loads, predicted
 from foretool.retrieval.ranking import Ranked
 from foretool.storage.records import ToolId
 
@@ -26,13 +26,13 @@ BY_PLACE = Growth((-1.0, 0, 0, 0, 0, 0, 0, 0.0), price=200.0)
 
 def test_what_is_said_of_a_tool_is_its_place_its_score_and_where_that_comes_from() -> None:
     # The best score is 10, so a fifth of it is 2: 5 points behind are 2.5 of them, 8 points of past tasks are 4.
-    assert signs(RANKED)[:2] == [
+    assert growth_features(RANKED)[:2] == [
         (0.0, 0.0, log(11.0), 2.0, 4.0, 0.0, 0.0, 1.0),
         (log(2), -2.5, log(11.0), 4.0, 0.0, 1.0, 0.0, 1.0),
     ]
     # A best score under 3 is read as 3.
-    assert signs([Ranked(A, 0.6, {"tasks": 0.6})]) == [(0.0, 0.0, log(1.6), 0.0, 1.0, 0.0, 0.0, 1.0)]
-    assert signs(()) == []
+    assert growth_features([Ranked(A, 0.6, {"tasks": 0.6})]) == [(0.0, 0.0, log(1.6), 0.0, 1.0, 0.0, 0.0, 1.0)]
+    assert growth_features(()) == []
 
 
 @requirement("learn:worth")
@@ -75,8 +75,8 @@ def test_without_a_fit_four_likely_next_tools_are_listed_unless_the_task_is_like
     assert not predicted({}, end=0.0).goes_on
 
 
-def test_it_is_kept_as_it_is_and_of_other_signs_it_is_refused() -> None:
+def test_it_is_kept_as_it_is_and_of_other_features_it_is_refused() -> None:
     growth = Growth(BY_PLACE.weights, 1234.5, 200, {"dtdr": 2}, "e")
     assert loads(dumps(growth)) == growth
-    with pytest.raises(msgspec.ValidationError, match="1 weights for 8 signs"):
+    with pytest.raises(msgspec.ValidationError, match="1 weights for 8 features"):
         loads(b'{"weights":[1.0],"price":1.0}')

@@ -17,16 +17,16 @@ def test_needs_are_shares_of_calls_and_later_tasks_count_more() -> None:
     assert needs([], 1.0) == {}
 
 
-def test_thrift_prefers_what_is_needed_per_token() -> None:
-    prior = Prior({A: 0.6, B: 0.3, C: 0.1}, thrift=0.0)
+def test_a_size_penalty_prefers_what_is_needed_per_token() -> None:
+    prior = Prior({A: 0.6, B: 0.3, C: 0.1}, size_penalty=0.0)
     assert order(prior, (), SIZES.__getitem__, 0.0, 1.0) == [A, B, C]
-    thrifty = Prior({A: 0.6, B: 0.3, C: 0.1}, thrift=1.0)
+    penalized = Prior({A: 0.6, B: 0.3, C: 0.1}, size_penalty=1.0)
     # .6 / 100 = .006, .3 / 10 = .03, .1 / 40 = .0025.
-    assert order(thrifty, (), SIZES.__getitem__, 0.0, 1.0) == [B, A, C]
+    assert order(penalized, (), SIZES.__getitem__, 0.0, 1.0) == [B, A, C]
 
 
 def test_usage_since_brings_in_tools_that_learning_has_not_seen() -> None:
-    prior = Prior({A: 0.2, B: 0.1}, thrift=0.0)
+    prior = Prior({A: 0.2, B: 0.1}, size_penalty=0.0)
     # D alone was used: it has the whole of what usage counts for.
     assert 1.0 - LEARNED > LEARNED * 0.2
     assert order(prior, [Usage(D, 3, 0, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [D, A, B]

@@ -33,14 +33,14 @@ def test_another_method_or_version_is_refused() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_a_half_written_model_is_refused(share: float) -> None:
     model = pack("dtdr", 1, {}, ARRAYS)
-    with pytest.raises(ModelError, match="bytes that are no model"):
+    with pytest.raises(ModelError, match="bytes that are not a model"):
         unpack(model[: int(share * len(model))], "dtdr", 1)
 
 
 def test_pickled_content_is_refused() -> None:
     out = io.BytesIO()
     np.savez(out, header=np.asarray([{"method": "dtdr"}], dtype=object))
-    with pytest.raises(ModelError, match="no model"):
+    with pytest.raises(ModelError, match="not a model"):
         unpack(out.getvalue(), "dtdr", 1)
 
 
@@ -80,5 +80,5 @@ FOUND = {
 @pytest.mark.parametrize("model", FOUND.values(), ids=FOUND)
 def test_what_fuzzing_found_is_refused(model: bytes) -> None:
     """Zip, zlib and numpy raise a dozen kinds of errors for bytes that are none of theirs; see `bench/fuzz`."""
-    with pytest.raises(ModelError, match="bytes that are no model"):
+    with pytest.raises(ModelError, match="bytes that are not a model"):
         unpack(model, "dtdr", 1)

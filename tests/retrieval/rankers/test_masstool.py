@@ -295,5 +295,5 @@ def test_a_model_without_its_parts_is_refused() -> None:
         MassTool.loads(dumps(ALONE, {name: each for name, each in arrays().items() if name != "bank"}))
     with pytest.raises(ModelError, match="a model without all its parts"):
         MassTool.loads(pack("masstool", 1, {}, arrays()))
-    with pytest.raises(ModelError, match="no model"):
+    with pytest.raises(ModelError, match="not a model"):
         MassTool.loads(b"")
