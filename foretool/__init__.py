@@ -8,10 +8,9 @@ The library (`from foretool import Foretool`, docs/library.md) is imported when 
 
 from pathlib import Path
 
-from foretool._version import __version__
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from foretool._version import __version__
     from foretool.server.library import CallFailed, Foretool, Reply, Result, Step, Tools
 
 __all__ = ["CallFailed", "Foretool", "Reply", "Result", "Step", "Tools", "__version__"]
@@ -24,6 +23,10 @@ if (_checkout / "server" / "app.py").is_file() and (_checkout / "pyproject.toml"
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'foretool' has no attribute {name!r}")
+    if name == "__version__":
+        from foretool._version import __version__
+
+        return __version__
     from foretool.server import library
 
     return getattr(library, name)

@@ -18,12 +18,12 @@ from typing import Final, Literal
 from foretool._version import __version__
 from foretool.retrieval import tokens
 from foretool.retrieval.tokens import estimate
-from foretool.server.app import message_limit
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server, matches
 from foretool.server.probe import OnProbed, Probe, probe_all
+from foretool.server.upstreams.opening import message_limit
 from foretool.storage.opening import examine_store, open_store
 from foretool.storage.records import Era, ToolId
 from foretool.storage.stores import StorageError

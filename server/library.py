@@ -27,10 +27,9 @@ from msgspec import Struct
 from foretool._version import __version__
 from foretool.retrieval.itr import PUBLISHED
 from foretool.server.app import App
-from foretool.server.clients.client import Client
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Config, Profile, default_config, load, parse
-from foretool.server.methods.agent_step import BUDGET, Plan, query_of
+from foretool.server.methods.agent_step import BUDGET, Plan
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.storage.opening import open_store
@@ -231,7 +230,7 @@ class Foretool:
     ) -> None:
         if self._caller is not None and self._app is not None:
             if error is None:
-                await self._app.proxy.finished(GRACE_S)
+                await self._app.clients.wait_for_answers(GRACE_S)
             self._caller.client.close()
         await self._stack.aclose()
 
@@ -240,15 +239,15 @@ class Foretool:
         first, by default those called through this object; `budget`: tokens of prompt and tools."""
         app, caller = self._running()
         chat = caller.session.conversation()
-        chat.asks(tuple(line.strip() for line in query.splitlines() if line.strip()), app.proxy.clock())
-        wanted = query_of(app.proxy, query, chat.steps if history is None else history)
+        chat.note_task(tuple(line.strip() for line in query.splitlines() if line.strip()), app.recorder.now())
+        wanted = app.steps.query(query, chat.steps if history is None else history)
         planned: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
 
         def ready(plan: Plan) -> None:
             if not planned.done():  # nobody waits for it any more
                 planned.set_result(plan)
 
-        app.proxy.steps.plan(wanted, caller.profile, budget, ready)
+        app.steps.plan(wanted, caller.profile, budget, ready)
         return self._given(await planned)
 
     async def widen(self, step: Step, sufficiency: float) -> Step:
@@ -256,7 +255,7 @@ class Foretool:
         if sufficiency >= self.threshold:
             return step
         app, caller = self._running()
-        return self._given(app.proxy.steps.widened(step._plan, sufficiency, caller.profile))
+        return self._given(app.steps.widen(step._plan, sufficiency, caller.profile))
 
     async def answer(
         self, query: str, model: Model[T], history: Sequence[str] | None = None, budget: int = BUDGET
@@ -271,8 +270,8 @@ class Foretool:
                 step, reply = wider, await model(wider)
         except Exception as error:
             app, caller = self._running()
-            app.proxy.steps.record(caller.session, step._plan, type(error).__name__)
-            app.proxy.outbox.flush()
+            app.steps.record(caller.session, step._plan, type(error).__name__)
+            app.outbox.flush()
             raise
         return reply.value, step
 
@@ -284,14 +283,14 @@ class Foretool:
     def discover_tool(self) -> Any:
         """`discover_tools`, which every step has."""
         app, caller = self._running()
-        return app.proxy.steps.discover(caller.profile)
+        return app.steps.discover(caller.profile)
 
     def _given(self, plan: Plan) -> Step:
         app, caller = self._running()
-        app.proxy.catalog.fix_names()
-        app.proxy.steps.record(caller.session, plan)
-        app.proxy.steps.show(caller.session, plan, caller.profile)
-        app.proxy.outbox.flush()
+        app.catalog.fix_names()
+        app.steps.record(caller.session, plan)
+        app.steps.show(caller.session, plan, caller.profile)
+        app.outbox.flush()
         return Step(self, plan)
 
     def _running(self) -> tuple[App, _Caller]:
@@ -303,23 +302,12 @@ class Foretool:
         return App(config, store)
 
 
-class _Client(Client):
-    """The program itself: nobody who would list again."""
-
-    def is_stale(self) -> bool:
-        return False
-
-    def sees_all(self) -> bool:
-        return False
-
-
 class _Caller:
     """Requests in memory, answered as those of a client are."""
 
     def __init__(self, app: App, profile: str) -> None:
-        self._proxy = app.proxy
-        self.client = _Client(app.proxy, "legacy", "library", _Nowhere(), app.config.profiles[profile], "")
-        app.proxy.clients.append(self.client)
+        self._upstreams = app.upstreams
+        self.client = app.router.open("legacy", "library", _Nowhere(), profile)
         self._last = 0
 
     @property
@@ -335,7 +323,7 @@ class _Caller:
     async def listed(self, patience_s: float) -> None:
         """Until every server has listed its tools, or failed to, or had its time."""
         end = time.monotonic() + patience_s
-        while self._proxy.still_coming() and time.monotonic() < end:
+        while self._upstreams.still_coming() and time.monotonic() < end:
             await asyncio.sleep(LOOK_S)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import time
 
 from foretool.server.app import App
-from foretool.server.clients.exposure import Exposures, View
+from foretool.server.clients.exposure import View
 from foretool.server.config.loader import Config, Profile
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import Policy, Usage, WorkingSet
+from foretool.storage.records import Policy
 from foretool.storage.stores import Store
 
 
@@ -23,18 +22,17 @@ class Offline:
     """An application that only reads its store."""
 
     app: App
-    exposures: Exposures
     store: Store
 
     def view(self, profile: Profile) -> View:
         """Return the list of a profile. Under `auto` it is the list that every client starts with."""
         policy: Policy = "frozen" if profile.policy == "auto" else profile.policy
-        return self.exposures.view(profile, policy, self.app.proxy.unknown_upstreams())
+        return self.app.exposures.preview(profile, policy)
 
     @property
     def unlisted(self) -> list[str]:
         """Servers whose tools are not known, in the order of the config."""
-        unknown = self.app.proxy.unknown_upstreams()
+        unknown = self.app.upstreams.unlisted()
         return [name for name in self.app.config.servers if name in unknown]
 
     def suggest(self, name: str) -> str:
@@ -47,29 +45,4 @@ class Offline:
 def read(config: Config) -> Iterator[Offline]:
     """Build the application over the store of a config. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
-        app = App(config, store)
-        settings = config.settings
-        exposures = Exposures(
-            app.catalog, app.search.rank_for_list, _Reading(store), settings.pin, settings.epoch_s, time
-        )
-        exposures.prior, exposures.base = app.exposures.prior, app.exposures.base
-        yield Offline(app, exposures, store)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What `Exposures` reads from the store; the lists that it computes are not saved."""
-
-    store: Store
-
-    def usage(self) -> list[Usage]:
-        return self.store.calls.usage()
-
-    def tasks(self, limit: int) -> list[str]:
-        return self.store.tasks.texts(limit)
-
-    def working_set(self, key: str) -> WorkingSet | None:
-        return self.store.serving.working_set(key)
-
-    def save_working_set(self, working_set: WorkingSet) -> bool:
-        return True
+        yield Offline(App(config, store), store)

@@ -16,6 +16,26 @@ ELSEWHERE = {
 }
 """Source files without a test file, and why."""
 
+CONVERSATIONS = {
+    "server/clients/announcements.py": "tests/scenarios/test_full_list.py",
+    "server/clients/tool_list.py": "tests/scenarios/test_growing_list.py",
+    "server/methods/aggregate.py": "tests/scenarios/test_resources_and_prompts.py",
+    "server/methods/bridge.py": "tests/scenarios/test_bridge.py",
+    "server/methods/completion.py": "tests/scenarios/test_resources_and_prompts.py",
+    "server/methods/discover_tools.py": "tests/scenarios/test_conversations.py",
+    "server/methods/forwarder.py": "tests/scenarios/test_progress_and_cancellation.py",
+    "server/methods/instruction_files.py": "tests/server/methods/test_instructions.py",
+    "server/methods/list_tools.py": "tests/scenarios/test_cold_start.py",
+    "server/methods/prompts.py": "tests/scenarios/test_resources_and_prompts.py",
+    "server/methods/tool_calls.py": "tests/scenarios/test_bridge.py",
+    "server/methods/tool_lookup.py": "tests/scenarios/test_misses.py",
+    "server/methods/upstream_events.py": "tests/scenarios/test_lists_of_upstreams.py",
+    "server/reload.py": "tests/scenarios/test_reload.py",
+    "server/serve.py": "tests/scenarios/test_processes.py",
+    "server/upstreams/opening.py": "tests/scenarios/test_processes.py",
+}
+"""Source files that show what they do in whole conversations only, and where these are."""
+
 
 def expected(source: Path) -> Path:
     """Where the tests of a source file stand: the tree of tests mirrors the tree of sources."""
@@ -33,7 +53,7 @@ def test_every_source_file_has_its_test_file() -> None:
     missing = [
         f"{source}: {expected(source)} is missing"
         for source in sources
-        if str(source) not in ELSEWHERE and not (ROOT / expected(source)).is_file()
+        if str(source) not in {**ELSEWHERE, **CONVERSATIONS} and not (ROOT / expected(source)).is_file()
     ]
     assert missing == []
 
@@ -44,3 +64,8 @@ def test_the_exceptions_are_still_needed() -> None:
         source for source in ELSEWHERE if not (ROOT / source).is_file() or (ROOT / expected(Path(source))).is_file()
     ]
     assert stale == []
+
+
+@requirement("layout")
+def test_the_conversations_exist() -> None:
+    assert [each for each in CONVERSATIONS.values() if not (ROOT / each).is_file()] == []

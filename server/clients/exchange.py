@@ -1,45 +1,102 @@
-"""One request of a client while it is being answered."""
+"""One request of a client while it is being answered, and the outbox that its answers leave through."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from foretool.server.clients.session import Conversation, Session
+from foretool.server.clients.tool_list import ToolList
+from foretool.server.config.loader import Profile
 from foretool.server.protocol import jsonrpc, translate
-from foretool.server.protocol.jsonrpc import Id, Raw
+from foretool.server.protocol.jsonrpc import Id, Message, Raw, RpcError
 from foretool.server.transports.client.base import Channel
 from foretool.server.upstreams.connection import Request
+from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
-if TYPE_CHECKING:
-    from foretool.server.clients.client import Client
-    from foretool.server.clients.session import Conversation, Session
-    from foretool.server.upstreams.upstream import Upstream
+log = logging.getLogger("foretool.exchange")
+
+
+class Caller(Protocol):
+    """The client of an exchange, as far as answering a request needs it."""
+
+    era: Era
+    transport: str
+    profile: Profile
+    principal: str
+    info: dict[str, Any]
+    capabilities: dict[str, Any]
+    log_level: str
+    tools: ToolList
+
+    def is_kin(self, other: Caller) -> bool:
+        """Tell whether the other client has the same credential and the same profile."""
+        ...
+
+    def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None:
+        """Take in who sends the request at hand."""
+
+    def end_sessions(self) -> None:
+        """End every session."""
+
+    def add_listen(self, exchange: Exchange, honoured: dict[str, Any]) -> None:
+        """Keep a `subscriptions/listen` request open."""
+
+    def declared(self, exchange: Exchange | None = None) -> dict[str, Any]:
+        """Return the capabilities of the client, or of the sender of this exchange."""
+        ...
+
+    def ask(
+        self,
+        method: str,
+        params: Raw | Any,
+        answer: Callable[[Message], None],
+        exchange: Exchange | None,
+        progress: Callable[[Raw], None] | None = None,
+    ) -> Id:
+        """Send a request to a legacy client; return its id."""
+        ...
+
+    def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None:
+        """Cancel a request that was sent to the client."""
+
+    def notify(self, kind: str, method: str, params: dict[str, Any] | None = None, uri: str = "") -> None:
+        """Send a notification that belongs to no request."""
+
+    def notify_raw(self, message: Message) -> None:
+        """Send an upstream's notification as it is."""
 
 
 class Exchange(Struct, eq=False):
-    """See the module. Answered exactly once: by `result`, `error` or `drop`."""
+    """A request and everything its answer needs. It is answered exactly once: by `result`, `error` or `drop`."""
 
-    client: Client
+    client: Caller
     channel: Channel
+    outbox: Outbox
     id: Id
     method: str
     era: Era
     params: dict[str, Raw]
     meta: dict[str, Raw]
+    on_done: Callable[[Exchange], None]
+    """Told once the request is answered or dropped."""
     session: Session | None = None
-    """Whose it is; set before its handler runs."""
+    """The session it belongs to; set before its handler runs."""
     chat: Conversation | None = None
-    """Which of the session's conversations it belongs to, where it said so."""
+    """The conversation of the session it belongs to, where it names one."""
     started: float = field(default_factory=time.perf_counter)
     upstream: Upstream | None = None
     request: Request | None = None
-    """What went to the upstream for it."""
+    """The request that went to the upstream for it."""
     on_drop: Callable[[], None] | None = None
-    """Called when the client gives it up; for what no upstream knows of."""
+    """Called when the client gives the request up; for work that no upstream knows of."""
+    on_end: Callable[[], None] | None = None
+    """Called when the request ends in any way."""
     rounds: int = 0
     """How often its upstream has asked for input."""
     done: bool = False
@@ -48,18 +105,38 @@ class Exchange(Struct, eq=False):
     def progress_token(self) -> Raw | None:
         return self.meta.get(translate.PROGRESS)
 
-    def is_done(self) -> bool:
-        """`done`, asked anew."""
-        return self.done
+    @property
+    def own_session(self) -> Session:
+        """The session it belongs to, for handlers, which run after it is set."""
+        assert self.session is not None
+        return self.session
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Run one step of answering, unless the request is answered. An exception becomes the request's error."""
+        if self.done:
+            return
+        try:
+            step()
+        except RpcError as error:
+            self.error(error.code, str(error), error.data)
+        except ValueError as error:
+            self.error(jsonrpc.INVALID_PARAMS, f"{self.method}: {error}")
+        except Exception:  # the boundary of a request: a mistake of ours in one must not end the others
+            log.exception("Failed")
+            self.fail()
 
     def result(self, value: Raw) -> None:
         if self._settle():
             self.request = None  # it points back at us
-            self.client.proxy.outbox.finish(self.channel, jsonrpc.result(self.id, value), None)
+            self.outbox.finish(self.channel, jsonrpc.result(self.id, value), None)
 
     def own_result(self, value: Mapping[str, Any]) -> None:
-        """A result of ours, in the client's era."""
+        """Answer with a result of ours, in the era of the client."""
         self.result(translate.own_result(value, self.method, self.era))
+
+    def tool_error(self, text: str) -> None:
+        """Answer a tool call with an error that the model can read."""
+        self.own_result({"content": [{"type": "text", "text": text}], "isError": True})
 
     def error(self, code: int, message: str, data: Any = None) -> None:
         self.raw_error(jsonrpc.error_object(code, message, data))
@@ -67,15 +144,19 @@ class Exchange(Struct, eq=False):
     def raw_error(self, error: Raw) -> None:
         if self._settle():
             code, _ = jsonrpc.error_of(error)
-            self.client.proxy.outbox.finish(self.channel, jsonrpc.failure(self.id, error), code)
+            self.outbox.finish(self.channel, jsonrpc.failure(self.id, error), code)
+
+    def fail(self) -> None:
+        """Answer that a mistake of ours came between; the log has its traceback."""
+        self.error(jsonrpc.INTERNAL_ERROR, f"{self.method}: internal error of foretool; its log says more")
 
     def send(self, data: bytes) -> None:
-        """A notification or a question in the course of it."""
+        """Send a notification or a question that belongs to the request."""
         if not self.done:
-            self.client.proxy.outbox.send(self.channel, data)
+            self.outbox.send(self.channel, data)
 
     def drop(self, reason: str) -> None:
-        """The client no longer wants it: no answer, and the upstream is told."""
+        """Give the request up because the client did: send no answer and cancel it at the upstream."""
         if not self._settle():
             return
         if self.request is not None and self.upstream is not None:
@@ -84,18 +165,20 @@ class Exchange(Struct, eq=False):
             self.request = None
         if self.on_drop is not None:
             self.on_drop()
-        self.client.proxy.outbox.end(self.channel)
+        self.outbox.end(self.channel)
 
     def _settle(self) -> bool:
         if self.done:
             return False
         self.done = True
-        self.client.forget(self)
+        self.on_done(self)
+        if self.on_end is not None:
+            self.on_end()
         return True
 
 
 class Outbox:
-    """What goes to clients in this turn of the loop: first the records are committed, then it is sent."""
+    """Gathers what goes to clients in one turn of the loop, commits the records of that turn, then sends."""
 
     def __init__(self, commit: Callable[[], None], soon: Callable[[Callable[[], None]], None]) -> None:
         self._commit = commit
@@ -112,7 +195,7 @@ class Outbox:
         self._put(channel, None, True, None)
 
     def poll(self, channel: Channel) -> None:
-        """After what was said before: the client may come back for the rest."""
+        """After everything before it is sent, tell the client to come back for the rest."""
         self._put(channel, b"", False, None)
 
     def _put(self, channel: Channel, data: bytes | None, last: bool, code: int | None) -> None:
@@ -121,6 +204,7 @@ class Outbox:
         self._waiting.append((channel, data, last, code))
 
     def flush(self) -> None:
+        """Commit, then send what has gathered."""
         waiting, self._waiting = self._waiting, []
         self._commit()
         for channel, data, last, code in waiting:

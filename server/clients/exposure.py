@@ -1,7 +1,7 @@
-"""What a client sees, and why: the list of each profile under each policy (DESIGN section 3).
+"""What a client sees, and why: the list of tools of each profile under each policy.
 
-A list is worked out once per epoch, kept byte for byte in the store, and served as it stands until the catalog changes,
-the schedule comes round, or `foretool learn` has run. No request of a client moves it.
+A list is made once per epoch, stored byte for byte, and served unchanged until the catalog changes, the epoch is over,
+or `foretool learn` has run. No request of a client changes it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -18,14 +18,24 @@ from msgspec import Struct
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.list_growth import BASE_SHARE
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog import names
+from foretool.server.catalog import names, own_tools
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Profile
 from foretool.server.config.settings import PolicyChoice
-from foretool.server.methods import discover_tools
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.storage.records import Cause, ClientRecord, Era, Policy, ToolId, Usage, WorkingSet
+from foretool.storage.records import (
+    Cause,
+    ClientRecord,
+    Era,
+    Exposure,
+    Policy,
+    SessionRecord,
+    ToolId,
+    Usage,
+    WorkingSet,
+)
 
 HALF_LIFE_S: Final = 14 * 86_400.0
 """A tool not called for two weeks counts half."""
@@ -38,8 +48,19 @@ RELIST_SHARE: Final = 0.5
 """A client that answered fewer of its announcements than this is not grown for."""
 
 
+ListReason = Literal["list", "growth", "epoch"]
+
+
 class Memory(Protocol):
-    """The part of the store that exposure reads and writes."""
+    """The records that lists are made from, and those that they leave."""
+
+    def client(self, name: str, version: str, era: Era) -> ClientRecord | None: ...
+
+    def exposure(self, exposure: Exposure) -> int: ...
+
+    def add_client_relist(
+        self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
+    ) -> None: ...
 
     def usage(self) -> list[Usage]: ...
 
@@ -74,12 +95,12 @@ class View(Struct, frozen=True):
     budget: int
     created_at: float
     order: Callable[[], tuple[ToolId, ...]] = tuple
-    """The order in which tools competed for the budget, best first."""
+    """Returns the tools in the order in which they competed for the budget, best first."""
     offline: frozenset[str] = frozenset()
-    """Upstreams whose tools were not known when the list was made."""
+    """Upstreams whose tools were unknown when the list was made."""
 
     def why_hidden(self, tool: ToolId, upstream: str) -> Why:
-        """For a tool that is not in `shown`."""
+        """Explain why a tool is not in `shown`, and which change would have shown it."""
         ranked = self.order()
         rank = ranked.index(tool) + 1 if tool in ranked else 0
         if upstream in self.offline:
@@ -91,99 +112,132 @@ class View(Struct, frozen=True):
         return Why("rank", 0, len(ranked), f"pin {tool}, or let it be used: the working set follows usage")
 
 
+def _no_prior() -> tuple[int, bytes]:
+    return 0, b""
+
+
+def _no_base() -> int | None:
+    return None
+
+
 class Exposures:
-    """Makes views and keeps them for their epoch."""
+    """Makes the lists of all profiles, keeps each for its epoch, and records which client was given which."""
 
     def __init__(
         self,
         catalog: Catalog,
         rank: Callable[[Sequence[str]], Sequence[ToolId]],
         memory: Memory,
-        pins: Sequence[str],
-        epoch_s: float,
+        config: LiveConfig,
+        unlisted: Callable[[], frozenset[str]],
         clock: Callable[[], float],
+        prior: Callable[[], tuple[int, bytes]] = _no_prior,
+        base: Callable[[], int | None] = _no_base,
     ) -> None:
-        """`rank`: the best tools for some words, best first."""
-        self.pins = tuple(pins)
-        self.epoch_s = epoch_s
+        """`rank`: returns the best tools for some words, best first. `unlisted`: the upstreams whose tools are unknown.
+        `prior`: number of the last learning run, and what it says of coming tasks (`retrieval.list_prior`). `base`:
+        tokens that a growing list begins with, besides our own tools and pins, as learned (`retrieval.list_growth`);
+        None where nothing was learned."""
         self._catalog = catalog
         self._rank = rank
         self._memory = memory
+        self._config = config
+        self._unlisted = unlisted
         self._clock = clock
-        self.prior: Callable[[], tuple[int, bytes]] = _unlearned
-        """Number of the last learning run, and what it says of coming tasks (`retrieval.prior`)."""
-        self.base: Callable[[], int | None] = _unknown
-        """Tokens that a growing list begins with, besides our tools and pins, by what was learned (`retrieval.growth`);
-        None where nothing was."""
+        self._prior = prior
+        self._base = base
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
 
-    def view(self, profile: Profile, policy: Policy, offline: frozenset[str] = frozenset()) -> View:
-        """The current list. Cheap unless an epoch has begun."""
+    def choose_policy(self, profile: Profile, session: SessionRecord) -> Policy:
+        """Return the policy of one session, from its profile, its era and the client ledger."""
+        ledger = self._memory.client(session.client, session.version, session.era)
+        return choose_policy(profile.policy, session.era, session.client, ledger)
+
+    def view(self, profile: Profile, policy: Policy) -> View:
+        """Return the current list. Cheap unless an epoch has begun."""
         if self._version != self._catalog.version:
             self._views.clear()
             self._version = self._catalog.version
         key = (profile.name, policy)
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = self._restored(profile, policy, offline)
+            view = self._views[key] = self._restore_or_make(profile, policy)
         return view
 
-    def forget(self) -> None:
-        """Settings have changed: every list is looked at anew."""
-        self._views.clear()
+    def preview(self, profile: Profile, policy: Policy) -> View:
+        """Return the list that `view` would return, without storing a new one."""
+        if (stored := self._restore(profile, policy)) is not None:
+            return self._show(profile, policy, stored, None)
+        return self._show(profile, policy, *self._make(profile, policy))
 
     def views(self) -> list[View]:
         return list(self._views.values())
 
-    def advance(self) -> None:
-        """Begin a new epoch on schedule: lists older than `epoch_s` are worked out anew when next asked for."""
+    def forget(self) -> None:
+        """Look at every list again: settings or models have changed."""
+        self._views.clear()
+
+    def advance(self) -> bool:
+        """Begin a new epoch for lists older than `epoch_s`; return whether there was one."""
         now = self._clock()
         due = [key for key, view in self._views.items() if self._is_over(view.created_at, now)]
         for key in due:
             del self._views[key]
-
-    def allowed(self, profile: Profile, upstream: str) -> bool:
-        return profile.servers == ("*",) or profile.admits(upstream)
+        return bool(due)
 
     def grown(self, view: View, tools: Sequence[ToolId]) -> bytes:
-        """The array of a list that grew: what stood there stays, byte for byte, the new tools follow."""
+        """Return the array of a list that grew: the list as it stood, byte for byte, then the new tools."""
         extra = [bytes(self._catalog.definition(tool)) for one in tools if (tool := self._catalog.get(one))]
         if not extra:
             return view.array
         return b",".join([view.array[:-1], *extra]) + b"]" if len(view.array) > 2 else b"[" + b",".join(extra) + b"]"
 
+    def tokens(self, tool: ToolId) -> int:
+        return self._catalog.tokens(tool)
+
+    def tokens_left(self, view: View, grown: Sequence[ToolId]) -> int:
+        """Return what the tools that have grown on a list leave of its budget."""
+        return view.budget - view.tokens - sum(self._catalog.tokens(tool) for tool in grown)
+
+    # -- on record
+
+    def record(self, session: str, view: View, grown: Sequence[ToolId], reason: ListReason) -> int:
+        """Record what a session was given; return the id of the record."""
+        more = tuple(tool for tool in grown if tool not in view.shown)
+        tokens = view.tokens + sum(self._catalog.tokens(tool) for tool in more)
+        given = Exposure(session, self._clock(), view.policy, view.epoch, view.tools + more, tokens, reason)
+        return self._memory.exposure(given)
+
+    def record_relist(self, session: SessionRecord, delay_s: float | None) -> None:
+        """Record that a client listed again `delay_s` after it was told to, or (None) did not in time."""
+        ms = delay_s * 1000 if delay_s is not None else None
+        relisted = int(delay_s is not None)
+        self._memory.add_client_relist(session.client, session.version, session.era, 1, relisted, ms)
+
     # -- making a list
 
-    def _restored(self, profile: Profile, policy: Policy, offline: frozenset[str]) -> View:
-        """The list as it was stored, if nothing it was made of has changed, else a new one."""
-        key = f"{profile.name}/{policy}"
-        inputs = self._inputs(profile, policy)
-        stored = self._memory.working_set(key)
-        now = self._clock()
-        if stored is not None and stored.inputs == inputs and not self._is_over(stored.created_at, now):
-            return self._viewed(profile, policy, stored, None, offline)
-        ranked = self._ranked(profile) if policy != "full" else ()
-        tools, listing = self._made(profile, policy, ranked)
-        epoch = stored.epoch + 1 if stored else 1
-        new = WorkingSet(key, epoch, tools, listing, now, inputs)
+    def _restore_or_make(self, profile: Profile, policy: Policy) -> View:
+        """Return the list as it was stored if nothing it was made of has changed, else make and store a new one."""
+        if (stored := self._restore(profile, policy)) is not None:
+            return self._show(profile, policy, stored, None)
+        new, ranked = self._make(profile, policy)
         if not self._memory.save_working_set(new):
-            # Another proxy on this file was first; one list for all of them.
-            theirs = self._memory.working_set(key)
-            new = theirs if theirs is not None and theirs.inputs == inputs else new
-        return self._viewed(profile, policy, new, ranked, offline)
+            # Another proxy on this store was first; all of them serve one list.
+            theirs = self._memory.working_set(new.key)
+            new = theirs if theirs is not None and theirs.inputs == new.inputs else new
+        return self._show(profile, policy, new, ranked)
+
+    def _restore(self, profile: Profile, policy: Policy) -> WorkingSet | None:
+        stored = self._memory.working_set(f"{profile.name}/{policy}")
+        if stored is None or stored.inputs != self._digest_inputs(profile, policy):
+            return None
+        return None if self._is_over(stored.created_at, self._clock()) else stored
 
     def _is_over(self, created_at: float, now: float) -> bool:
-        return bool(self.epoch_s) and now - created_at >= self.epoch_s
+        return bool(epoch_s := self._config.settings.epoch_s) and now - created_at >= epoch_s
 
-    def _viewed(
-        self,
-        profile: Profile,
-        policy: Policy,
-        stored: WorkingSet,
-        ranked: tuple[ToolId, ...] | None,
-        offline: frozenset[str],
-    ) -> View:
+    def _show(self, profile: Profile, policy: Policy, stored: WorkingSet, ranked: tuple[ToolId, ...] | None) -> View:
         tokens = sum(self._catalog.tokens(tool) for tool in stored.tools if tool not in names.OWN)
         own = sum(estimate(bytes(definition).decode()) for _, definition in self._own(profile))
 
@@ -194,35 +248,41 @@ class Exposures:
 
         return View(
             profile.name, policy, stored.epoch, stored.tools, frozenset(stored.tools), stored.listing,
-            tokens + own, profile.list_tokens, stored.created_at, order, offline,
+            tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
         )  # fmt: skip
 
-    def _inputs(self, profile: Profile, policy: Policy) -> str:
-        """A digest of everything a list is made of but usage, which only a new epoch may bring in."""
+    def _digest_inputs(self, profile: Profile, policy: Policy) -> str:
+        """Return a digest of everything a list is made of, except usage, which only a new epoch brings in."""
         digest = hashlib.sha256()
-        for part in (profile.name, policy, profile.list_tokens, profile.about, profile.pin, self.pins, profile.servers):
+        for part in (
+            profile.name,
+            policy,
+            profile.list_tokens,
+            profile.about,
+            profile.pin,
+            self._config.settings.pin,
+            profile.servers,
+        ):
             digest.update(repr(part).encode())
-        if (learned := self.prior()[0]) and policy != "full":
+        if (learned := self._prior()[0]) and policy != "full":
             digest.update(b"learned %d" % learned)
         pinned = self._pinned(profile)
         for tool in self._catalog.tools():
-            if self.allowed(profile, tool.upstream):
+            if profile.admits(tool.upstream):
                 digest.update(f"{tool.id} {tool.schema_hash} {tool.id in pinned}\n".encode())
         return digest.hexdigest()
 
     def _pinned(self, profile: Profile) -> list[ToolId]:
-        pins = self._catalog.pins((*self.pins, *profile.pin))
-        return [tool for tool in pins if (found := self._catalog.get(tool)) and self.allowed(profile, found.upstream)]
+        pins = self._catalog.pins((*self._config.settings.pin, *profile.pin))
+        return [tool for tool in pins if (found := self._catalog.get(tool)) and profile.admits(found.upstream)]
 
     def _own(self, profile: Profile) -> list[tuple[ToolId, Raw]]:
         counts = self._catalog.upstreams()
-        return discover_tools.definitions(
-            {name: count for name, count in counts.items() if self.allowed(profile, name)}
-        )
+        return own_tools.definitions({name: count for name, count in counts.items() if profile.admits(name)})
 
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
-        """Tools in the order in which they compete for the budget: by what was learned and by usage, then by the
-        profile's words and the tasks on record."""
+        """Return the tools in the order in which they compete for the budget: by what was learned and by usage, then by
+        the profile's words and the tasks on record."""
         pinned = self._pinned(profile)
         usages = [each for each in self._memory.usage() if self._is_candidate(profile, each.tool, pinned)]
         expected = self._expected(usages)
@@ -235,25 +295,35 @@ class Exposures:
         return tuple(ranked)
 
     def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:
-        """Tools by what coming tasks will need, per token; by usage alone where nothing was learned."""
+        """Order tools by what coming tasks need, per token; by usage alone where nothing was learned."""
         # Not at the top: a list that is restored is served before any of this is wanted.
         from foretool.retrieval import list_prior
 
         known = list_prior.Prior()
-        if learned := self.prior()[1]:
+        if learned := self._prior()[1]:
             with suppress(msgspec.MsgspecError):
                 known = list_prior.loads(learned)
         return list_prior.order(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S)
 
     def _is_candidate(self, profile: Profile, tool: ToolId, pinned: Sequence[ToolId]) -> bool:
         found = self._catalog.get(tool)
-        return found is not None and tool not in pinned and self.allowed(profile, found.upstream)
+        return found is not None and tool not in pinned and profile.admits(found.upstream)
 
-    def _made(self, profile: Profile, policy: Policy, ranked: Sequence[ToolId]) -> tuple[tuple[ToolId, ...], bytes]:
+    def _make(self, profile: Profile, policy: Policy) -> tuple[WorkingSet, tuple[ToolId, ...]]:
+        """Make a list; return it with the order in which the tools competed for it."""
+        key = f"{profile.name}/{policy}"
+        ranked = self._ranked(profile) if policy != "full" else ()
+        tools, listing = self._choose(profile, policy, ranked)
+        stored = self._memory.working_set(key)
+        epoch = stored.epoch + 1 if stored else 1
+        return WorkingSet(key, epoch, tools, listing, self._clock(), self._digest_inputs(profile, policy)), ranked
+
+    def _choose(self, profile: Profile, policy: Policy, ranked: Sequence[ToolId]) -> tuple[tuple[ToolId, ...], bytes]:
+        """Choose the tools of a list; return them and the JSON array of their definitions."""
         own = dict(self._own(profile))
         pinned = self._pinned(profile)
         if policy == "full":
-            chosen = [tool.id for tool in self._catalog.tools() if self.allowed(profile, tool.upstream)]
+            chosen = [tool.id for tool in self._catalog.tools() if profile.admits(tool.upstream)]
         else:
             left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in own.values())
             left -= sum(self._catalog.tokens(tool) for tool in pinned)
@@ -269,21 +339,13 @@ class Exposures:
         return tools, b"[" + b",".join(bytes(definitions[tool]) for tool in tools) + b"]"
 
     def _begins_with(self, profile: Profile, left: int) -> int:
-        """Of the tokens that are left in a growing list, those that it may begin with."""
-        learned = self.base()
+        """Return how many of the tokens left a growing list may begin with."""
+        learned = self._base()
         return left - int((1.0 - BASE_SHARE) * profile.list_tokens) if learned is None else min(learned, left)
 
 
-def _unlearned() -> tuple[int, bytes]:
-    return 0, b""
-
-
-def _unknown() -> int | None:
-    return None
-
-
 def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> Policy:
-    """The policy of one client. `auto`: grow only for legacy clients that were seen, or are known, to re-list."""
+    """Return the policy of one client. `auto` grows lists only for legacy clients that re-list, as seen or known."""
     if wanted != "auto":
         # Growing in the modern era breaks a MUST NOT of its specification, so only whoever asks for it gets it.
         return wanted
@@ -295,7 +357,7 @@ def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRec
 
 
 def list_result(array: bytes, era: Era, ttl_ms: int) -> Raw:
-    """The result of `tools/list` around a stored array; the whole list is one page."""
+    """Return the result of `tools/list` around a stored array; the whole list is one page."""
     if era == "legacy":
         return Raw(b'{"tools":' + array + b"}")
     head = b'{"resultType":"complete","tools":'

@@ -1,10 +1,10 @@
-"""One client's session, without I/O: what it was shown, what it called, and what it missed.
+"""One session of a client, without I/O: what it was shown, what it called, and what it missed.
 
-A method takes what happened and returns decisions as values; the proxy carries them out and the recorder keeps them.
+A method takes what happened and returns decisions as values. The caller carries them out and records them.
 
-One process may serve several chats at once, and says of no request which it belongs to. What a chat passes on is the
-handle of a `discover_tools` answer; what comes with one belongs to that conversation alone. What comes without belongs
-to the session as a whole, so a client that passes none on is served as if there were no handles.
+One process may serve several chats at once and names none of them in its requests. A chat passes on the handle of a
+`discover_tools` answer; a request with a handle belongs to that conversation alone. Requests without a handle belong
+to the session as a whole, so a client that passes no handle on is served as if there were none.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ import re
 import secrets
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from foretool.server.clients.exposure import View
 from foretool.storage.episodes import GAP_S, are_alike
-from foretool.storage.records import Discovery, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
+from foretool.storage.records import Cause, Discovery, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
+
+Via = Literal["name", "bridge"]
 
 HISTORY: Final = 20
 MOST_CONVERSATIONS: Final = 64
-"""Chats that one session keeps apart; the one that was silent longest goes first, and begins anew if it comes back."""
+"""Chats that one session keeps apart. The one that was silent longest goes first, and starts empty if it comes back."""
 MOST_UNUSED: Final = 8
-"""Handles of a session that were given out and have not come back: most clients leave them alone."""
+"""Handles of a session that were given out and not used; most clients never use one."""
 
 _handle = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -49,33 +51,33 @@ class _Found(Struct, frozen=True):
 
 
 class Conversation:
-    """What one chat called and found; with the handle "" what the whole session did without one."""
+    """What one chat called and found. The one with the handle "" holds what the session did without a handle."""
 
     def __init__(self, handle: str = "", opened_by: int = 0) -> None:
         self.handle = handle
         self.opened_by = opened_by
-        """Id of the discovery whose answer gave the handle out, until it has come back; then 0."""
+        """Id of the discovery whose answer gave the handle out; 0 once the handle was used."""
         self.history: deque[ToolId] = deque(maxlen=HISTORY)
         self.task = ""
         self.upstreams: deque[str] = deque(maxlen=HISTORY)
         self.steps: list[ToolId] = []
-        """What was called for the present task, one tool called several times in a row once; what comes next is
-        predicted from it. A task ends as in `storage.episodes`."""
+        """Tools called for the present task, repeats in a row once; predictions start from them. A task ends as in
+        `storage.episodes`."""
         self.lines: tuple[str, ...] = ()
         """The present task in words."""
         self.last_at = 0.0
         self.hinted: set[ToolId] = set()
-        """Hidden tools that we named as likely next."""
+        """Hidden tools that a hint named as likely next."""
         self.missed: set[tuple[int, ToolId]] = set()
-        """Hidden tools that were missed already, by the list they were missing from."""
+        """Hidden tools that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, _Found] = {}
 
     def servers_in_use(self) -> tuple[str, ...]:
-        """Upstreams called lately, the latest first."""
+        """Return the upstreams called lately, the latest first."""
         return tuple(dict.fromkeys(reversed(self.upstreams)))
 
-    def asks(self, lines: tuple[str, ...], at: float) -> None:
-        """A discovery for a task; another task than before begins anew, once something was called for that."""
+    def note_task(self, lines: tuple[str, ...], at: float) -> None:
+        """Take in the task of a discovery. A different task starts a new episode once the old one had a call."""
         if not lines:
             return
         is_other = self.lines and self.steps and not are_alike("\n".join(self.lines), "\n".join(lines))
@@ -83,13 +85,13 @@ class Conversation:
             self.steps.clear()
         self.lines, self.last_at = lines, at
 
-    def prompted(self, lines: tuple[str, ...], at: float) -> None:
-        """The user has asked for something: another task begins."""
+    def note_prompt(self, lines: tuple[str, ...], at: float) -> None:
+        """Take in a prompt of the user, which starts a new episode."""
         self.steps.clear()
         self.lines, self.last_at = lines, at
 
-    def calls(self, tool: Tool, at: float) -> None:
-        """A call of this conversation."""
+    def note_call(self, tool: Tool, at: float) -> None:
+        """Take in a call."""
         if self.steps and at - self.last_at > GAP_S:
             self.steps.clear()
             self.lines = ()
@@ -100,8 +102,8 @@ class Conversation:
             self.steps.append(tool.id)
             del self.steps[:-HISTORY]
 
-    def opened(self, handle: str, discovery: int) -> Conversation:
-        """One that begins where this one stands."""
+    def fork(self, handle: str, discovery: int) -> Conversation:
+        """Return a copy with a handle of its own that continues from this point."""
         other = Conversation(handle, discovery)
         other.history.extend(self.history)
         other.upstreams.extend(self.upstreams)
@@ -114,25 +116,27 @@ class Conversation:
 
 
 class Session:
-    """See the module."""
+    """Decides what the calls and discoveries of one client mean, and which of them are misses."""
 
     def __init__(self, record: SessionRecord) -> None:
         self.record = record
         self.view: View | None = None
         """The list the client was given last."""
         self.exposure = 0
+        """Id of the record of that list."""
         self.policy: Policy | None = None
-        """Chosen at the first list, and again when the ledger has learned something."""
+        """Chosen at the first list, and again when the client ledger has learned something."""
         self.grown: list[ToolId] = []
         """Tools appended to the list since it began, in order."""
         self._grown_found: set[ToolId] = set()
-        """Those of them that had to be discovered: they were missing before."""
+        """Those of them that a discovery had to find: the list lacked them before."""
         self._conversations: dict[str, Conversation] = {}
-        """By handle, the one heard of last at the end."""
+        """By handle; the one used last is at the end."""
         self._whole = Conversation()
 
     def conversation(self, handle: str = "") -> Conversation:
-        """The one with this handle; one that is not known (any more) begins now. What is no handle of ours is none."""
+        """Return the conversation of a handle; one that is unknown starts empty. Without a handle of ours, return the
+        session's own conversation."""
         if not _handle.fullmatch(handle):
             return self._whole
         found = self._conversations.pop(handle, None) or Conversation(handle)
@@ -147,25 +151,35 @@ class Session:
         if len(self._conversations) > MOST_CONVERSATIONS:
             del self._conversations[next(iter(self._conversations))]
 
+    def handle_for(self, chat: Conversation, discovery: int) -> str:
+        """Return the handle that the answer of a discovery carries: the chat's own, or that of a new conversation which
+        continues from everything done without a handle."""
+        if not chat.handle:
+            chat = chat.fork(secrets.token_urlsafe(16), discovery)
+            self._keep(chat)
+        return chat.handle
+
+    # -- the list
+
     def sees(self, tool: ToolId) -> bool:
         return self.view is not None and (tool in self.view.shown or tool in self.grown)
 
     def grow(self, tools: Sequence[ToolId], *, found: bool) -> None:
-        """Tools were appended to the list; `found`: a discovery had found them."""
+        """Take in that tools were appended to the list; `found`: a discovery had found them."""
         self.grown += tools
         if found:
             self._grown_found.update(tools)
 
-    def listed(self, view: View, exposure: int) -> None:
-        """The client was given this list."""
+    def set_list(self, view: View, exposure: int) -> None:
+        """Take in the list that the client was given, and the id of its record."""
         self.view = view
         self.exposure = exposure
 
-    def call(
-        self, tool: Tool, via: Literal["name", "bridge"], at: float, chat: Conversation | None = None
-    ) -> list[Miss | Forward]:
-        """Decide what a call means. A hidden tool is a miss, once a list, and goes through all the same; so is one that
-        the list gained only because it had to be discovered."""
+    # -- decisions
+
+    def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> list[Miss | Forward]:
+        """Decide what a call means. It always goes through. A hidden tool is a miss, once per list; so is a tool that
+        the list gained only because a discovery found it."""
         chat = chat or self._whole
         found = chat.found.get(tool.id)
         hidden = not self.sees(tool.id)
@@ -175,13 +189,12 @@ class Session:
         if (hidden or was_missing) and key not in chat.missed:
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
             chat.missed.add(key)
-            noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"
-            decisions.append(self._miss(tool, noticed, at, found, chat))
-        chat.calls(tool, at)
+            decisions.append(self._hidden(tool, via, at, found, chat))
+        chat.note_call(tool, at)
         return [*decisions, Forward(tool, hidden, found.discovery if found else 0)]
 
     def discovered(self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None) -> list[Miss]:
-        """An answer of `discover_tools`, recorded as `id`; a miss when it found nothing."""
+        """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none."""
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
         for match in discovery.matches:
@@ -191,66 +204,51 @@ class Session:
         name = discovery.names[0] if discovery.names else ""
         change = "add a server that has such a tool, or describe the one that is there (server setting `description`)"
         return [
-            Miss(
-                session=self.record.key, at=discovery.at, tool=name, noticed="nothing_found", cause="unknown",
-                rank=0, of=of, query=discovery.task, history=tuple(chat.history), exposure=self.exposure,
-                discovery=id, change=change, recovered="no", turns=1, tokens=discovery.tokens,
+            self._miss(
+                chat, name, discovery.at, "nothing_found", "unknown", change,
+                of=of, query=discovery.task, discovery=id, turns=1, tokens=discovery.tokens,
             )
         ]  # fmt: skip
 
-    def handle_for(self, chat: Conversation, discovery: int) -> str:
-        """The handle that the answer of a discovery gives out: the chat's own, else a new one's, which begins with all
-        that was done without a handle."""
-        if not chat.handle:
-            chat = chat.opened(secrets.token_urlsafe(16), discovery)
-            self._keep(chat)
-        return chat.handle
-
-    def unknown(self, name: str, candidates: list[ToolId], at: float, chat: Conversation | None = None) -> Miss:
-        """A call of a name that no upstream has."""
-        chat = chat or self._whole
+    def unknown(self, name: str, candidates: Sequence[ToolId], at: float, chat: Conversation | None = None) -> Miss:
+        """Decide on a call of a name that no upstream has."""
         change = (
             f"the client may mean {candidates[0]}" if candidates else "add the server that has it, or correct the name"
         )
-        return Miss(
-            session=self.record.key, at=at, tool=name, noticed="unknown_name", cause="unknown", rank=0, of=0,
-            query=chat.task, history=tuple(chat.history), exposure=self.exposure, discovery=0, change=change,
-            recovered="suggested" if candidates else "no", turns=1, tokens=0,
-        )  # fmt: skip
+        recovered = "suggested" if candidates else "no"
+        return self._miss(chat, name, at, "unknown_name", "unknown", change, recovered=recovered, turns=1)
 
-    def unreachable(
-        self, name: str, upstream: str, via: Literal["name", "bridge"], at: float, chat: Conversation | None = None
-    ) -> Miss:
-        """A call of a tool whose upstream has never listed its tools and cannot be reached."""
-        chat = chat or self._whole
-        return Miss(
-            session=self.record.key, at=at, tool=name, noticed="bridge" if via == "bridge" else "call",
-            cause="offline", rank=0, of=0, query=chat.task, history=tuple(chat.history), exposure=self.exposure,
-            discovery=0, change=f"see why {upstream!r} does not start: foretool doctor", recovered="no", turns=1,
-            tokens=0,
-        )  # fmt: skip
+    def unreachable(self, name: str, upstream: str, via: Via, at: float, chat: Conversation | None = None) -> Miss:
+        """Decide on a call of a tool whose upstream has never listed its tools and cannot be reached."""
+        noticed: Noticed = "bridge" if via == "bridge" else "call"
+        change = f"see why {upstream!r} does not start: foretool doctor"
+        return self._miss(chat, name, at, noticed, "offline", change, turns=1)
 
     def denied(self, tool: Tool, at: float, chat: Conversation | None = None) -> Miss:
-        """A call of a tool that this client's profile leaves out."""
-        chat = chat or self._whole
+        """Decide on a call of a tool that this client's profile leaves out."""
         change = f"add {tool.upstream!r} to the servers of profile {self.record.profile!r}"
-        return Miss(
-            session=self.record.key, at=at, tool=tool.id, noticed="call", cause="denied", rank=0, of=0,
-            query=chat.task, history=tuple(chat.history), exposure=self.exposure, discovery=0, change=change,
-            recovered="no", turns=1, tokens=0,
+        return self._miss(chat, tool.id, at, "call", "denied", change, turns=1)
+
+    def _hidden(self, tool: Tool, via: Via, at: float, found: _Found | None, chat: Conversation) -> Miss:
+        why = self.view.why_hidden(tool.id, tool.upstream) if self.view else None
+        noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"
+        cause, change = (why.cause, why.change) if why else ("unknown", "")
+        if found is None:
+            # An earlier task need not be what this call is for, so the miss has no query.
+            recovered = "suggested" if tool.id in chat.hinted else "called"
+            more: dict[str, Any] = {"rank": why.rank, "of": why.of} if why else {}
+            return self._miss(chat, tool.id, at, noticed, cause, change, recovered=recovered, query="", **more)
+        return self._miss(
+            chat, tool.id, at, noticed, cause, change, recovered="discovered", rank=found.rank, of=found.of,
+            query=found.task, discovery=found.discovery, parts=found.parts, turns=1, tokens=found.tokens,
         )  # fmt: skip
 
-    def _miss(self, tool: Tool, noticed: Noticed, at: float, found: _Found | None, chat: Conversation) -> Miss:
-        why = self.view.why_hidden(tool.id, tool.upstream) if self.view else None
+    def _miss(
+        self, chat: Conversation | None, tool: str, at: float, noticed: Noticed, cause: Cause, change: str, **more: Any
+    ) -> Miss:
+        chat = chat or self._whole
+        given = {"rank": 0, "of": 0, "query": chat.task, "discovery": 0, "recovered": "no", "turns": 0, "tokens": 0}
         return Miss(
-            session=self.record.key, at=at, tool=tool.id, noticed=noticed,
-            cause=why.cause if why else "unknown",
-            rank=found.rank if found else why.rank if why else 0,
-            of=found.of if found else why.of if why else 0,
-            query=found.task if found else "",  # an earlier task need not be what this call is for
-            history=tuple(chat.history), exposure=self.exposure, discovery=found.discovery if found else 0,
-            change=why.change if why else "",
-            recovered="discovered" if found else "suggested" if tool.id in chat.hinted else "called",
-            parts=found.parts if found else {},
-            turns=1 if found else 0, tokens=found.tokens if found else 0,
+            session=self.record.key, at=at, tool=tool, noticed=noticed, cause=cause, change=change,
+            history=tuple(chat.history), exposure=self.exposure, **{**given, **more},
         )  # fmt: skip

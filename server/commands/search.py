@@ -11,13 +11,14 @@ import click
 
 from foretool.server import offline
 from foretool.server.catalog import embedding, models
+from foretool.server.catalog.own_tools import MOST
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.config.loader import load
-from foretool.server.methods import discover_tools
-from foretool.server.methods.call_tool import RANKED
-from foretool.server.methods.discover_tools import MOST, Arguments
+from foretool.server.methods import discovery_answer
+from foretool.server.methods.discover_tools import RANKED
+from foretool.server.methods.discovery_answer import Arguments
 from foretool.server.offline import Offline
 from foretool.storage.records import Level, Match
 
@@ -86,26 +87,13 @@ def command(
 
 def search(known: Offline, task: str, profile: str = "", limit: int | None = None) -> SearchResult:
     """Search as for the first request of a client."""
-    config = known.app.config
-    profile_of, settings = config.profiles[profile], config.settings
+    profile_of = known.app.config.profiles[profile]
     arguments = Arguments(task=task, limit=limit)
     visible = known.view(profile_of).shown
     started = time.perf_counter()
-    query = discover_tools.query(arguments, (), ())
-    proxy, depth = known.app.proxy, max(RANKED, arguments.wanted)
-    ranking = known.app.search.find_now(query, profile_of.admits, depth)
-    level, _ = known.app.search.assess(ranking)
-    answer = discover_tools.answer(
-        arguments,
-        ranking,
-        level,
-        known.app.catalog,
-        visible.__contains__,
-        profile_of.admits,
-        settings.answer_tokens,
-        settings.tool_tokens,
-        proxy.instructions.beside(query, ranking, level, profile_of),
-    )
+    query = discovery_answer.query(arguments, (), ())
+    ranking = known.app.search.find_now(query, profile_of.admits, max(RANKED, arguments.wanted))
+    answer, _ = known.app.answers.write(arguments, query, ranking, visible.__contains__, profile_of)
     took_ms = (time.perf_counter() - started) * 1000
     cards = {card["name"]: card for card in answer.structured["matches"]}
     hits = tuple(_describe_hit(match, cards[match.tool]) for match in answer.matches if match.tool in cards)

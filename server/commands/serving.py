@@ -56,27 +56,28 @@ def serve(options: ServeOptions) -> int:
     except ConfigError as error:
         return complain(str(error))
 
-    from foretool.server import app
+    from foretool.server import reload
+    from foretool.server import serve as serving
     from foretool.server.system import logs
     from foretool.storage.stores import StorageError
 
     logs.start_logging(config)
-    app.report(config)
+    reload.report_problems(config)
     try:
         if options.http is not None:
             return _serve_http(config, options.http)
-        app.run_stdio(config, options.profile)
+        serving.run_stdio(config, options.profile)
     except StorageError as error:
         return complain(config.redact(str(error)), WRONG)
     return 0
 
 
 def _serve_http(config: Config, address: str) -> int:
-    from foretool.server import app
+    from foretool.server import serve as serving
     from foretool.server.transports.client.http import BindError
 
     try:
-        app.run_http(config, address)
+        serving.run_http(config, address)
     except BindError as error:
         return complain(str(error))
     return 0

@@ -47,7 +47,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     about: str
 
     def admits(self, server: str) -> bool:
-        return matches(server, self.servers)
+        return self.servers == ("*",) or matches(server, self.servers)
 
 
 class Stamp(NamedTuple):

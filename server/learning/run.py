@@ -20,14 +20,13 @@ from msgspec import Struct
 
 from foretool.retrieval import methods as register
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog import models
+from foretool.server.catalog import models, own_tools
 from foretool.server.config.loader import Config
 from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.server.learning.list_prior import ListPrior, ListSize
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import KnownModels, Timeline
 from foretool.server.learning.tools import trusted_tools
-from foretool.server.methods import discover_tools
 from foretool.storage.episodes import read_episodes
 from foretool.storage.stores import Store
 
@@ -92,7 +91,7 @@ class Learner:
         self.timeline = Timeline(artifacts.demonstrations(), read_episodes(store, now=now), self._upstream_of)
         self._texts = EncodedTexts.open(config.settings, store)
         self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now)
-        own = discover_tools.definitions(catalog.upstreams())
+        own = own_tools.definitions(catalog.upstreams())
         self._size = ListSize(
             catalog.tokens,
             config.profiles[""].list_tokens,

@@ -1,415 +1,107 @@
-"""`discover_tools` and `call_tool`: their definitions, and the answers of the first (DESIGN section 4).
-
-Everything here is a function of its arguments: the ranking, the catalog and the budget in, text and values out.
-"""
+"""Answers `discover_tools`: searches for the task, records what was found, and answers with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+import time
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-from msgspec import Struct
-
-from foretool.retrieval.budget import fill_budget
-from foretool.retrieval.ranking import Query, Ranked, Ranking
-from foretool.retrieval.tokens import estimate
-from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.names import CALL, DISCOVER
-from foretool.server.methods.schemas import Schemas
-from foretool.server.protocol import jsonrpc, versions
-from foretool.server.protocol.jsonrpc import Raw, RpcError
-from foretool.storage.records import Level, Match, Tool, ToolId
+from foretool.server.catalog.search import Search
+from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.session import Conversation
+from foretool.server.methods import discovery_answer
+from foretool.server.methods.discovery_answer import AnswerWriter, Arguments
+from foretool.server.methods.prediction import Predictor
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.recording.recorder import Recorder
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.storage.records import Discovery
 
 if TYPE_CHECKING:
-    from foretool.retrieval.fragments import Fragment
-
-MATCHES: Final = 12
-WIDE: Final = 25
-"""Matches shown when the caller says that what it sees does not suffice."""
-MOST: Final = 50
-CARD_TOKENS: Final = 12
-"""What a match costs beside its words and its schema."""
-ADVICE_TOKENS: Final = 24
-"""Of the confidence and the advice."""
-ALIKE: Final = 0.8
-"""Share of the words of two tools of different servers from which on the answer describes only the first."""
-IN_USE: Final = "server in use"
-"""The reason that the pipeline gives."""
-SUMMARY_TOKENS: Final = 200
-"""Of the servers beside matches that may not suffice."""
-WORST_SUFFICIENCY: Final = 0.5
-"""Below this self-rating the search widens (ITR section 3.7, threshold tau)."""
-
-INSTRUCTIONS: Final = (
-    "The tool list here is partial: many more tools stand behind it. "
-    "When none of the listed ones fits, describe the task to discover_tools, then call what it finds by name or "
-    "through call_tool."
-)
-
-
-def instructions(upstreams: Mapping[str, str], budget: int) -> str:
-    """Our `instructions`, then those of the upstreams, each under its name, within `budget` tokens together."""
-    shares = (f"## {name}\n{text.strip()}" for name, text in upstreams.items() if text.strip())
-    return "\n\n".join([INSTRUCTIONS, *fill_budget(shares, estimate, budget - estimate(INSTRUCTIONS))])
-
-
-def definitions(counts: Mapping[str, int]) -> list[tuple[ToolId, Raw]]:
-    """The definitions of our two tools. `counts`: tools per upstream, whose names go into the summary."""
-    return [(CALL, jsonrpc.raw(_CALL)), (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": _description(counts)}))]
-
-
-_META = {versions.ALWAYS_LOAD: True}
-
-_CALL: Final = {
-    "name": CALL,
-    "description": "Calls any tool by name with its arguments, listed or found by discover_tools.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}, "handle": {"type": "string"}},
-        "required": ["name"],
-    },
-    "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
-    "_meta": _META,
-}
-
-_DISCOVER: Final = {
-    "name": DISCOVER,
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "task": {"type": "string", "description": "what to do; one need per line"},
-            "names": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "names whose schemas you want",
-            },
-            "sufficiency": {
-                "type": "number",
-                "minimum": 0,
-                "maximum": 1,
-                "description": "how far listed tools suffice",
-            },
-            "limit": {"type": "integer", "maximum": MOST},
-            "handle": {"type": "string", "description": "of your last answer"},
-        },
-    },
-    "outputSchema": {
-        "type": "object",
-        "properties": {"confidence": {"type": "string"}, "matches": {"type": "array"}},
-        "required": ["confidence", "matches"],
-    },
-    "annotations": {"readOnlyHint": True},
-    "_meta": _META,
-}
-
-_SUMMARY_CHARS = 200
-
-
-def _description(counts: Mapping[str, int]) -> str:
-    shown = {name: count for name, count in counts.items() if count}
-    text = (
-        f"Finds tools for a task among {sum(shown.values())} of {len(shown)} servers; your list is partial. "
-        "Answers carry schemas."
-    )
-    named = ""
-    for place, name in enumerate(sorted(shown, key=lambda name: (-shown[name], name))):
-        longer = f"{named}, {name}" if named else name
-        if len(longer) > _SUMMARY_CHARS:
-            named += f" and {len(shown) - place} more"
-            break
-        named = longer
-    return f"{text} Servers: {named}." if named else text
-
-
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """The arguments of `discover_tools`."""
-
-    task: str = ""
-    names: tuple[str, ...] = ()
-    sufficiency: float | None = None
-    limit: int | None = None
-    handle: str = ""
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return tuple(line.strip() for line in self.task.splitlines() if line.strip())
-
-    @property
-    def wanted(self) -> int:
-        if self.limit is not None:
-            return max(1, min(self.limit, MOST))
-        return WIDE if self.widens else MATCHES
-
-    @property
-    def widens(self) -> bool:
-        """Whether what the caller sees does not suffice, by its own rating."""
-        return self.sufficiency is not None and self.sufficiency < WORST_SUFFICIENCY
-
-
-_arguments = msgspec.json.Decoder(Arguments, strict=False)
-
-
-def read_arguments(value: Raw | bytes) -> Arguments:
-    """Raises `RpcError` saying what is wrong."""
-    # Models send null for what they leave out.
-    try:
-        given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
-        return _arguments.decode(jsonrpc.encode(given))
-    except msgspec.ValidationError as error:
-        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
-    except msgspec.DecodeError:
-        # Only the fast decoder refuses lone surrogates; nothing in them can be searched for.
-        plain = jsonrpc.plain(value)
-        return Arguments(task=str(plain.get("task", "")).encode(errors="replace").decode())
-    except ValueError as error:
-        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
-
-
-class Answer(Struct, frozen=True):
-    """What `discover_tools` says."""
-
-    level: Level
-    text: str
-    structured: dict[str, Any]
-    matches: tuple[Match, ...]
-    tokens: int
-
-
-def with_handle(answer: Answer, handle: str) -> Answer:
-    """The answer with the handle of the conversation it belongs to."""
-    text = f"{answer.text}\nhandle: {handle} (pass it on to discover_tools and call_tool)"
-    structured = {**answer.structured, "handle": handle}
-    return Answer(answer.level, text, structured, answer.matches, answer.tokens)
-
-
-Visible = Callable[[ToolId], bool]
-Admits = Callable[[str], bool]
-
-
-def answer(
-    arguments: Arguments,
-    ranking: Ranking,
-    level: Level,
-    catalog: Catalog,
-    visible: Visible,
-    admits: Admits,
-    budget: int,
-    cap: int,
-    fragments: Sequence[Fragment] = (),
-    unsearched: int = 0,
-) -> Answer:
-    """Matches best first, with ready-to-call schemas while `budget` tokens last, `cap` a schema; then advice.
-
-    `visible`: whether the client has a tool in its list already; `admits`: whether its profile has an upstream.
-    Tools asked for by `names` carry their whole schema. `fragments`: instructions that apply, paid from the budget.
-    `unsearched`: how many tools are not indexed yet.
-    """
-    asked, unknown = _asked(arguments.names, catalog, admits)
-    chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
-    chosen = chosen[: max(arguments.wanted, len(asked))]
-    if not chosen:
-        return _nothing(catalog, unknown, admits, budget, fragments, unsearched)
-    known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
-    known, like = _grouped(known, len(asked))
-    cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
-    whole = {each.tool for each in asked}
-    more: dict[str, Any] = _cited(fragments)
-    left = budget - sum(map(_card_cost, known, cards)) - _cost(fragments)
-    if arguments.widens and level in ("low", "none"):
-        # What was found may not suffice either: say what else there is (ITR 3.7).
-        more["servers"] = servers = _servers(catalog, admits, min(left, SUMMARY_TOKENS))
-        left -= sum(estimate(f"{name} {entry}") + 4 for name, entry in servers.items())
-    schemas = Schemas(left, cap)
-    # A tool like one above it is the last to need a schema of its own.
-    for (tool, _), card in sorted(zip(known, cards, strict=True), key=lambda pair: pair[0][0].id in like):
-        schemas.add(card, tool, whole=tool.id in whole)
-    level = "high" if asked and not unknown else level
-    structured: dict[str, Any] = {"confidence": level, "matches": cards}
-    if shared := schemas.shared():
-        structured["$defs"] = shared
-    structured |= {**more, "advice": _advice(level, unknown, unsearched, len(catalog))}
-    text = _text(structured)
-    matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
-    return Answer(level, text, structured, matches, budget - schemas.left + ADVICE_TOKENS)
-
-
-def _asked(names: Sequence[str], catalog: Catalog, admits: Admits) -> tuple[list[Ranked], list[str]]:
-    found: list[Ranked] = []
-    unknown: list[str] = []
-    for name in names:
-        tool = catalog.find(name)
-        if tool is not None and admits(tool.upstream):
-            found.append(Ranked(tool.id, 1.0, {"name": 1.0}, ("name",)))
-            continue
-        unknown.append(name)
-        near = close_names(name, catalog, admits)
-        found += [Ranked(one, 0.5, {"name": 0.5}, (f"close to {name!r}",)) for one in near[:3]]
-    return list({each.tool: each for each in found}.values()), unknown
-
-
-def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
-    """Tools of the profile whose names are close to one that no tool has, likeliest first."""
-    near, _ = catalog.near(name)
-    return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
-
-
-SHEETS: Final = 4096
-"""Definitions of which what the answers say is kept."""
-
-
-class _Said(Struct, frozen=True):
-    """What of a definition an answer reads beside its schema."""
-
-    name: str = ""
-    title: str | None = None
-    description: str | None = None
-
-
-_said = msgspec.json.Decoder(_Said)
-
-
-@lru_cache(maxsize=SHEETS)
-def _summary(definition: bytes) -> str:
-    # Not at the top: no list waits for what only searches need.
-    from foretool.retrieval.document import document, first_sentence, summary_line
-
-    try:
-        said = _said.decode(definition)
-    except msgspec.DecodeError:
-        return summary_line(document(Tool(ToolId(""), "", "", definition, "")))
-    return first_sentence((said.description or said.title or "").strip())
-
-
-@lru_cache(maxsize=1024)
-def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
-    """What a tool says in short, without the name of its server: what tools alike have in common."""
-    from foretool.retrieval.words import terms
-
-    return frozenset(terms(f"{name} {_summary(definition)}")).difference(terms(upstream))
-
-
-def _grouped(
-    known: Sequence[tuple[Tool, Ranked]], asked: int
-) -> tuple[list[tuple[Tool, Ranked]], dict[ToolId, ToolId]]:
-    """Tools of several servers that say nearly the same: of each group the one whose server is in use changes places
-    with the first. Returns the new order, and by tool the one before it that it is like; the first `asked` stay out."""
-    order = list(known)
-    like: dict[ToolId, ToolId] = {}
-    words = [_words(tool.definition, tool.name, tool.upstream) for tool, _ in order]
-    for place in range(asked, len(order)):
-        tool, ranked = order[place]
-        first = next((one for one in range(asked, place) if _are_alike(words[one], words[place])), None)
-        if first is None or order[first][0].id in like or order[first][0].upstream == tool.upstream:
-            continue
-        if IN_USE in ranked.reasons and IN_USE not in order[first][1].reasons:
-            like = {one: tool.id if other == order[first][0].id else other for one, other in like.items()}
-            order[first], order[place] = order[place], order[first]
-        like[order[place][0].id] = order[first][0].id
-    return order, like
-
-
-def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    shared = len(one & other)
-    return shared >= ALIKE * (len(one) + len(other) - shared) > 0
-
-
-def _card(tool: Tool, ranked: Ranked, listed: bool, like: ToolId | None = None) -> dict[str, Any]:
-    description = f"as {like}" if like else _summary(tool.definition)
-    card = {"name": tool.id, "description": description, "why": "; ".join(ranked.reasons)}
-    return {**card, "listed": True} if listed else card
-
-
-def _card_cost(known: tuple[Tool, Ranked], card: Mapping[str, Any]) -> int:
-    """Tokens of a match without its schema; counting the whole answer anew would take longer than the search."""
-    return CARD_TOKENS + _summary_tokens(known[0].definition) + (len(card["name"]) + len(card["why"])) // 4
-
-
-@lru_cache(maxsize=SHEETS)
-def _summary_tokens(definition: bytes) -> int:
-    return estimate(_summary(definition))
-
-
-def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int) -> str:
-    missing = f"No tool is called {', '.join(map(repr, unknown))}. " if unknown else ""
-    if unsearched:  # thousands of tools came at once, and there was no time yet
-        left = f"{unsearched} of {tools} tools"
-        return f"{missing}{left} are not searched yet: if none of these fits, ask again in a few seconds."
-    if level in ("low", "none"):
-        return missing + "None fits clearly: describe the task in other words, or go on without a tool."
-    return missing + "Call a match by its name, or call_tool(name, arguments) where it is not listed."
-
-
-def _nothing(
-    catalog: Catalog,
-    unknown: Sequence[str],
-    admits: Admits,
-    budget: int,
-    fragments: Sequence[Fragment],
-    unsearched: int,
-) -> Answer:
-    """No match: which servers there are, so that the next question can be a better one."""
-    servers = _servers(catalog, admits, budget - _cost(fragments))
-    advice = _advice("none", unknown, unsearched, len(catalog)).replace("None fits clearly", "Nothing fits")
-    structured = {"confidence": "none", "matches": [], **_cited(fragments), "servers": servers, "advice": advice}
-    text = _text(structured)
-    return Answer("none", text, structured, (), estimate(text))
-
-
-def _cited(fragments: Sequence[Fragment]) -> dict[str, Any]:
-    return {"instructions": [{"source": each.source, "text": each.text} for each in fragments]} if fragments else {}
-
-
-def _cost(fragments: Sequence[Fragment]) -> int:
-    return sum(each.tokens + CARD_TOKENS for each in fragments)
-
-
-def _servers(catalog: Catalog, admits: Admits, left: int) -> dict[str, str]:
-    """The catalog in brief: each server with the number of its tools and the first of its words."""
-    servers: dict[str, str] = {}
-    shown = {name: count for name, count in catalog.upstreams().items() if count and admits(name)}
-    for name, count in shown.items():
-        text = " ".join(catalog.server_text(name).split())[:100]
-        entry = f"{count} tools" + (f": {text}" if text else "")
-        left -= estimate(f"{name} {entry}") + 4
-        if left < 0:
-            servers["..."] = f"{len(shown) - len(servers)} more servers"
-            break
-        servers[name] = entry
-    return servers
-
-
-def _text(structured: Mapping[str, Any]) -> str:
-    lines = [f"confidence: {structured['confidence']}"]
-    for place, card in enumerate(structured["matches"], 1):
-        listed = " (listed)" if card.get("listed") else ""
-        why = f" [{card['why']}]" if card["why"] else ""
-        lines.append(f"{place}. {card['name']}{listed}: {card['description']}{why}")
-        if "inputSchema" in card:
-            lines.append("   " + bytes(card["inputSchema"]).decode())
-        if "trimmed" in card:
-            lines.append(f"   trimmed: {card['trimmed']}")
-    if "$defs" in structured:
-        lines.append("$defs of all of them: " + jsonrpc.encode(structured["$defs"]).decode())
-    lines += [f"instructions ({each['source']}): {each['text']}" for each in structured.get("instructions", ())]
-    lines += [f"{name}: {entry}" for name, entry in structured.get("servers", {}).items()]
-    lines.append(structured["advice"])
-    return "\n".join(lines)
-
-
-def query(arguments: Arguments, history: Sequence[ToolId], servers: Sequence[str]) -> Query:
-    return Query(arguments.lines, arguments.names, tuple(history), tuple(servers))
-
-
-def argument_errors(schema: Mapping[str, Any], arguments: Any) -> list[str]:
-    """What is wrong with the arguments of a call, one line each, at most five; [] when nothing is, or when the schema
-    itself cannot be used."""
-    import jsonschema_rs  # 5 MB that only callers of `call_tool` need
-
-    try:
-        validator = jsonschema_rs.validator_for(dict(schema), offline=True)
-        errors = list(validator.iter_errors(arguments))[:5]
-    except (ValueError, jsonschema_rs.ValidationError):
-        return []  # an upstream's schema that is none must not stand between the client and the tool
-    return [f"{'.'.join(map(str, error.instance_path)) or 'arguments'}: {error.message}" for error in errors]
+    from foretool.retrieval.ranking import Query, Ranking
+
+RANKED: Final = 50
+"""How many tools are ranked for a profile without every upstream."""
+
+
+class DiscoverTools:
+    """Searches for tools and keeps which conversation a search belongs to."""
+
+    def __init__(
+        self, upstreams: UpstreamRegistry, search: Search, answers: AnswerWriter, recorder: Recorder,
+        predictor: Predictor,
+    ) -> None:  # fmt: skip
+        self._upstreams = upstreams
+        self._search = search
+        self._answers = answers
+        self._recorder = recorder
+        self._predictor = predictor
+
+    def start(self, exchange: Exchange, raw: Raw) -> None:
+        """Answer one discovery; `raw`: its arguments."""
+        arguments = discovery_answer.read_arguments(raw)
+        self.join_conversation(exchange, arguments.handle)
+        # Before the first upstreams have listed their tools, nothing would be found.
+        self._upstreams.when_listed(lambda: exchange.attempt(lambda: self._find(exchange, arguments)))
+
+    def join_conversation(self, exchange: Exchange, handle: str) -> None:
+        """Continue the conversation of a handle. When a handle comes back for the first time, its discovery turns out
+        to belong to that conversation, and the record says so."""
+        chat = exchange.chat = exchange.own_session.conversation(handle)
+        if chat.opened_by:
+            self._recorder.name_discovery(chat.opened_by, chat.handle)
+            chat.opened_by = 0
+
+    def _find(self, exchange: Exchange, arguments: Arguments) -> None:
+        self._answers.fix_names()
+        chat = exchange.chat or exchange.own_session.conversation()
+        started = time.perf_counter()
+        chat.note_task(arguments.lines, self._recorder.now())
+        query = discovery_answer.query(arguments, chat.steps, chat.servers_in_use())
+        profile = exchange.client.profile
+        # The tools of other profiles are dropped from the ranking.
+        limit = arguments.wanted if profile.servers == ("*",) else max(RANKED, arguments.wanted)
+        self._search.find(
+            query,
+            profile.admits,
+            limit,
+            lambda ranking: self._answer(exchange, arguments, query, ranking, chat, started),
+            exchange.attempt,
+        )
+
+    def _answer(
+        self,
+        exchange: Exchange,
+        arguments: Arguments,
+        query: Query,
+        ranking: Ranking,
+        chat: Conversation,
+        started: float,
+    ) -> None:
+        session, client = exchange.own_session, exchange.client
+        answer, probability = self._answers.write(arguments, query, ranking, session.sees, client.profile)
+        kept = Discovery(
+            session=session.record.key,
+            at=self._recorder.now(),
+            task=self._recorder.keep_text(arguments.task),
+            names=arguments.names,
+            sufficiency=arguments.sufficiency,
+            level=answer.level,
+            matches=answer.matches,
+            tokens=answer.tokens,
+            took_ms=(time.perf_counter() - started) * 1000,
+            handle=chat.handle,
+            probability=probability,
+        )
+        id = self._recorder.discovery(kept)
+        for miss in session.discovered(kept, id, self._answers.tools, chat):
+            self._recorder.miss(miss)
+        answer = discovery_answer.with_handle(answer, session.handle_for(chat, id))
+        content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}]
+        result = {"content": content, "structuredContent": answer.structured}
+        grows = self._predictor.grow_for_discovery(client, session, kept)
+        if (hint := self._predictor.hint(client, session, chat, self._predictor.predict(chat))) is not None:
+            content.append({"type": "text", "text": hint.text})
+        if grows:
+            client.tools.hold(lambda: exchange.own_result(result))
+        else:
+            exchange.own_result(result)

@@ -1,77 +1,51 @@
-"""The instruction corpus: what upstreams say of themselves, their prompts, and the user's own files, in chunks.
+"""The instruction corpus: what upstreams say of themselves, their prompts, and the user's own files, in fragments.
 
-Nothing is read or asked before somebody searches. Then files are looked at again at most once a second, and upstreams
-that are up are asked for their prompts in the background: what they answer counts from the next search on. A fragment
-carries its source wherever it is shown; only the user's files can be policy or safety.
+Nothing is read or asked before somebody searches. From then on files are looked at at most once a second, and upstreams
+that are up are asked for their prompts in the background: their answers count from the next search on. A fragment
+carries its source wherever it is shown. Only the user's files can be policy or safety.
 """
 
 from __future__ import annotations
 
-import glob
-import logging
-import stat
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.fragments import (
-    PRIORITIES,
-    Fragment,
-    Hit,
-    Priority,
-    Shelf,
-    fitting,
-    fragments,
-    front_matter,
-    is_overlay,
-    unique,
-)
+from foretool.retrieval.fragments import Fragment, Hit, Shelf, fitting, fragments, is_overlay, unique
 from foretool.server.catalog import names
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import Profile
+from foretool.server.methods.instruction_files import InstructionFiles
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.upstreams.connection import Lost, Reply
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Level, ToolId
 
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
-    from foretool.server.config.loader import Profile
-    from foretool.server.proxy import Proxy
-    from foretool.server.upstreams.upstream import Upstream
-    from foretool.storage.records import Level, ToolId
 
-LOOK_S: Final = 1.0
-"""Files are looked at at most this often."""
-MOST_FILES: Final = 200
-MOST_BYTES: Final = 1024 * 1024
-"""Of one file; a longer one is left out."""
 MOST_SAID: Final = 32 * 1024
-"""Characters of one text of a server; the rest of a longer one is not read."""
+"""Characters that are read of one text of a server."""
 MOST_PROMPTS: Final = 50
-"""Of one upstream."""
+"""Prompts that are read of one upstream."""
 SHARE: Final = 4
-"""Instructions get at most one so many-th part of an answer."""
+"""Instructions get at most 1 / `SHARE` of an answer's tokens."""
 APPLIES: Final = 0.35
-"""Least share of a query that a fragment of the user's must have."""
+"""Least share of the query's words that a fragment of the user must have."""
 FOREIGN_APPLIES: Final = 0.5
-"""The same for what a server wrote: it was not written for this user, and one word of two is chance."""
+"""The same for what a server wrote, which was not written for this user: one word of two is chance."""
 ITS_SERVER: Final = 0.5
-"""How relevant a server's own words are where one of its tools is the best match."""
-
-log = logging.getLogger("foretool.instructions")
-
-
-class _File(Struct, frozen=True):
-    stamp: tuple[int, int]
-    """Time of the last change in ns, bytes."""
-    fragments: tuple[Fragment, ...]
+"""Relevance of a server's own words where one of its tools is the best match."""
 
 
 class _Held(Struct, frozen=True):
-    """What a profile has, as long as its version stands."""
+    """The fragments of a profile, valid while the version stays the same."""
 
     version: tuple[int, int, int]
     fragments: tuple[Fragment, ...]
@@ -80,33 +54,42 @@ class _Held(Struct, frozen=True):
 
 
 class Instructions:
-    """See the module."""
+    """Finds the instructions that apply to a task, for each profile."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self.version = 0
-        """Goes up with every change of a fragment."""
-        self._proxy = proxy
-        self._files: dict[Path, _File] = {}
+    def __init__(
+        self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog,
+        quoted: Callable[[Profile], frozenset[str]],
+    ) -> None:  # fmt: skip
+        """`quoted`: returns the upstreams whose own words a profile's clients were given when they connected."""
+        self._config = config
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._quoted = quoted
+        self._files = InstructionFiles(config)
+        self._changes = 0
+        """Changes of what upstreams say."""
         self._prompts: dict[str, dict[str, tuple[Fragment, ...]]] = {}
         """By upstream and the prompt's name there."""
         self._asked: set[str] = set()
-        self._looked_at = -LOOK_S
-        self._said: set[str] = set()
-        """Problems that were logged, and stand as they did."""
         self._counts: dict[str, int] = {}
         """Tokens by digest, where they were counted."""
         self._texts: dict[str, tuple[str, tuple[Fragment, ...]]] = {}
         """By upstream, what it said and the chunks of it."""
         self._by_profile: dict[str, _Held] = {}
 
+    @property
+    def version(self) -> int:
+        """Goes up with every change of a fragment."""
+        return self._changes + self._files.version
+
     # -- what there is
 
     def of(self, profile: Profile) -> tuple[Fragment, ...]:
-        """Every fragment that a profile's clients may be shown, each text once."""
+        """Return every fragment that a profile's clients may be shown, each text once."""
         return self._held(profile).fragments
 
     def _held(self, profile: Profile) -> _Held:
-        self._look()
+        self._files.look()
         known = self._by_profile.get(profile.name)
         if known is None or known.version != self._version():
             found = tuple(self._gathered(profile))
@@ -116,19 +99,18 @@ class Instructions:
         return known
 
     def _version(self) -> tuple[int, int, int]:
-        """Of everything that fragments are made of."""
-        return (self._proxy.catalog.version, self.version, len(self._counts))
+        """Return the version of everything that fragments are made of."""
+        return (self._catalog.version, self.version, len(self._counts))
 
     def _gathered(self, profile: Profile) -> list[Fragment]:
-        allowed = [name for name in self._proxy.upstreams if self._proxy.exposures.allowed(profile, name)]
-        found = [fragment for file in self._files.values() for fragment in file.fragments]
-        for name in allowed:
+        found = self._files.fragments()
+        for name in (upstream.name for upstream in self._upstreams.admitted(profile)):
             found += self._words_of(name)
             found += (each for prompt in self._prompts.get(name, {}).values() for each in prompt)
         return [self._counted(each) for each in unique(found)]
 
     def overlay(self, profile: Profile) -> list[Fragment]:
-        """The user's own safety texts, which are always on."""
+        """Return the user's own safety texts, which are always shown."""
         return [each for each in self.of(profile) if is_overlay(each)]
 
     def find(self, lines: Sequence[str], profile: Profile, best: Sequence[ToolId] = ()) -> list[Hit]:
@@ -137,7 +119,7 @@ class Instructions:
         self.ask()
         shelf = self._held(profile).shelf
         hits = {hit.fragment.id: hit for hit in shelf.find(lines) if _applies(hit)}
-        server = self._proxy.catalog.get(best[0]) if best else None
+        server = self._catalog.get(best[0]) if best else None
         if server is not None:
             own = next((each for each in shelf.fragments if each.source == f"server {server.upstream}"), None)
             if own is not None and (own.id not in hits or hits[own.id].relevance < ITS_SERVER):
@@ -145,11 +127,11 @@ class Instructions:
         return sorted(hits.values(), key=lambda hit: -hit.relevance)
 
     def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile) -> list[Fragment]:
-        """What an answer of `discover_tools` says beside its tools, in its share of the budget."""
+        """Return the fragments that an answer of `discover_tools` shows beside its tools, in their share of it."""
         best = [each.tool for each in ranking.ranked[:1]] if level != "none" else []
         hits = self.find(query.lines, profile, best)
-        budget = self._proxy.settings.answer_tokens // SHARE
-        return self.fitting(hits, budget, self._proxy.given(profile)) if hits else []
+        budget = self._config.settings.answer_tokens // SHARE
+        return self.fitting(hits, budget, self._quoted(profile)) if hits else []
 
     def fitting(self, hits: Sequence[Hit], budget: int, given: frozenset[str] = frozenset()) -> list[Fragment]:
         """The first of them in `budget` tokens, one that is too long cut; `given`: servers whose words the client was
@@ -164,118 +146,43 @@ class Instructions:
         return shown
 
     def _words_of(self, upstream: str) -> tuple[Fragment, ...]:
-        said = self._proxy.catalog.instructions(upstream)[:MOST_SAID]
+        said = self._catalog.instructions(upstream)[:MOST_SAID]
         known = self._texts.get(upstream)
         if known is None or known[0] != said:
             found = tuple(fragments(said, f"server {upstream}", "guidance", upstream))
             known = self._texts[upstream] = (said, found)
-            self.version += 1
+            self._changes += 1
         return known[1]
 
     # -- tokens
 
     def uncounted(self) -> dict[str, str]:
-        """Texts of fragments by digest whose tokens are estimated."""
-        parts = [each for file in self._files.values() for each in file.fragments]
+        """Return the texts of fragments whose tokens are estimated, by digest."""
+        parts = self._files.fragments()
         parts += (each for _, words in self._texts.values() for each in words)
         parts += (each for prompts in self._prompts.values() for prompt in prompts.values() for each in prompt)
         return {each.digest: each.text for each in parts if each.digest not in self._counts}
 
     def count(self, tokens: Mapping[str, int]) -> None:
-        """Token counts by digest."""
+        """Take in token counts by digest."""
         self._counts.update(tokens)
 
     def _counted(self, fragment: Fragment) -> Fragment:
         tokens = self._counts.get(fragment.digest)
         return fragment if tokens is None or tokens == fragment.tokens else replace(fragment, tokens=tokens)
 
-    # -- the user's files
-
-    def _look(self) -> None:
-        """Read what is new or has changed."""
-        now = time.monotonic()
-        if now - self._looked_at < LOOK_S:
-            return
-        self._looked_at = now
-        problems: list[str] = []
-        found = {path: self._read(path, problems) for path in self._paths(problems)}
-        files = {path: file for path, file in found.items() if file is not None}
-        if files != self._files:
-            self._files = files
-            self.version += 1
-        for problem in problems:
-            if problem not in self._said:
-                log.warning("%s", problem)
-        self._said = set(problems)
-
-    def _paths(self, problems: list[str]) -> list[Path]:
-        folder = self._proxy.config.path.absolute().parent
-        found: dict[Path, None] = {}
-        for pattern in self._proxy.settings.instructions:
-            wanted = str(Path(pattern).expanduser())
-            matched = glob.glob(wanted, root_dir=folder, recursive=True)  # noqa: PTH207 -- Path.glob refuses absolute ones
-            paths = sorted(folder / each for each in matched)
-            files = [path for path in paths if not path.is_dir()]
-            if not files:
-                problems.append(
-                    f"foretool.instructions: {pattern!r} matches no file under {folder}; correct the pattern"
-                )
-            found |= dict.fromkeys(files)
-        if len(found) > MOST_FILES:
-            problems.append(
-                f"foretool.instructions: {len(found)} files, only the first {MOST_FILES} are read; name fewer"
-            )
-        return list(found)[:MOST_FILES]
-
-    def _read(self, path: Path, problems: list[str]) -> _File | None:
-        try:
-            status = path.stat()
-            stamp = (status.st_mtime_ns, status.st_size)
-            known = self._files.get(path)
-            if known is not None and known.stamp == stamp:
-                return known
-            if not stat.S_ISREG(status.st_mode):
-                problems.append(f"instructions: {path} is no file with text; leave it out of the patterns")
-                return None
-            if status.st_size > MOST_BYTES:
-                problems.append(
-                    f"instructions: {path} has {status.st_size} bytes, {MOST_BYTES} is the most; cut it into files"
-                )
-                return None
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            problems.append(f"instructions: {path}: expected UTF-8, found another byte at {error.start}; convert it")
-            return None
-        except OSError as error:
-            problems.append(f"instructions: {path} cannot be read ({error.strerror}); check its permissions")
-            return None
-        return _File(stamp, tuple(self._chunks(path, text, problems)))
-
-    def _chunks(self, path: Path, text: str, problems: list[str]) -> list[Fragment]:
-        about, body = front_matter(text)
-        said = about.get("priority", "guidance")
-        priority: Priority = next((each for each in PRIORITIES if each == said), "guidance")
-        if priority != said:
-            problems.append(
-                f"instructions: {path}: priority: expected one of {', '.join(PRIORITIES)}, found {said!r};"
-                " it is read as guidance"
-            )
-        folder = self._proxy.config.path.absolute().parent
-        name = path.relative_to(folder) if path.is_relative_to(folder) else path
-        return fragments(body, f"file {name}", priority)
-
     # -- the prompts of upstreams
 
     def ask(self) -> None:
-        """Ask the upstreams that are up and were not asked yet. What they answer is there later."""
-        for upstream in self._proxy.upstreams.values():
-            capabilities = self._proxy.capabilities_known.get(upstream.name) or {}
+        """Ask the upstreams that are up and were not asked yet for their prompts, without waiting for the answers."""
+        for upstream in self._upstreams:
+            capabilities = self._upstreams.capabilities(upstream.name) or {}
             due = upstream.name not in self._asked and upstream.is_up and "prompts" in capabilities
             if due and upstream.ask("prompts/list", {}, partial(self._listed, upstream)):
                 self._asked.add(upstream.name)
 
     def prompts_changed(self, upstream: Upstream) -> None:
-        """It has said that its prompts are others now."""
+        """Have an upstream asked again: it has announced that its prompts changed."""
         self._asked.discard(upstream.name)
 
     def _listed(self, upstream: Upstream, reply: Reply) -> None:
@@ -284,14 +191,14 @@ class Instructions:
             name = prompt.get("name")
             if not isinstance(name, str):
                 continue
-            exposed = names.plain_name(self._proxy.prefix(upstream.name), name)
+            exposed = names.plain_name(self._config.prefix(upstream.name), name)
             found[name] = tuple(
                 fragments(_described(exposed, prompt)[:MOST_SAID], f"prompt {exposed}", "guidance", upstream.name)
             )
             if not any(_arguments(prompt, required=True)):
                 upstream.ask("prompts/get", {"name": name}, partial(self._got, upstream, name, exposed))
         self._prompts[upstream.name] = found
-        self.version += 1
+        self._changes += 1
 
     def _got(self, upstream: Upstream, name: str, exposed: str, reply: Reply) -> None:
         contents = (message.get("content") for message in _objects(reply, "messages"))
@@ -300,7 +207,7 @@ class Instructions:
         if text.strip() and name in self._prompts.get(upstream.name, {}):
             said = fragments(text, f"prompt {exposed}", "guidance", upstream.name)
             self._prompts[upstream.name][name] = tuple(said)
-            self.version += 1
+            self._changes += 1
 
 
 def _applies(hit: Hit) -> bool:
@@ -308,7 +215,7 @@ def _applies(hit: Hit) -> bool:
 
 
 def _objects(reply: Reply, key: str) -> list[dict[str, Any]]:
-    """The members of a list in a result; [] for anything else."""
+    """Return the objects of a list in a result; [] for anything else."""
     if isinstance(reply, Lost) or not isinstance(reply.result, Raw):
         return []
     try:
@@ -326,7 +233,7 @@ def _arguments(prompt: Mapping[str, Any], *, required: bool) -> Iterator[str]:
 
 
 def _described(exposed: str, prompt: Mapping[str, Any]) -> str:
-    """A prompt that needs arguments, as far as its listing tells."""
+    """Describe a prompt by its listing."""
     about = " ".join(str(prompt.get(key) or "") for key in ("title", "description")).strip()
     wanted = ", ".join(_arguments(prompt, required=False))
     return f"Prompt {exposed}({wanted}): {about or 'no description'}"

@@ -1,8 +1,7 @@
-"""A prompt that a hook has recorded (`foretool hint`) is the task before anything is called for it: the list of a
-growing client gains what it is likely to need while the model still reads.
+"""Grows a list for a prompt that a hook has recorded (`foretool hint`), while the model still reads.
 
 The hook writes to the store that this proxy shares; a new prompt is noticed within `LOOK_S`. It is taken for that of
-our client if there is just one, and, where it stands beside us on stdio, if it works in our folder.
+our client if there is exactly one and, on stdio, if the prompt's folder is ours.
 """
 
 from __future__ import annotations
@@ -11,73 +10,85 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from foretool.retrieval.list_growth import DEPTH
 from foretool.retrieval.ranking import Query
-from foretool.storage.stores import StorageError, Store
+from foretool.server.catalog.search import Search
+from foretool.server.clients.client import Client
+from foretool.server.clients.registry import ClientRegistry
+from foretool.server.clients.session import Session
+from foretool.server.methods.prediction import Predictor
+from foretool.storage.records import Prompt
+from foretool.storage.stores import StorageError
 
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Ranking
-    from foretool.server.clients.client import Client
-    from foretool.server.clients.session import Session
-    from foretool.server.proxy import Proxy
-    from foretool.storage.records import Prompt
 
 LOOK_S: Final = 0.2
 MOST_CHARACTERS: Final = 2_000
-"""Of a prompt that tools are looked for with; what is pasted into one can be megabytes."""
+"""Characters of a prompt that are searched with; what is pasted into one can be megabytes."""
 
 
-class Prompts:
-    """See the module."""
+class PromptLog(Protocol):
+    """The recorded prompts."""
 
-    def __init__(self, proxy: Proxy, store: Store, clock: Callable[[], float], folder: Path | None = None) -> None:
-        self._proxy = proxy
+    def prompts(self, since: float, limit: int) -> list[Prompt]: ...
+
+
+class PromptHook:
+    """Watches the store for prompts and has the list of the only client grow for them."""
+
+    def __init__(
+        self, store: PromptLog, clients: ClientRegistry, search: Search, predictor: Predictor,
+        clock: Callable[[], float], folder: Path | None = None,
+    ) -> None:  # fmt: skip
         self._store = store
-        self._clock = clock
+        self._clients = clients
+        self._search = search
+        self._predictor = predictor
         self._folder = str(folder or Path.cwd())
         self._since = clock()
         self._seen = 0
 
     async def watch(self) -> None:
-        """Look for new prompts, for ever."""
+        """Look for new prompts until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()
 
     def look(self) -> None:
-        """Take up the latest prompt that is new, if a list can grow for it."""
+        """Take up the latest prompt if it is new and a list can grow for it."""
         found = self._growing()
         if found is None:
             return
         with contextlib.suppress(StorageError):
-            new = [each for each in self._store.tasks.prompts(self._since, 1) if each.id > self._seen]
+            new = [each for each in self._store.prompts(self._since, 1) if each.id > self._seen]
             if new:
                 self._seen, self._since = new[0].id, new[0].at
                 self._take(*found, new[0])
 
     def _growing(self) -> tuple[Client, Session] | None:
-        """The only client and its conversation, if its list may grow."""
-        client = self._proxy.only_client()
+        """Return the only client and its session, if its list may grow."""
+        client = self._clients.only_client()
         session = client.session if client is not None else None
-        if client is None or session is None or session.view is None or client.policy(session) != "growing":
+        if client is None or session is None or session.view is None or client.tools.policy(session) != "growing":
             return None
         return client, session
 
     def _take(self, client: Client, session: Session, prompt: Prompt) -> None:
         if client.transport == "stdio" and prompt.cwd not in ("", self._folder):
             return
-        chat, proxy = session.conversation(), self._proxy
+        chat = session.conversation()
         lines = tuple(line.strip() for line in prompt.text[:MOST_CHARACTERS].splitlines() if line.strip())
-        chat.prompted(lines, prompt.at)
+        chat.note_prompt(lines, prompt.at)
         query = Query(lines, (), (), chat.servers_in_use())
 
-        def answered(ranking: Ranking) -> None:
+        def grow(ranking: Ranking) -> None:
             from foretool.retrieval.confidence import level
 
-            if client in proxy.clients:
+            if client in self._clients:
                 is_sure = level(ranking) in ("high", "medium")
-                proxy.foresight.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
+                self._predictor.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
 
-        proxy.search.find(query, client.profile.admits, DEPTH, answered)
+        self._search.find(query, client.profile.admits, DEPTH, grow)

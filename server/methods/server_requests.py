@@ -1,8 +1,8 @@
-"""Questions of upstreams to the client (sampling, elicitation, roots): whose they are, and how each era asks them.
+"""Requests of upstreams to clients (sampling, elicitation, roots): which client they are for, and how each era asks it.
 
 A legacy client is asked by a request. A modern client is asked by ending its request with `input_required`; the
-upstream's request is parked meanwhile, and the client's retry takes it up again. The other way round, a modern
-upstream's `input_required` becomes requests to a legacy client, and the answers go up with a retry of ours.
+upstream's request is parked meanwhile, and the client's retry continues it. The other way round, a modern upstream's
+`input_required` becomes requests to a legacy client, and a retry of ours carries the answers up.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
-from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.client import Client
+from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
 from foretool.server.upstreams.connection import Request, answer_error
-
-if TYPE_CHECKING:
-    from foretool.server.clients.client import Client, OnReply
-    from foretool.server.proxy import Proxy
-    from foretool.server.upstreams.upstream import Upstream
+from foretool.server.upstreams.upstream import Upstream
 
 CAPABILITY: Final = {
     "sampling/createMessage": "sampling",
@@ -30,13 +27,6 @@ CAPABILITY: Final = {
     "roots/list": "roots",
 }
 """What a client must have declared to be asked."""
-
-ANY: Final[dict[str, Any]] = {
-    "sampling": {"tools": {}, "context": {}},
-    "elicitation": {"form": {}, "url": {}},
-    "roots": {"listChanged": True},
-}
-"""What some client may be able to answer, of all that are still to come to one connection of an upstream."""
 
 PARKED_S: Final = 600.0
 MOST_PARKED: Final = 1000
@@ -71,24 +61,25 @@ class _Own(Struct, eq=False):
     until: float
 
 
-class Questions:
-    """See the module."""
+class ServerRequests:
+    """Puts the requests of upstreams to clients, and our own, and brings back the answers."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
+    def __init__(self, only_client: Callable[[], Client | None]) -> None:
+        """`only_client`: returns the client if there is exactly one."""
+        self._only_client = only_client
         self._parked: dict[str, _Parked] = {}
         self._by_request: dict[Request, _Parked] = {}
         self._own: dict[str, _Own] = {}
         self._asked: dict[tuple[str, Id], Callable[[str], None]] = {}
         """By upstream and its id: takes a question back from the legacy client it was put to."""
-        self._elsewhere: dict[str, Client] = {}
+        self._elsewhere: dict[str, Caller] = {}
         """Clients that were sent to a URL, by the id of the elicitation."""
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
-        """A question of a legacy upstream."""
+        """Put a request of a legacy upstream to the client it is for. `request`: in whose course it came, if known."""
         exchange = request.exchange if request is not None else None
         in_course = exchange if isinstance(exchange, Exchange) else None
-        client = exchange.client if isinstance(exchange, Exchange) else self._proxy.only_client()
+        client = exchange.client if isinstance(exchange, Exchange) else self._only_client()
         # A modern client can be asked in the course of a request alone.
         if client is None or (in_course is None and client.era == "modern"):
             why = f"{message.method}: it cannot be told which client is meant"
@@ -101,7 +92,7 @@ class Questions:
             self._ask_legacy(client, request if in_course else None, upstream, message, answer)
 
     def _ask_legacy(
-        self, client: Client, request: Request | None, upstream: Upstream, message: Message, answer: Answer
+        self, client: Caller, request: Request | None, upstream: Upstream, message: Message, answer: Answer
     ) -> None:
         exchange = request.exchange if request is not None else None
         assert exchange is None or isinstance(exchange, Exchange)
@@ -110,28 +101,28 @@ class Questions:
         def answered(reply: Message) -> None:
             self._asked.pop(key, None)
             if request is not None:
-                _go_on(request, upstream)
-            answer(_readdressed(reply, message))
+                _resume_clock(request, upstream)
+            answer(_readdress(reply, message))
 
         def progress(params: Raw) -> None:
             # What the client reports under the token it was given, under the one that the upstream gave.
             answer(Message(method="notifications/progress", params=params))
 
         if request is not None:
-            _pause(request)
+            _pause_clock(request)
         ident = client.ask(str(message.method), message.params, answered, exchange, progress)
 
         def take_back(reason: str) -> None:
             client.withdraw(ident, reason, exchange)
             if request is not None:
-                _go_on(request, upstream)
+                _resume_clock(request, upstream)
 
         self._asked[key] = take_back
         if (elicitation := _elicitation(message.params)) is not None:
             self.remember(elicitation, client)
 
     def withdraw(self, upstream: Upstream, question: Any, reason: str) -> None:
-        """A legacy upstream takes a question back."""
+        """Take back a question that a legacy upstream has cancelled."""
         if not isinstance(question, int | str):
             return
         take_back = self._asked.pop((upstream.name, question), None)
@@ -143,13 +134,14 @@ class Questions:
 
     # -- elicitations that end elsewhere (legacy era, by URL)
 
-    def remember(self, elicitation: str, client: Client) -> None:
-        """The client was sent to a URL; it will be told when it is through there."""
+    def remember(self, elicitation: str, client: Caller) -> None:
+        """Remember which client was sent to a URL, to tell it when the upstream says that it is through."""
         self._elsewhere[elicitation] = client
         if len(self._elsewhere) > MOST_PARKED:
             del self._elsewhere[next(iter(self._elsewhere))]
 
-    def completed(self, message: Message, elicitation: str) -> None:
+    def complete(self, message: Message, elicitation: str) -> None:
+        """Tell the client that was sent to a URL that it is through there."""
         client = self._elsewhere.pop(elicitation, None)
         if client is not None and client.era == "legacy":
             client.notify_raw(message)
@@ -181,7 +173,7 @@ class Questions:
         exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": parked.handle})
 
     def resume(self, exchange: Exchange) -> bool:
-        """A retry with answers: give them to the upstream that waits. False: the state is not one of ours."""
+        """Give the answers of a retry to the upstream that waits; return False if the state is not one of ours."""
         handle = jsonrpc.text(exchange.params.get("requestState")) or ""
         if (own := self._own.get(handle)) is not None:
             self._resume_own(handle, own, exchange)
@@ -210,16 +202,15 @@ class Questions:
             self._ask_parked(exchange, parked)
         return True
 
-    def ended(self, request: Request, ended: Ended) -> None:
-        """The upstream has answered a request whose client was told to come back with answers, or was lost: the client
-        hears of it when it comes."""
+    def keep_reply(self, request: Request, ended: Ended) -> None:
+        """Keep the reply of an upstream that did not wait for answers; the client gets it when it comes back."""
         parked = self._by_request.get(request)
         if parked is not None:
             parked.ended = ended
             parked.open.clear()
 
     def forget(self, request: Request) -> None:
-        """A request is over, or its client is not coming back."""
+        """Drop what is parked for a request: it is over, or its client does not come back."""
         parked = self._by_request.pop(request, None) if self._by_request else None
         if parked is not None:
             self._parked.pop(parked.handle, None)
@@ -242,7 +233,7 @@ class Questions:
     # -- our own questions
 
     def ask(self, exchange: Exchange, method: str, params: Raw, answered: Answered) -> None:
-        """Ask the client of an exchange, in the manner of its era."""
+        """Ask the client of an exchange a question of ours, in the way of its era."""
         if exchange.era == "legacy":
             exchange.client.ask(method, params, lambda reply: answered(exchange, reply), exchange)
             return
@@ -261,29 +252,26 @@ class Questions:
 
     # -- modern upstream, legacy client
 
-    def mirror(
-        self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], result: Raw, on_reply: OnReply
+    def ask_for_input(
+        self, exchange: Exchange, upstream: str, result: Raw, again: Callable[[dict[str, Raw]], None]
     ) -> None:
-        """Ask the client what a modern upstream wants to know, then repeat the request with the answers."""
+        """Ask a legacy client for the input that a modern upstream wants. `again` sends the request once more with the
+        answers and the state that it is given."""
         members = jsonrpc.fields(result)
         wanted = {
             key: jsonrpc.fields(value) for key, value in jsonrpc.fields(members.get("inputRequests", UNSET)).items()
         }
         exchange.rounds += 1
         if exchange.rounds > ROUNDS:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked for input {ROUNDS} times")
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked for input {ROUNDS} times")
             return
         answers: dict[str, Raw] = {}
 
         def retry() -> None:
-            again = {
-                key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")
-            }
-            if answers:
-                again["inputResponses"] = jsonrpc.raw(answers)
+            more = {"inputResponses": jsonrpc.raw(answers)} if answers else {}
             if "requestState" in members:
-                again["requestState"] = members["requestState"]
-            exchange.client.forward(exchange, upstream, again, on_reply)
+                more["requestState"] = members["requestState"]
+            again(more)
 
         def answered(key: str, reply: Message) -> None:
             if exchange.done:
@@ -304,7 +292,7 @@ class Questions:
             if (refused := refusal(jsonrpc.text(request.get("method")) or "", request.get("params", UNSET), declared))
         ]
         if refusals:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked: {refusals[0][1]}")
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked: {refusals[0][1]}")
         elif not wanted:
             retry()
         for key, request in wanted.items() if not refusals else ():
@@ -314,8 +302,8 @@ class Questions:
 
 
 def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Code and words to a question that a client with these capabilities is not to be asked (specification
-    2025-11-25: client, elicitation and sampling); None when it is."""
+    """Return code and words for a request that a client with these capabilities must not be sent (specification
+    2025-11-25: client, elicitation and sampling); None when it may be sent."""
     capability = CAPABILITY.get(method)
     having = declared.get(capability) if capability is not None else None
     if not isinstance(having, dict):
@@ -334,18 +322,18 @@ def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int,
 
 
 def modes(elicitation: Mapping[str, Any]) -> set[str]:
-    """How a client with this capability can be asked; one that names no mode has forms, as before there were others."""
+    """Return how a client with this capability can be asked; without a mode by forms, the first mode there was."""
     return {"form", "url"} & elicitation.keys() or {"form"}
 
 
-def _pause(request: Request) -> None:
-    """The upstream's clock stands while somebody is being asked, though not for ever."""
+def _pause_clock(request: Request) -> None:
+    """Stop the clock of an upstream's request while somebody is being asked, at most `PARKED_S`."""
     request.questions += 1
     if request.timeout:
         request.deadline = time.monotonic() + PARKED_S
 
 
-def _go_on(request: Request, upstream: Upstream) -> None:
+def _resume_clock(request: Request, upstream: Upstream) -> None:
     request.questions -= 1
     if request.timeout and not request.questions:
         request.deadline = time.monotonic() + upstream.timeout_s
@@ -356,13 +344,13 @@ def _id(message: Message) -> Any:
 
 
 def _elicitation(params: Any) -> str | None:
-    """The id of an elicitation by URL."""
+    """Return the id of an elicitation by URL."""
     try:
         return jsonrpc.text(jsonrpc.fields(params).get("elicitationId"))
     except ValueError:
         return None
 
 
-def _readdressed(reply: Message, question: Message) -> Message:
-    """The client's reply under the id the upstream asked with."""
+def _readdress(reply: Message, question: Message) -> Message:
+    """Return the client's reply under the id that the upstream asked with."""
     return Message(id=_id(question), result=reply.result, error=reply.error)

@@ -128,6 +128,20 @@ def plain(value: Raw | bytes) -> Any:
             return json.loads(bytes(value))
 
 
+def plain_object(value: Raw | None) -> dict[str, Any] | None:
+    """Return the decoded value if it is an object, else None. Raises ValueError when the bytes are not JSON."""
+    decoded = plain(value) if value is not None else None
+    return decoded if isinstance(decoded, dict) else None
+
+
+def member(value: Raw, key: str) -> str | None:
+    """Return the string under a key of an object, None where there is none."""
+    try:
+        return text(fields(value).get(key))
+    except ValueError:
+        return None
+
+
 def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
     """Returns the members of an object, undecoded; {} when unset. Raises ValueError when the value is not an object."""
     if value is UNSET:

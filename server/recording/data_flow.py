@@ -1,7 +1,7 @@
-"""Watches values flow: what one tool gave, and another was called with, says that the second needs the first.
+"""Watches values flow from tool to tool: who is called with what another returned, needs that other.
 
-Only the names of the fields are kept, never a value. Results and arguments wait here, unread, until the proxy is idle
-(`look`), so no call is slower for it; what is too big or too much is left out.
+Only the names of the fields are kept, never a value. Results and arguments wait here unread until the proxy is idle
+(`look`), so no call is slower for it. What is too big or too much is left out.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from foretool.server.config.live import LiveConfig
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import FlowKey, ToolId
@@ -58,14 +59,14 @@ class _Given(Struct):
 
 
 class _Talk:
-    """What one conversation was given, and which values it used already."""
+    """The results that one conversation got, and the values it has used."""
 
     def __init__(self) -> None:
         self.given: deque[_Given] = deque(maxlen=REMEMBERED)
         self.used: dict[int, None] = {}
 
-    def knew(self, value: str) -> bool:
-        """Whether it was said before; if not, it is from now on."""
+    def has_used(self, value: str) -> bool:
+        """Tell whether a value was used before, and remember it."""
         key = hash(value)
         if key in self.used:
             return True
@@ -76,22 +77,24 @@ class _Talk:
 
 
 class FlowWatch:
-    """See the module."""
+    """Gathers the results and arguments of calls, and finds the values that went from one to another."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: LiveConfig) -> None:
+        self._config = config
         self._waiting: deque[_Event] = deque()
         self._waiting_bytes = 0
         self._talks: dict[Chat, _Talk] = {}
         self.seen: Counter[FlowKey] = Counter()
-        """What was found and not yet fetched."""
+        """Flows that were found and not yet fetched, with how often each was seen."""
 
-    def called(self, chat: Chat, tool: ToolId, arguments: Raw) -> None:
-        """A tool is called with these."""
-        self._wait(_Event(chat, tool, arguments, False))
+    def add_call(self, chat: Chat, tool: ToolId, arguments: Raw | None) -> None:
+        """Take in the arguments of a call."""
+        if arguments is not None and self._config.keeps_text:
+            self._wait(_Event(chat, tool, arguments, False))
 
-    def answered(self, chat: Chat, tool: ToolId, result: Raw) -> None:
-        """A tool gave this."""
-        if len(bytes(result)) <= RESULT_BYTES:
+    def add_result(self, chat: Chat, tool: ToolId, result: Raw) -> None:
+        """Take in the result of a call."""
+        if self._config.keeps_text and len(bytes(result)) <= RESULT_BYTES:
             self._wait(_Event(chat, tool, result, True))
 
     def _wait(self, event: _Event) -> None:
@@ -101,7 +104,7 @@ class FlowWatch:
             self._waiting_bytes += size
 
     def look(self) -> bool:
-        """Read some of what waits; whether there is more."""
+        """Read some of what waits; return whether there is more."""
         for _ in range(min(AT_ONCE, len(self._waiting))):
             event = self._waiting.popleft()
             self._waiting_bytes -= len(bytes(event.content))
@@ -113,12 +116,12 @@ class FlowWatch:
         return bool(self._waiting)
 
     def fetch(self) -> Mapping[FlowKey, int]:
-        """What was found since the last time."""
+        """Return the flows found since the last time, with how often each was seen."""
         found, self.seen = self.seen, Counter()
         return found
 
     def forget(self, session: str) -> None:
-        """A session has ended."""
+        """Drop what a session that has ended left behind."""
         for chat in [chat for chat in self._talks if chat[0] == session]:
             del self._talks[chat]
 
@@ -131,8 +134,8 @@ class FlowWatch:
 
     def _compare(self, talk: _Talk, event: _Event) -> None:
         for parameter, value in _values(event.content):
-            if talk.knew(value):
-                continue  # that it stands in a result again says nothing
+            if talk.has_used(value):
+                continue  # finding it in a result again says nothing
             for given in reversed(talk.given):
                 if given.tool != event.tool and (field := _field_of(given.content, value)) is not None:
                     self.seen[(given.tool, event.tool, field, parameter)] += 1
@@ -140,7 +143,7 @@ class FlowWatch:
 
 
 def _values(arguments: Raw) -> Iterator[tuple[str, str]]:
-    """The values of a call that may have come from somewhere, each with its top-level parameter."""
+    """Yield the values of a call that may have come from a result, each with its top-level parameter."""
     try:
         read = jsonrpc.plain(arguments)
     except ValueError:
@@ -164,7 +167,7 @@ def _leaves(value: Any, depth: int = 4) -> Iterator[str]:
 
 
 def _field_of(result: bytes, value: str) -> str | None:
-    """The field of a result that holds a value as a whole, "" where it stands in running text; None where it is not."""
+    """Return the field of a result that holds a value as a whole, "" for running text, None where it does not occur."""
     wanted = value.encode("utf-8", "replace")
     at = result.find(wanted)
     while at >= 0:
@@ -176,7 +179,7 @@ def _field_of(result: bytes, value: str) -> str | None:
 
 
 def _goes_on(result: bytes, start: int, end: int) -> bool:
-    """Whether the value found is a piece of a longer word."""
+    """Tell whether the value found is a piece of a longer word."""
     before, after = result[start - 1 : start], result[end : end + 1]
     return (_in_word(before) and result[start - 2 : start - 1] != b"\\") or _in_word(after)
 

@@ -1,8 +1,8 @@
-"""What happened, into the store before the client hears of it; and what is remembered, out of it.
+"""Writes what happened into the store before the client gets its answer, and reads what serving needs to remember.
 
-Records gather while answers are worked out and are committed in one transaction before those answers are sent. A store
-that cannot take them (locked, full) never makes a client wait, fail or lose a record: they stay here, in order, and are
-tried again about once a second. A question it cannot answer gets the answer of an empty store.
+Records gather while answers are made and are committed in one transaction before those answers are sent. A store that
+cannot take them (locked, full) never makes a client wait, fail or lose a record: they stay here, in order, and are
+written again about once a second. A question that the store cannot answer gets the answer of an empty store.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.config.live import LiveConfig
+from foretool.server.protocol import translate
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import (
     Call,
     ClientRecord,
@@ -45,23 +48,41 @@ class Statistics(Struct, frozen=True):
 
 
 class Recorder:
-    """See the module."""
+    """Keeps records until the store has them, and keeps out of them what the setting `record` excludes."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, config: LiveConfig, clock: Callable[[], float]) -> None:
         self._store = store
+        self._config = config
+        self._clock = clock
         self._calls: list[Call] = []
         self._misses: list[Miss] = []
         self._late: list[Callable[[], object]] = []
         """Other writes that were refused, oldest first; they go before the calls, which may refer to them."""
         self._promised = 0
-        """The last id given out for a record that was refused; they are negative."""
+        """The last id given out for a refused record; such ids are negative."""
         self._ids: dict[int, int] = {}
-        """The ids that such records got in the end, by those given out."""
+        """By those ids: the ids that the records got in the end."""
         self._written = self._dropped = self._failures = 0
         self._failing = False
 
+    def now(self) -> float:
+        """Return the time that records bear, in seconds since 1970."""
+        return self._clock()
+
+    def keep_text(self, text: str) -> str:
+        """Return what may be kept of a task in words: all of it or nothing."""
+        return text if self._config.keeps_text else ""
+
+    def describe_arguments(self, arguments: Raw | None) -> str:
+        """Return what may be kept of a call's arguments: nothing, names and types, or values without secrets."""
+        if self._config.settings.record == "off":
+            return ""
+        if self._config.settings.record == "full":
+            return self._config.redact(bytes(arguments or b"{}").decode(errors="replace"))
+        return translate.argument_shape(arguments)
+
     def call(self, call: Call, misses: Sequence[Miss] = ()) -> None:
-        """A call, and the misses it brought to light."""
+        """Record a call and the misses it revealed."""
         self._calls.append(call)
         self._misses.extend(replace(miss, call=len(self._calls)) for miss in misses)
 
@@ -69,26 +90,26 @@ class Recorder:
         self._misses.append(miss)
 
     def exposure(self, exposure: Exposure) -> int:
-        """Its id; while the store refuses it, one that stands for it here alone."""
+        """Record a list; return its id, or while the store refuses it, an id that only this recorder knows."""
         return self._identified(partial(self._store.sessions.add_exposure, exposure))
 
     def discovery(self, discovery: Discovery) -> int:
-        """As `exposure`."""
+        """Record a discovery; return its id as `exposure` does."""
         return self._identified(partial(self._store.discoveries.add, discovery))
 
     def name_discovery(self, id: int, handle: str) -> None:
-        """The conversation that a discovery turned out to belong to."""
+        """Record which conversation a discovery belongs to, which is known once its handle comes back."""
         self._write(lambda: self._store.discoveries.set_handle(self._id(id), handle), None)
 
     def step(self, step: StepRecord) -> int:
-        """Its id, 0 when the store refuses it for now."""
+        """Record a step; return its id, 0 while the store refuses it."""
         return self._write(partial(self._store.tasks.add_step, step), 0)
 
     def begin_session(self, session: SessionRecord) -> None:
         self._write(partial(self._store.sessions.begin, session), None)
 
-    def end_session(self, key: str, at: float) -> None:
-        self._write(partial(self._store.sessions.end, key, at), None)
+    def end_session(self, key: str) -> None:
+        self._write(partial(self._store.sessions.end, key, self._clock()), None)
 
     def add_client_relist(
         self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
@@ -96,7 +117,7 @@ class Recorder:
         self._write(partial(self._store.clients.add_relist, client, version, era, announced, relisted, ms), None)
 
     def save_working_set(self, working_set: WorkingSet) -> bool:
-        """False if another proxy was first. A refused one is not kept: the next epoch brings another."""
+        """Return False if another proxy was first. A refused one is not kept: the next epoch brings another."""
         return self._asked(partial(self._store.serving.save_working_set, working_set), True)
 
     # -- what is remembered
@@ -156,7 +177,7 @@ class Recorder:
         return Statistics(self._written, waiting, self._dropped, self._failures)
 
     def _identified(self, write: Callable[[], int]) -> int:
-        """As `_write`, for what other records refer to."""
+        """Write a record that others refer to, as `_write` does; return its id."""
         promised = self._promised - 1
 
         def late() -> None:
@@ -178,11 +199,11 @@ class Recorder:
         return promised
 
     def _id(self, id: int) -> int:
-        """The id in the store for one that was given out here; 0 where there is none."""
+        """Return the id in the store for one that was given out here, 0 if there is none."""
         return id if id >= 0 else self._ids.get(id, 0)
 
     def _write(self, write: Callable[[], T], instead: T) -> T:
-        """Now, or with the next `retry`; `instead` then stands for its outcome."""
+        """Write now and return the outcome, or write with the next `retry` and return `instead`."""
         if not self._failing:
             try:
                 done = write()
@@ -198,7 +219,7 @@ class Recorder:
         return instead
 
     def _write_late(self) -> bool:
-        """Whether nothing is left of the refused writes."""
+        """Write what was refused before; return whether nothing of it is left."""
         while self._late:
             try:
                 self._late[0]()
@@ -221,13 +242,13 @@ class Recorder:
             return instead
 
     def _drop(self, error: StorageError) -> None:
-        """It can never be written."""
+        """Give up a record that can never be written."""
         self._failures += 1
         self._dropped += 1
         log.error("%s; one record is lost", error)
 
     def _write_singly(self) -> None:
-        """One of them can never be written: keep it from holding up the others."""
+        """Write the records one by one, so that one that can never be written does not hold up the others."""
         batches: list[tuple[list[Call], list[Miss]]] = [
             ([call], [replace(miss, call=1) for miss in self._misses if miss.call == place])
             for place, call in enumerate(self._calls, 1)

@@ -27,7 +27,7 @@ async def test_a_known_catalogue_is_listed_and_searched_without_starting_any_ups
         assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
         found = await stage.client.discover("subtract")
         assert asleep.starts == 0
-        assert stage.app.proxy.upstreams["calc"].state is State.KNOWN
+        assert stage.app.upstreams["calc"].state is State.KNOWN
         # The first call starts it, and is answered.
         assert said(await stage.client.call_tool("calc__subtract", {})) == "subtract"
     assert [match["name"] for match in found["matches"]] == ["calc__subtract"]

@@ -142,7 +142,7 @@ async def test_stopping_ends_every_connection_and_answers_what_is_in_flight() ->
         await stage.client.initialize()
         call = stage.client.post("tools/call", {"name": "calc__slow"})
         await upstream.called("slow")
-        entry = stage.app.proxy.upstreams["calc"]
+        entry = stage.app.upstreams["calc"]
         await entry.stop()
         assert "'calc'" in said(await stage.client.result(call))
         assert entry.state is State.STOPPED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import BOTH, LIST_CHANGED, FakeUpstream, failing_store, proxy_over, tool
+from fakes import BOTH, LIST_CHANGED, FakeUpstream, failing_store, proxy_over, set_settings, tool
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc
@@ -137,10 +137,10 @@ async def test_an_epoch_is_announced_to_every_listener_of_either_era_and_to_no_o
             client.post("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="L")
             await client.heard("notifications/subscriptions/acknowledged")
         await silent.call_tool("github__tool_7", {})
-        stage.app.exposures.epoch_s = 0.001  # the epoch is over
+        set_settings(stage, epoch_s=0.001)  # the epoch is over
         for client in (*legacy, *modern):
             await client.heard(LIST_CHANGED)
-        stage.app.exposures.epoch_s = 86_400.0
+        set_settings(stage, epoch_s=86_400.0)
         lists = []
         for client in (*legacy, *modern, silent):
             request = client.post("tools/list")

@@ -81,6 +81,6 @@ async def test_an_announcement_without_a_difference_reaches_those_who_see_everyt
             await client.heard(LIST_CHANGED)
         else:
             await upstream.asked("tools/list", 2)
-            stage.app.proxy._announce()
+            stage.app.announcements.announce()
         await client.call_tool("calc__add")
     assert client.count(LIST_CHANGED) == told

@@ -45,7 +45,7 @@ def call(era: Era, session: str, name: str = "good__echo") -> Asker:
 @pytest.mark.parametrize("tool", ["good__echo", "good__hold"])
 async def test_a_call_over_http_leaves_no_garbage_whether_it_is_answered_or_dropped(era: Era, tool: str) -> None:
     async with proxy_over(echo("good")) as stage:
-        edge = HttpServer(stage.app.proxy)
+        edge = HttpServer(stage.app.router)
         session = await greeted(edge)
         await call(era, session, tool).ask(edge)
         with uncollected() as found:

@@ -19,11 +19,11 @@ async def test_an_idle_upstream_is_stopped_and_the_next_call_starts_it() -> None
     async with proxy_over(upstream, idle_stop_s=60) as stage:
         await stage.client.initialize()
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
-        resting = stage.app.proxy.upstreams["calc"]
-        stage.app.proxy.tick()
+        resting = stage.app.upstreams["calc"]
+        stage.app.tick()
         assert resting.state is State.READY
         resting.used_at -= 61
-        stage.app.proxy.tick()
+        stage.app.tick()
         await asyncio.sleep(1)  # of the tests' own clock
         assert upstream.links == []
         assert (resting.state, upstream.starts) == (State.KNOWN, 1)
@@ -37,12 +37,12 @@ async def test_an_upstream_with_a_call_in_flight_is_not_stopped() -> None:
     async with proxy_over(upstream, idle_stop_s=60) as stage:
         await stage.client.initialize()
         await stage.client.call_tool("calc__add", {})
-        resting = stage.app.proxy.upstreams["calc"]
+        resting = stage.app.upstreams["calc"]
         upstream.scripts["add"] = lambda asked: None  # it never answers
         call = asyncio.ensure_future(stage.client.call_tool("calc__add", {}))
         await asyncio.sleep(1)
         assert resting.in_flight
         resting.used_at -= 61
-        stage.app.proxy.tick()
+        stage.app.tick()
         assert resting.state is State.READY
         call.cancel()

@@ -94,7 +94,7 @@ async def test_an_upstream_with_a_broken_list_shows_an_error_and_the_others_are_
     async with proxy_over(bad, good, policy="full") as stage:
         await stage.client.initialize()
         assert await stage.client.list_tools() == ["call_tool", "discover_tools", "good__add"]
-        error = stage.app.proxy.upstreams["bad"].error
+        error = stage.app.upstreams["bad"].error
     assert "tools could not be listed" in error
 
 
@@ -105,7 +105,7 @@ async def test_an_upstream_that_refuses_to_list_shows_its_error() -> None:
     async with proxy_over(bad, good, policy="full") as stage:
         await stage.client.initialize()
         assert await stage.client.list_tools() == ["call_tool", "discover_tools", "good__add"]
-        assert "log in first" in stage.app.proxy.upstreams["bad"].error
+        assert "log in first" in stage.app.upstreams["bad"].error
 
 
 @requirement("catalog:list-again")

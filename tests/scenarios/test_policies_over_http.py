@@ -7,10 +7,10 @@ import json
 
 import pytest
 from callers import Caller, http_over
-from fakes import FakeUpstream, failing_store
+from fakes import FakeUpstream, failing_store, set_settings
 from requirements import requirement
 
-from foretool.server.clients import client
+from foretool.server.clients import tool_list
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ async def test_a_growing_list_grows_for_its_own_session_and_the_answer_waits_unt
 
 @requirement("http:dynamic")
 async def test_a_session_that_does_not_list_again_is_frozen_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "RELIST_S", 0.05)
+    monkeypatch.setattr(tool_list, "RELIST_S", 0.05)
     async with http_over(calc(), hold_ms=10) as (stage, http):
         caller = await Caller(http).greet("claude-code", "9")
         await caller.tools()
@@ -119,8 +119,8 @@ async def test_an_epoch_is_announced_to_every_listener_of_either_era_over_http()
             assert "calc__subtract" not in names(await caller.tools())
             await caller.listen()
         await callers[0].call("calc__subtract")
-        stage.app.exposures.epoch_s = 0.001
-        stage.app.proxy.tick()
+        set_settings(stage, epoch_s=0.001)
+        stage.app.tick()
         for caller in callers:
             await caller.told()
             assert "calc__subtract" in names(await caller.tools())

@@ -8,7 +8,7 @@ import pytest
 from fakes import LIST_CHANGED, FakeUpstream, failing_store, proxy_over
 from requirements import requirement
 
-from foretool.server.clients import client
+from foretool.server.clients import tool_list
 from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ async def test_a_client_known_to_re_list_gets_a_growing_list() -> None:
 async def test_a_client_that_did_not_list_again_is_demoted_and_stays_so_after_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client, "RELIST_S", 0.1)
+    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
     store, _ = failing_store()
     upstream = FakeUpstream("calc", ["add", "subtract"])
     async with proxy_over(upstream, store=store, hold_ms=10) as stage:

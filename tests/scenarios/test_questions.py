@@ -469,12 +469,12 @@ async def test_a_call_does_not_time_out_while_its_client_is_being_asked(monkeypa
         request = client.post("tools/call", call("elicitation/create"))
         question = await client.asked("elicitation/create")
         now += 300.0
-        stage.app.proxy.tick()
+        stage.app.tick()
         client.respond(question, ANSWERS["elicitation/create"])
         assert said(await client.result(request)) == "thanks"
         # Somebody who never answers does not keep the call for ever.
         request = client.post("tools/call", call("elicitation/create"))
         await client.asked("elicitation/create", 2)
         now += 700.0
-        stage.app.proxy.tick()
+        stage.app.tick()
         assert (await client.result(request))["isError"] is True

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 async def reload(stage: Stage, *upstreams: FakeUpstream, **settings: object) -> None:
     stage.app.fakes = {upstream.name: upstream for upstream in upstreams}
-    await stage.app.reconfigure(config_of(*upstreams, **settings))
+    await stage.app.reloader.apply(config_of(*upstreams, **settings))
 
 
 @requirement("reload:servers")
@@ -87,10 +87,10 @@ async def test_a_file_that_is_broken_leaves_the_config_before_it_in_force(tmp_pa
         broken.write_text('{"mcpServers": ')
         import msgspec
 
-        stage.app.config = msgspec.structs.replace(stage.app.config, path=broken)
-        await stage.app._reload_if_changed()
+        stage.app.live.replace(msgspec.structs.replace(stage.app.config, path=broken))
+        await stage.app.reloader.look()
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
         broken.write_text('{"mcpServers": {"calc": {"command": "fake"}, "bad": {"command": 5}}}')
-        await stage.app._reload_if_changed()
+        await stage.app.reloader.look()
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
     assert upstream.starts == 1

@@ -11,6 +11,7 @@ import pytest
 from fakes import FakeUpstream, proxy_over
 from requirements import requirement
 
+from foretool.server.housekeeping import save_flows
 from foretool.storage.opening import open_store
 from foretool.storage.stores import Store
 
@@ -24,9 +25,7 @@ async def worked(store: Store, **settings: Any) -> None:
     async with proxy_over(office, store=store, **settings) as stage:
         await stage.client.call_tool("office__login", {"user": "alex"})
         await stage.client.call_tool("office__post", {"auth": TOKEN})
-        while stage.app.proxy.flows.look():
-            pass
-        stage.app._keep_flows()
+        await save_flows(stage.app.flows, stage.store.flows)
 
 
 @requirement("graph:flow")

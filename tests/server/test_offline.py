@@ -35,8 +35,8 @@ def test_a_list_that_is_served_is_shown_as_it_is(tmp_path: Path) -> None:
     fill(path).close()
     config = configs.load(path)
     with offline.read(config) as known:
-        inputs = known.exposures._inputs(config.profiles[""], "frozen")
-        now = known.exposures._clock()
+        inputs = known.app.exposures._digest_inputs(config.profiles[""], "frozen")
+        now = known.app.exposures._clock()
     with open_store(config.storage) as store:
         store.serving.save_working_set(WorkingSet("/frozen", 7, ("sky__moon",), b"[]", now, inputs))  # type: ignore[arg-type]
     with offline.read(config) as known:

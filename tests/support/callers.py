@@ -148,7 +148,7 @@ class Caller:
 @asynccontextmanager
 async def http_over(*upstreams: FakeUpstream, **settings: Any) -> AsyncIterator[tuple[Stage, httpx2.AsyncClient]]:
     async with asyncio.timeout(PATIENCE_S), proxy_over(*upstreams, **settings) as stage:
-        edge = HttpServer(stage.app.proxy, profiles=lambda name: name in stage.app.config.profiles)
+        edge = HttpServer(stage.app.router, profiles=lambda name: name in stage.app.config.profiles)
         serving = asyncio.create_task(edge.serve())
         await edge.ready.wait()
         try:

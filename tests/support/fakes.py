@@ -20,13 +20,14 @@ from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.config import loader
+from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.transports.upstream.base import LinkError, Receiver
-from foretool.server.upstreams.upstream import Upstream
+from foretool.server.upstreams.upstream import OpenLink
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Era, Miss
 from foretool.storage.sqlite.database import Database
@@ -428,8 +429,8 @@ class FakeClient(StdioServer):
     """A client of the real stdio edge, without the pipes: what it writes is fed in, what comes out is kept."""
 
     def __init__(self, app: App, profile: str = "", transport: str = "stdio", principal: str = "") -> None:
-        super().__init__(app.proxy, profile, 64 * 1024 * 1024)
-        self._front = app.proxy.open("legacy", transport, self, profile, principal)
+        super().__init__(app.router, profile, 64 * 1024 * 1024)
+        self._front = app.router.open("legacy", transport, self, profile, principal)
         self.lines: list[bytes] = []
         """Everything the proxy sent, in order."""
         self.messages: list[Json] = []
@@ -591,17 +592,12 @@ class FakeApp(App):
 
     fakes: dict[str, FakeUpstream]
 
-    def _upstream(self, server: Server) -> Upstream:
-        opened = self.fakes[server.name].opened
-        proxy = self.proxy
-        return Upstream(
-            server.name, proxy, opened, server.timeout_s, server.secrets.redact, capabilities=proxy.capabilities
-        )
+    def _link_opener(self, server: Server) -> OpenLink:
+        return self.fakes[server.name].opened
 
     async def _count_tokens(self) -> None:
-        self.catalog.set_token_counts(
-            {tool.schema_hash: self.catalog.tokens(tool.id) for tool in self.catalog.find_uncounted()}
-        )
+        estimates = {tool.schema_hash: self.catalog.tokens(tool.id) for tool in self.catalog.find_uncounted()}
+        self.catalog.set_token_counts(estimates)
 
 
 class Stage(NamedTuple):
@@ -653,6 +649,17 @@ async def proxy_over(
     finally:
         if store is None:
             kept.close()
+
+
+def live_config(**settings: Any) -> LiveConfig:
+    """The config in force of a proxy without upstreams."""
+    return LiveConfig(config_of(**settings))
+
+
+def set_settings(stage: Stage, **settings: Any) -> None:
+    """Change settings of a running proxy, as a reload does to those that are read when they are used."""
+    live = stage.app.live
+    live.replace(changed(live.now, settings=changed(live.settings, **settings)))
 
 
 def search_over(catalog: Catalog) -> Search:

@@ -135,8 +135,8 @@ class RoughClient(StdioServer):
     """The real stdio edge without pipes; keeps the lines that come out as they are."""
 
     def __init__(self, app: App) -> None:
-        super().__init__(app.proxy, "", LIMIT, app.proxy.turn)
-        self._front = self.client = app.proxy.open("legacy", "stdio", self)
+        super().__init__(app.router, "", LIMIT, app.turn)
+        self._front = self.client = app.router.open("legacy", "stdio", self)
         self.lines: list[bytes] = []
 
     def send(self, data: bytes) -> None:
@@ -186,9 +186,9 @@ def recorded(stage: Stage, *upstreams: FakeUpstream) -> None:
 
 
 def nothing_waits(stage: Stage) -> None:
-    for client in stage.app.proxy.clients:
+    for client in stage.app.clients:
         assert not client.exchanges, client.exchanges
-    for upstream in stage.app.proxy.upstreams.values():
+    for upstream in stage.app.upstreams:
         assert upstream.in_flight == 0, upstream.name
     waiting = stage.app.recorder.statistics()
     assert (waiting.waiting, waiting.dropped, waiting.failures) == (0, 0, 0)
@@ -346,7 +346,7 @@ def client_over_http(requests: Sequence[HttpRequest]) -> None:
         bad, good = echo("bad"), echo("good")
         async with proxy_over(bad, good, record="full") as stage:
             edge = HttpServer(
-                stage.app.proxy,
+                stage.app.router,
                 max_body=LIMIT,
                 profiles=lambda name: name in stage.app.config.profiles,
                 input_schema=stage.app.annotated_schema,
@@ -483,7 +483,7 @@ def upstream_over_stdio(said: Sequence[Said]) -> None:
             await still_served(stage)
             client._front.close()  # type: ignore[union-attr]
             await asyncio.sleep(1)
-            stage.app.proxy.questions.expire()
+            stage.app.server_requests.expire()
             nothing_waits(stage)
             recorded(stage, bad, good)
 

@@ -18,33 +18,6 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"loop_factory": SwiftLoop}
 
 
-@requirement("greeting:legacy")
-@pytest.mark.parametrize(
-    ("asked", "given"),
-    [
-        *((version, version) for version in versions.LEGACY_VERSIONS),
-        ("1999-01-01", "2025-11-25"),
-        ("2026-07-28", "2025-11-25"),
-    ],
-)
-async def test_initialize_agrees_on_a_version(asked: str, given: str) -> None:
-    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
-        greeting = await stage.client.initialize(protocol_version=asked)
-    assert greeting["protocolVersion"] == given
-    assert greeting["serverInfo"]["name"] == "foretool"
-    assert greeting["capabilities"]["tools"] == {"listChanged": True}
-
-
-@requirement("greeting:modern")
-async def test_server_discover_names_both_eras() -> None:
-    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
-        greeting = await stage.client.modern().ask("server/discover")
-    assert greeting["supportedVersions"][0] == "2026-07-28"
-    assert greeting["resultType"] == "complete"
-    assert greeting["_meta"][versions.META_SERVER_INFO]["name"] == "foretool"
-    assert "partial" in greeting["instructions"]
-
-
 @requirement("greeting:modern")
 @pytest.mark.parametrize(
     ("meta", "code"),
@@ -62,23 +35,6 @@ async def test_a_bad_envelope_is_refused(meta: dict[str, Any], code: int) -> Non
             assert refused.value.data["requested"] == "2099-01-01"
             assert "2026-07-28" in refused.value.data["supported"]
     assert refused.value.code == code
-
-
-@pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe"])
-async def test_methods_of_the_old_era_are_unknown_in_the_new_one(method: str) -> None:
-    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
-        with pytest.raises(Failed) as unknown:
-            await stage.client.modern().ask(method, {"level": "info", "uri": "x"})
-    assert unknown.value.code == jsonrpc.METHOD_NOT_FOUND
-
-
-@pytest.mark.parametrize("method", ["subscriptions/listen"])
-async def test_methods_of_the_new_era_are_unknown_in_the_old_one(method: str) -> None:
-    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
-        await stage.client.initialize()
-        with pytest.raises(Failed) as unknown:
-            await stage.client.ask(method, {"notifications": {}})
-    assert unknown.value.code == jsonrpc.METHOD_NOT_FOUND
 
 
 async def test_one_process_may_hold_several_modern_callers_and_each_has_a_session() -> None:

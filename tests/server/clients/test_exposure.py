@@ -12,6 +12,7 @@ from requirements import requirement
 from foretool.retrieval.list_prior import Prior, dumps
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exposure import Exposures, View, choose_policy, list_result
+from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Config
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
@@ -30,13 +31,19 @@ class Setting:
         self.catalog = Catalog(list(self.config.servers.values()))
         tools = [tool("add", "Adds"), tool("sub", "Subtracts"), tool("big", "word " * 800)]
         self.catalog.replace("calc", [raw(each) for each in tools])
+        live = LiveConfig(self.config)
+        self.prior: tuple[int, bytes] = (0, b"")
+        self.base: int | None = None
+        self.unlisted: frozenset[str] = frozenset()
         self.exposures = Exposures(
             self.catalog,
             search_over(self.catalog).rank_for_list,
-            Recorder(self.store),
-            self.config.settings.pin,
-            self.config.settings.epoch_s,
+            Recorder(self.store, live, lambda: self.now),
+            live,
+            lambda: self.unlisted,
             lambda: self.now,
+            lambda: self.prior,
+            lambda: self.base,
         )
 
     def view(self, policy: Any = "frozen", profile: str = "") -> View:
@@ -61,13 +68,13 @@ def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
     setting = Setting(list_tokens=600)
     setting.used("add")
     assert setting.view().tools == ("calc__add", *OWN)
-    setting.exposures.prior = lambda: (1, dumps(Prior({ToolId("calc__sub"): 0.9})))
+    setting.prior = (1, dumps(Prior({ToolId("calc__sub"): 0.9})))
     assert setting.view().tools == ("calc__add", *OWN)
     setting.exposures.forget()
     view = setting.view()
     assert (view.epoch, view.tools) == (2, ("calc__add", "calc__sub", *OWN))
     assert view.order() == ("calc__sub", "calc__add")
-    setting.exposures.prior = lambda: (2, b"damaged")
+    setting.prior = (2, b"damaged")
     setting.exposures.forget()
     assert setting.view().tools == ("calc__add", *OWN)
 
@@ -86,8 +93,8 @@ def test_a_growing_list_begins_with_what_was_learned_to_be_worth_it() -> None:
     setting.used("sub")
     add = setting.catalog.tokens(ToolId("calc__add"))
     for run, (base, shown) in enumerate(((None, 2), (0, 0), (add, 1), (10_000, 2))):
-        setting.exposures.base = lambda base=base: base
-        setting.exposures.prior = lambda run=run: (run, b"")
+        setting.base = base
+        setting.prior = (run, b"")
         setting.exposures.forget()
         assert len(setting.view("growing").tools) == len(OWN) + shown
     # Growing or not, nothing exceeds the budget.
@@ -147,7 +154,8 @@ def test_the_budget_is_filled_greedily_and_a_tool_that_does_not_fit_is_passed_ov
 
 def test_a_tool_nobody_used_is_hidden_by_its_rank_and_one_of_an_unknown_upstream_by_that() -> None:
     setting = Setting()
-    view = setting.exposures.view(setting.config.profiles[""], "frozen", frozenset({"mail"}))
+    setting.unlisted = frozenset({"mail"})
+    view = setting.view()
     assert view.why_hidden(ToolId("calc__sub"), "calc").cause == "rank"
     assert view.why_hidden(ToolId("mail__send"), "mail").cause == "offline"
 

@@ -20,7 +20,7 @@ def view(*tools: ToolId) -> View:
 
 def session(*shown: ToolId) -> Session:
     made = Session(RECORD)
-    made.listed(view(*shown), 7)
+    made.set_list(view(*shown), 7)
     return made
 
 

@@ -13,7 +13,7 @@ from requirements import requirement
 from foretool.retrieval.itr import NOTE, OVERLAY
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Profile
-from foretool.server.methods.agent_step import Plan, Steps, query_of
+from foretool.server.methods.agent_step import AgentSteps, Plan
 from foretool.storage.records import ToolId
 
 pytestmark = pytest.mark.anyio
@@ -31,12 +31,12 @@ PAY = FakeUpstream("pay", [tool("refund", "Gives money back"), tool("audit", "Ke
 
 def plan(stage: Stage, task: str, budget: int = 2000, history: tuple[str, ...] = ()) -> Plan:
     found: list[Plan] = []
-    steps(stage).plan(query_of(stage.app.proxy, task, history), everyone(stage), budget, found.append)
+    steps(stage).plan(stage.app.steps.query(task, history), everyone(stage), budget, found.append)
     return found[0]
 
 
-def steps(stage: Stage) -> Steps:
-    return stage.app.proxy.steps
+def steps(stage: Stage) -> AgentSteps:
+    return stage.app.steps
 
 
 def everyone(stage: Stage) -> Profile:
@@ -48,7 +48,7 @@ def names(of: Plan) -> list[str]:
 
 
 def session(stage: Stage) -> Session:
-    (client,) = stage.app.proxy.clients
+    (client,) = stage.app.clients
     (only,) = client.sessions()
     return only
 
@@ -62,7 +62,7 @@ async def test_a_step_has_tools_and_instructions_within_one_budget(tmp_path: Pat
     (tmp_path / "letters.md").write_text("Send a letter in plain words.")
     settings: dict[str, Any] = {"instructions": ["*.md"]}
     async with proxy_over(MAIL, PAY, **settings) as stage:
-        stage.app.proxy.config = replace(config_of(MAIL, PAY, **settings), path=tmp_path / "mcp.json")
+        stage.app.live.replace(replace(config_of(MAIL, PAY, **settings), path=tmp_path / "mcp.json"))
         await ready(stage)
         found = plan(stage, "send a letter")
         small = plan(stage, "send a letter", 330)
@@ -80,9 +80,9 @@ async def test_widening_brings_more_tools_under_twice_the_budget_then_the_names_
     async with proxy_over(many, others) as stage:
         await ready(stage)
         first = plan(stage, "sends letter")
-        wider = steps(stage).widened(first, 0.2, stage.app.config.profiles[""])
-        widest = steps(stage).widened(wider, 0.2, stage.app.config.profiles[""])
-        last = steps(stage).widened(widest, 0.2, stage.app.config.profiles[""])
+        wider = steps(stage).widen(first, 0.2, stage.app.config.profiles[""])
+        widest = steps(stage).widen(wider, 0.2, stage.app.config.profiles[""])
+        last = steps(stage).widen(widest, 0.2, stage.app.config.profiles[""])
     assert [len(each.tools) for each in (first, wider, widest, last)] == [12, 24, 30, 30]
     assert set(names(first)) <= set(names(wider))
     assert [each.fallback for each in (first, wider, widest, last)] == ["none", "expand", "expand", "discover"]
@@ -105,7 +105,7 @@ async def test_matches_that_were_chance_are_shown_to_who_finds_nothing_sufficien
     async with proxy_over(others) as stage:
         await ready(stage)
         found = plan(stage, "thing")
-        wider = steps(stage).widened(found, 0.1, everyone(stage))
+        wider = steps(stage).widen(found, 0.1, everyone(stage))
     assert (names(found), found.level, found.fallback) == ([], "none", "discover")
     assert (len(wider.tools), wider.fallback) == (12, "expand")
 

@@ -13,7 +13,8 @@ from fakes import Asked, FakeUpstream, Stage, config_of, proxy_over, said, tool
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.server.methods.instructions import LOOK_S, Instructions
+from foretool.server.methods.instruction_files import LOOK_S
+from foretool.server.methods.instructions import Instructions
 
 pytestmark = pytest.mark.anyio
 
@@ -28,15 +29,15 @@ def git(**more: object) -> FakeUpstream:
 async def over(folder: Path, *upstreams: FakeUpstream, patterns: tuple[str, ...] = ("*.md",)) -> AsyncIterator[Stage]:
     """A proxy whose config stands in `folder`."""
     async with proxy_over(*upstreams, instructions=list(patterns)) as stage:
-        stage.app.proxy.config = replace(config_of(*upstreams, instructions=list(patterns)), path=folder / "mcp.json")
+        stage.app.live.replace(replace(config_of(*upstreams, instructions=list(patterns)), path=folder / "mcp.json"))
         await stage.client.list_tools()
         yield stage
 
 
 def corpus(stage: Stage) -> Instructions:
     """Not what was looked at a moment ago."""
-    stage.app.proxy.instructions._looked_at = time.monotonic() - LOOK_S
-    return stage.app.proxy.instructions
+    stage.app.instructions._files._looked_at = time.monotonic() - LOOK_S
+    return stage.app.instructions
 
 
 @requirement("instructions:answers")
@@ -167,7 +168,7 @@ async def test_what_is_wrong_with_a_file_is_said_once_and_the_others_are_read(
         f"instructions: {tmp_path}/large.md has 1048577 bytes, 1048576 is the most; cut it into files",
         f"instructions: {tmp_path}/odd.md: priority: expected one of safety, policy, guidance, example, found 'law'; "
         "it is read as guidance",
-        f"instructions: {tmp_path}/pipe.md is no file with text; leave it out of the patterns",
+        f"instructions: {tmp_path}/pipe.md is not a text file; leave it out of the patterns",
     ]
 
 

@@ -85,7 +85,7 @@ async def test_what_was_learned_of_growing_decides_what_a_list_gains() -> None:
         # Fitted with other encoders it says nothing of these scores.
         other = replace(dear, encoders="some-encoder")
         stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, other))
-        assert stage.app.proxy.foresight.rule == Fixed()
+        assert stage.app.predictor.rule == Fixed()
         call = stage.client.post("tools/call", {"name": OPEN, "arguments": {}})
         await stage.client.heard(LIST_CHANGED)
         await stage.client.list_tools()
@@ -162,16 +162,16 @@ def test_a_prediction_is_from_the_calls_of_the_present_task() -> None:
         return Tool(ToolId(name), "files", name, b"{}", "")
 
     chat = Conversation()
-    chat.asks(("read a file",), 1.0)
+    chat.note_task(("read a file",), 1.0)
     for at, name in enumerate((OPEN, READ, READ)):
-        chat.calls(told(name), 2.0 + at)
+        chat.note_call(told(name), 2.0 + at)
     assert (chat.steps, chat.lines) == ([OPEN, READ], ("read a file",))
-    chat.asks(("read the other file",), 6.0)
+    chat.note_task(("read the other file",), 6.0)
     assert chat.steps == [OPEN, READ]
-    chat.asks(("send mail",), 7.0)
+    chat.note_task(("send mail",), 7.0)
     assert (chat.steps, list(chat.history)) == ([], [OPEN, READ, READ])
-    chat.calls(told(SHUT), 8.0)
-    chat.calls(told(OPEN), 9.0 + GAP_S)
+    chat.note_call(told(SHUT), 8.0)
+    chat.note_call(told(OPEN), 9.0 + GAP_S)
     assert (chat.steps, chat.lines) == ([OPEN], ())
 
 

@@ -38,7 +38,7 @@ async def test_a_parked_call_nobody_comes_back_for_is_cancelled_upstream(monkeyp
         client = stage.client.modern(capabilities=ELICITS)
         first = await client.call_tool("calc__ask", {})
         assert first["resultType"] == "input_required"
-        stage.app.proxy.tick()
+        stage.app.tick()
         cancelled = await upstream.asked("notifications/cancelled")
         again = {"name": "calc__ask", "inputResponses": {}, "requestState": first["requestState"]}
         reply = await client.reply(client.post("tools/call", again))
@@ -59,7 +59,7 @@ async def test_only_so_many_calls_may_be_parked(monkeypatch: pytest.MonkeyPatch)
         await upstream.called("ask", 3)
         await client.ask("tools/list")
         await client.ask("tools/list")
-        assert len(stage.app.proxy.questions._parked) == 2
+        assert len(stage.app.server_requests._parked) == 2
 
 
 @requirement("bridge:destructive:asked-modern")

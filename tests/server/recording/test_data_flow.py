@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from fakes import live_config
 from requirements import requirement
 
 from foretool.server.protocol.jsonrpc import Raw
@@ -26,9 +27,9 @@ def text_of(value: Any) -> Raw:
 
 
 def seen(*events: tuple[str, ToolId, Raw]) -> dict[tuple[str, str, str, str], int]:
-    watch = FlowWatch()
+    watch = FlowWatch(live_config())
     for kind, tool, content in events:
-        (watch.called if kind == "call" else watch.answered)(CHAT, tool, content)
+        (watch.add_call if kind == "call" else watch.add_result)(CHAT, tool, content)
     while watch.look():
         pass
     return dict(watch.fetch())
@@ -90,13 +91,13 @@ def test_the_latest_result_is_the_one_it_came_from() -> None:
 
 
 def test_conversations_are_kept_apart_and_end_with_their_session() -> None:
-    watch = FlowWatch()
-    watch.answered(("one", ""), LOGIN, text_of({"token": "a9s8d7"}))
-    watch.called(("two", ""), POST, raw({"token": "a9s8d7"}))
+    watch = FlowWatch(live_config())
+    watch.add_result(("one", ""), LOGIN, text_of({"token": "a9s8d7"}))
+    watch.add_call(("two", ""), POST, raw({"token": "a9s8d7"}))
     watch.look()
     assert dict(watch.fetch()) == {}
     watch.forget("one")
-    watch.called(("one", ""), POST, raw({"token": "a9s8d7"}))
+    watch.add_call(("one", ""), POST, raw({"token": "a9s8d7"}))
     watch.look()
     assert dict(watch.fetch()) == {}
 
@@ -108,9 +109,9 @@ def test_hostile_or_huge_content_is_left_out() -> None:
 
 
 def test_no_more_waits_than_can_be_read() -> None:
-    watch = FlowWatch()
+    watch = FlowWatch(live_config())
     for at in range(WAITING + 100):
-        watch.called((f"session-{at}", ""), POST, raw({}))
+        watch.add_call((f"session-{at}", ""), POST, raw({}))
     assert len(watch._waiting) == WAITING
     while watch.look():
         pass

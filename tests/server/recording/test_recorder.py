@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 
 import pytest
-from fakes import changed, failing_store
+from fakes import FakeUpstream, changed, config_of, failing_store, live_config
+from requirements import requirement
 from stored_records import calls_of
 
+from foretool.server.config.live import LiveConfig
+from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import KEEP, Recorder
 from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord, ToolId
 
@@ -25,7 +29,7 @@ EXPOSURE = Exposure(SESSION.key, 1.5, "frozen", 1, (ToolId("a__b"),), 10, "list"
 
 def test_a_batch_is_written_at_commit_with_each_miss_at_its_call() -> None:
     store, _ = failing_store()
-    recorder = Recorder(store)
+    recorder = Recorder(store, live_config(), time.time)
     recorder.begin_session(SESSION)
     recorder.call(CALL)
     recorder.call(changed(CALL, tool=ToolId("c__d")), [changed(MISS, tool="c__d")])
@@ -39,7 +43,7 @@ def test_a_batch_is_written_at_commit_with_each_miss_at_its_call() -> None:
 
 def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refer_to_them() -> None:
     store, connection = failing_store()
-    recorder = Recorder(store)
+    recorder = Recorder(store, live_config(), time.time)
     connection.refuse = sqlite3.SQLITE_BUSY
     recorder.begin_session(SESSION)
     promised = recorder.exposure(EXPOSURE)
@@ -61,7 +65,7 @@ def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refe
 
 def test_what_refers_to_a_refused_record_later_on_gets_its_id_too() -> None:
     store, connection = failing_store()
-    recorder = Recorder(store)
+    recorder = Recorder(store, live_config(), time.time)
     connection.refuse = sqlite3.SQLITE_BUSY
     lost = recorder.exposure(changed(EXPOSURE, tokens=2**70))
     discovery = recorder.discovery(Discovery(SESSION.key, 1.7, "write", (), None, "high", (), 10, 1.0))
@@ -77,7 +81,7 @@ def test_what_refers_to_a_refused_record_later_on_gets_its_id_too() -> None:
 
 def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:
     store, _ = failing_store()
-    recorder = Recorder(store)
+    recorder = Recorder(store, live_config(), time.time)
     recorder.begin_session(SESSION)
     recorder.call(CALL)
     recorder.call(changed(CALL, took_ms=2**70))
@@ -91,11 +95,11 @@ def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY])
 def test_nothing_is_raised_and_questions_get_the_answer_of_an_empty_store(code: int) -> None:
     store, connection = failing_store()
-    recorder = Recorder(store)
+    recorder = Recorder(store, live_config(), time.time)
     connection.refuse = code
     recorder.begin_session(SESSION)
     recorder.add_client_relist("c", "1", "legacy", 1, 1, 2.0)
-    recorder.end_session(SESSION.key, 3.0)
+    recorder.end_session(SESSION.key)
     assert recorder.client("c", "1", "legacy") is None
     assert (recorder.usage(), recorder.tasks(5), recorder.working_set("x")) == ([], [], None)
     recorder.call(CALL)
@@ -104,7 +108,7 @@ def test_nothing_is_raised_and_questions_get_the_answer_of_an_empty_store(code: 
 
 def test_what_waits_is_bounded_and_the_oldest_go_first() -> None:
     store, connection = failing_store()
-    recorder = Recorder(store)
+    recorder = Recorder(store, live_config(), time.time)
     connection.refuse = sqlite3.SQLITE_FULL
     for number in range(KEEP + 10):
         recorder.call(changed(CALL, at=float(number)), [MISS] if number == KEEP else [])
@@ -118,3 +122,11 @@ def test_what_waits_is_bounded_and_the_oldest_go_first() -> None:
     call = store.calls.get(miss.call)
     assert call is not None
     assert call.at == float(KEEP)
+
+
+@requirement("record:levels")
+@pytest.mark.parametrize(("record", "kept"), [("off", ""), ("shape", '{"a":"string"}'), ("full", '{"a":"[KEY]"}')])
+def test_what_is_kept_of_arguments_follows_the_setting(record: str, kept: str) -> None:
+    upstream = FakeUpstream("calc", entry={"env": {"KEY": "s3cr3t-value"}})
+    recorder = Recorder(failing_store()[0], LiveConfig(config_of(upstream, record=record)), time.time)
+    assert recorder.describe_arguments(raw({"a": "s3cr3t-value"})) == kept

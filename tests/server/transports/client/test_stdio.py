@@ -72,11 +72,11 @@ async def test_a_client_that_does_not_read_is_told_less_and_reads_every_answer_l
         [asked.progress(at, message="x" * 10_000) for at in range(300)] and asked.reply({})
     )
     async with proxy_over(upstream) as stage:
-        loop, turn = asyncio.get_running_loop(), stage.app.proxy.turn
-        edge = StdioServer(stage.app.proxy, "", 10_000, turn)
+        loop, turn = asyncio.get_running_loop(), stage.app.turn
+        edge = StdioServer(stage.app.router, "", 10_000, turn)
         edge._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), edge._pause, turn)
         edge._writer._pipe._transport.set_write_buffer_limits(high=100_000)  # type: ignore[union-attr]
-        edge._front = stage.app.proxy.open("legacy", "stdio", edge)
+        edge._front = stage.app.router.open("legacy", "stdio", edge)
         for id in (1, 2):
             params = {"name": "calc__add", "_meta": {"progressToken": "p"}}
             request = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
@@ -101,7 +101,7 @@ async def test_an_answer_of_a_megabyte_goes_out_in_one_piece_and_until_it_is_rea
     reading, writing = os.pipe()
     async with proxy_over(FakeUpstream("calc")) as stage:
         loop = asyncio.get_running_loop()
-        edge = StdioServer(stage.app.proxy, "", 10_000)
+        edge = StdioServer(stage.app.router, "", 10_000)
         assert not edge.has_unread_output()
         edge._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), edge._pause, Turn())
         answer = b"x" * (WIDE - 1)

@@ -1,4 +1,4 @@
-"""Whose a resource or a prompt is. Whole conversations: tests/scenarios/test_resources_and_prompts.py."""
+"""Which upstream has a resource. Whole conversations: tests/scenarios/test_resources_and_prompts.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fakes import FakeUpstream, SwiftLoop, proxy_over
 
-from foretool.server.methods.resources_prompts import _pattern
+from foretool.server.methods.resources import _pattern
 
 pytestmark = pytest.mark.anyio
 
@@ -30,22 +30,6 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 )
 def test_a_template_fits_what_it_can_expand_to(template: str, uri: str, fits: bool) -> None:
     assert bool(_pattern(template).fullmatch(uri)) is fits
-
-
-async def test_a_cancelled_list_is_taken_back_from_every_upstream() -> None:
-    upstreams = [FakeUpstream(name, capabilities={"resources": {}}) for name in ("a", "b")]
-    for upstream in upstreams:
-        upstream.hold("resources/list")
-    async with proxy_over(*upstreams) as stage:
-        await stage.client.initialize()
-        await stage.client.list_tools()
-        request = stage.client.post("resources/list")
-        for upstream in upstreams:
-            await upstream.asked("resources/list")
-        stage.client.notify("notifications/cancelled", {"requestId": request})
-        for upstream in upstreams:
-            await upstream.asked("notifications/cancelled")
-    assert request not in stage.client._raw
 
 
 async def test_a_resource_that_moved_to_another_upstream_is_listed_and_read_there() -> None:

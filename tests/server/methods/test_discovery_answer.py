@@ -1,4 +1,4 @@
-"""The definitions of our two tools, and what `discover_tools` answers."""
+"""What `discover_tools` answers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from requirements import requirement
 
 from foretool.retrieval.confidence import level
 from foretool.retrieval.ranking import Query, Ranked, Ranking
-from foretool.retrieval.tokens import count
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.methods import discover_tools
+from foretool.server.methods import discovery_answer
 from foretool.server.protocol.jsonrpc import RpcError, encode, plain, raw
 from foretool.storage.records import ToolId
 
@@ -24,11 +23,11 @@ def catalog(*tools: Any) -> Catalog:
     return made
 
 
-def asked(made: Catalog, budget: int = 1500, cap: int = 300, **arguments: Any) -> discover_tools.Answer:
-    read = discover_tools.read_arguments(raw(arguments))
-    query = discover_tools.query(read, (), ())
+def asked(made: Catalog, budget: int = 1500, cap: int = 300, **arguments: Any) -> discovery_answer.Answer:
+    read = discovery_answer.read_arguments(raw(arguments))
+    query = discovery_answer.query(read, (), ())
     ranking = search_over(made).rank(query, lambda upstream: True, 50)
-    return discover_tools.answer(
+    return discovery_answer.answer(
         read, ranking, level(ranking), made, lambda tool: tool == "calc__add", lambda upstream: True, budget, cap
     )
 
@@ -37,15 +36,6 @@ def wide(name: str, count: int) -> dict[str, Any]:
     """A tool with a big schema."""
     properties = {f"p{n}": {"type": "string", "description": "text " * 20} for n in range(count)}
     return tool(name, "Plots a chart", properties)
-
-
-@requirement("discovery:definition")
-@pytest.mark.parametrize("servers", [0, 1, 10, 500])
-def test_the_definition_costs_at_most_250_tokens_however_many_servers_there_are(servers: int) -> None:
-    counts = {f"some-server-{n}": 10 for n in range(servers)}
-    definitions = dict(discover_tools.definitions(counts))
-    assert list(definitions) == ["call_tool", "discover_tools"]
-    assert count([bytes(definitions[ToolId("discover_tools")]).decode()]) <= [250]
 
 
 @requirement("discovery:answer")
@@ -127,11 +117,11 @@ def test_a_low_self_rating_widens_the_search() -> None:
 @pytest.mark.parametrize("arguments", [5, [], {"names": "calc__add"}, {"task": []}, {"limit": "many"}])
 def test_wrong_arguments_say_what_is_wrong(arguments: Any) -> None:
     with pytest.raises(RpcError, match="discover_tools"):
-        discover_tools.read_arguments(raw(arguments))
+        discovery_answer.read_arguments(raw(arguments))
 
 
 def test_unknown_arguments_are_passed_over_and_numbers_may_be_text() -> None:
-    read = discover_tools.read_arguments(raw({"task": "x", "limit": "3", "reason": "why not"}))
+    read = discovery_answer.read_arguments(raw({"task": "x", "limit": "3", "reason": "why not"}))
     assert (read.task, read.wanted) == ("x", 3)
 
 
@@ -164,10 +154,10 @@ def test_of_tools_that_are_alike_the_one_of_a_server_in_use_is_described() -> No
     made = catalog(tool("click", "Click an element of the page"), "paint")
     made.replace("mail", [raw(tool("click", "Click an element of the page"))])
     best, other = (ToolId("calc__click"), ToolId("mail__click"))
-    in_use = Ranked(other, 1.0, {}, (discover_tools.IN_USE,))
+    in_use = Ranked(other, 1.0, {}, (discovery_answer.IN_USE,))
     ranking = Ranking((Ranked(best, 2.0), Ranked(ToolId("calc__paint"), 1.5), in_use))
-    arguments = discover_tools.Arguments(task="click")
-    answer = discover_tools.answer(arguments, ranking, "high", made, lambda _: False, lambda _: True, 1500, 300)
+    arguments = discovery_answer.Arguments(task="click")
+    answer = discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, lambda _: True, 1500, 300)
     assert [(match["name"], match["description"]) for match in answer.structured["matches"]] == [
         ("mail__click", "Click an element of the page"),
         ("calc__paint", ""),
@@ -178,35 +168,11 @@ def test_of_tools_that_are_alike_the_one_of_a_server_in_use_is_described() -> No
     ]  # fmt: skip
 
 
-def test_instructions_of_upstreams_are_given_while_their_budget_lasts() -> None:
-    text = discover_tools.instructions({"a": "Be brief.", "b": "word " * 5000, "c": "", "d": "Be kind."}, 200)
-    assert "## a\nBe brief." in text
-    assert "## d\nBe kind." in text
-    assert "## b" not in text
-    assert "## c" not in text
-
-
-@pytest.mark.parametrize(
-    ("schema", "arguments", "errors"),
-    [
-        ({"type": "object", "required": ["a"]}, {}, 1),
-        ({"type": "object", "properties": {"a": {"type": "number"}}}, {"a": "x"}, 1),
-        ({"type": "object"}, {"a": 1}, 0),
-        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/x"}}}, {"a": 1}, 0),
-        ({"type": 5}, {}, 0),
-    ],
-)
-def test_arguments_are_checked_by_the_schema_and_a_broken_schema_checks_nothing(
-    schema: dict[str, Any], arguments: Any, errors: int
-) -> None:
-    assert len(discover_tools.argument_errors(schema, arguments)) == errors
-
-
 def test_an_answer_is_json_that_a_client_can_read() -> None:
     answer = asked(catalog(tool("add", "Adds \u2028 \ud800".encode("utf-8", "replace").decode())), task="adds")
     assert json.loads(encode(answer.structured))["matches"]
 
 
 def test_a_query_holds_the_lines_the_names_and_what_was_called() -> None:
-    read = discover_tools.read_arguments(raw({"task": "a\n b ", "names": ["x"]}))
-    assert discover_tools.query(read, (ToolId("t"),), ("s",)) == Query(("a", "b"), ("x",), (ToolId("t"),), ("s",))
+    read = discovery_answer.read_arguments(raw({"task": "a\n b ", "names": ["x"]}))
+    assert discovery_answer.query(read, (ToolId("t"),), ("s",)) == Query(("a", "b"), ("x",), (ToolId("t"),), ("s",))

@@ -1,0 +1,158 @@
+"""All clients: opens and closes them, begins and ends their sessions, and says what they can and want together."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from foretool.server.clients.client import LEVELS, Client, Router
+from foretool.server.clients.exchange import Exchange, Outbox
+from foretool.server.clients.exposure import Exposures
+from foretool.server.clients.session import Session
+from foretool.server.clients.tool_list import ToolList
+from foretool.server.config.live import LiveConfig
+from foretool.server.protocol import translate
+from foretool.server.recording.data_flow import FlowWatch
+from foretool.server.recording.recorder import Recorder
+from foretool.server.transports.client.base import Channel
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Era, SessionRecord
+
+ANY_CLIENT: Final[dict[str, Any]] = {
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+}
+"""What clients that are still to come may be able to answer."""
+
+
+class ClientRegistry:
+    """Holds the clients that are connected."""
+
+    def __init__(
+        self, config: LiveConfig, upstreams: UpstreamRegistry, exposures: Exposures, recorder: Recorder,
+        flows: FlowWatch, outbox: Outbox,
+    ) -> None:  # fmt: skip
+        self._config = config
+        self._upstreams = upstreams
+        self._exposures = exposures
+        self._recorder = recorder
+        self._flows = flows
+        self._outbox = outbox
+        self._clients: list[Client] = []
+
+    def __iter__(self) -> Iterator[Client]:
+        """Iterate over a copy: a client that is told something may go away."""
+        return iter(list(self._clients))
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._clients
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def only_client(self) -> Client | None:
+        """Return the client if there is exactly one: what belongs to no request is meant for it."""
+        return self._clients[0] if len(self._clients) == 1 else None
+
+    def admitted(self, upstream: str) -> list[Client]:
+        """Return the clients whose profile has an upstream."""
+        return [client for client in self._clients if client.profile.admits(upstream)]
+
+    # -- coming and going
+
+    def open(
+        self, era: Era, transport: str, standalone: Channel, profile: str, principal: str, router: Router
+    ) -> Client:
+        """Add a client. `standalone`: takes what belongs to no request. `principal`: whose credential, "" for none."""
+        found = self._config.now.profiles[profile]
+        client = Client(era, transport, found, principal, standalone, self._outbox, self, router)
+        self._clients.append(client)
+        return client
+
+    def remove(self, client: Client) -> None:
+        """Forget a client that is gone, and end its sessions."""
+        if client in self._clients:
+            self._clients.remove(client)
+        if client.log_level:
+            self.set_levels()
+        client.end_sessions()
+
+    def tool_list(self, client: Client) -> ToolList:
+        return ToolList(client, self._exposures, self._config)
+
+    def begin_session(self, client: Client, era: Era) -> Session:
+        record = SessionRecord(
+            key=secrets.token_hex(16),
+            client=str(client.info.get("name", "")),
+            version=str(client.info.get("version", "")),
+            era=era,
+            transport="http" if client.transport == "http" else "stdio",
+            profile=client.profile.name,
+            started_at=self._recorder.now(),
+        )
+        self._recorder.begin_session(record)
+        self._upstreams.wake_unlisted(era)
+        return Session(record)
+
+    def end_session(self, session: Session) -> None:
+        self._recorder.end_session(session.record.key)
+        self._flows.forget(session.record.key)
+
+    async def wait_for_answers(self, patience_s: float) -> None:
+        """Wait until every request except subscriptions is answered, at most `patience_s` seconds."""
+        end = time.monotonic() + patience_s
+        while any(len(client.exchanges) > len(client.listens) for client in self._clients) and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        self._outbox.flush()
+
+    def follow_config(self) -> None:
+        """After a reload, give each client its profile as it is now; its policy is chosen again."""
+        for client in self._clients:
+            client.profile = self._config.profile(client.profile.name)
+            for session in client.sessions():
+                session.policy = None
+
+    # -- what clients can and want together
+
+    def capabilities(self, era: Era) -> dict[str, Any]:
+        """Return what we declare to an upstream: the capabilities of the one stdio client, or else what any client may
+        have. A request to a client that cannot answer it is refused in the words that this client would use."""
+        client = self.only_client()
+        if client is not None and client.transport == "stdio":
+            return translate.forwardable(client.capabilities)
+        union: dict[str, Any] = {}
+        for each in self._clients:
+            union = translate.unite(union, translate.forwardable(each.capabilities))
+        return translate.unite(union, ANY_CLIENT)
+
+    def set_levels(self) -> None:
+        """Have each upstream send the least severe log level that any client with it in its profile wants."""
+        asking = [client for client in self._clients if client.log_level in LEVELS]
+        for upstream in self._upstreams:
+            levels = [client.log_level for client in asking if client.profile.admits(upstream.name)]
+            known = self._upstreams.capabilities(upstream.name)
+            if levels and (known is None or "logging" in known):
+                upstream.set_level(min(levels, key=LEVELS.index))
+
+    def log_readers(self, upstream: Upstream, level: str) -> list[Client]:
+        """Return who may see a log entry that belongs to no known request.
+
+        A modern client sees none: its log is that of its requests. No credential sees another's work, and no profile
+        sees an upstream that it leaves out.
+        """
+        asking = {id(each): each for each in (request.exchange for request in upstream.askers())}
+        calling = [exchange.client for exchange in asking.values() if isinstance(exchange, Exchange)]
+        readers = self.admitted(upstream.name)
+        if calling:
+            # The entry may be of any of these calls: whoever asked for such entries may see them if all are of one kin.
+            readers = [client for client in readers if client.log_level and client.is_kin(calling[0])]
+            if not all(client.is_kin(calling[0]) for client in calling):
+                return []
+        elif len({client.principal for client in readers}) > 1:
+            return []
+        return [client for client in readers if client.era == "legacy" and client.wants_log(level)]

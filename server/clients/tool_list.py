@@ -1,0 +1,148 @@
+"""The list of tools of one client: which policy it follows, what it was given, and whether it lists again when told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from foretool.retrieval.budget import fill_budget
+from foretool.server.clients.exposure import Exposures, ListReason, View
+from foretool.server.clients.session import Session
+from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import Profile
+from foretool.storage.records import Policy, ToolId
+
+RELIST_S: Final = 2.0
+"""A client that lists again within this time of `list_changed` counts as one that re-lists."""
+
+GRACE_S: Final = 0.05
+"""After the client listed again, a held result waits this long, so that over HTTP it does not overtake the list."""
+
+
+class Audience(Protocol):
+    """The client whose list it is."""
+
+    profile: Profile
+    session: Session | None
+
+    def sessions(self) -> list[Session]:
+        """Return every session of the client."""
+        ...
+
+    def notify(self, kind: str, method: str) -> None:
+        """Send a notification that belongs to no request."""
+
+
+class ToolList:
+    """Shows one client its tools, grows the list where the policy allows, and measures whether the client re-lists."""
+
+    def __init__(self, client: Audience, exposures: Exposures, config: LiveConfig) -> None:
+        self._client = client
+        self._exposures = exposures
+        self._config = config
+        self._held: list[Callable[[], None]] = []
+        """Results that wait for the client to list again."""
+        self._announced_at = 0.0
+        """Loop time of the last announcement that the client has not answered yet; 0 for none."""
+
+    # -- what the client sees
+
+    def policy(self, session: Session) -> Policy:
+        """Return the session's policy; the first call chooses it, and the first after the ledger has learned more."""
+        if session.policy is None:
+            session.policy = self._exposures.choose_policy(self._client.profile, session.record)
+        return session.policy
+
+    def view(self, session: Session) -> View:
+        """Return the list that the session would get now, without what has grown on it."""
+        return self._exposures.view(self._client.profile, self.policy(session))
+
+    def array(self, session: Session) -> bytes:
+        """Return the definitions of the session's list as a JSON array."""
+        view = self.view(session)
+        grown = [tool for tool in session.grown if tool not in view.shown]
+        return self._exposures.grown(view, grown) if grown else view.array
+
+    def record(self, session: Session, reason: ListReason) -> None:
+        """Record what the client was given. The same list again is the same exposure."""
+        view = self.view(session)
+        if session.view is view and reason == "list":
+            return
+        session.set_list(view, self._exposures.record(session.record.key, view, session.grown, reason))
+
+    def is_stale(self) -> bool:
+        """Tell whether the client would get another list than it was given."""
+        given = [session for session in self._client.sessions() if session.view is not None]
+        return any(session.view and self.view(session).array != session.view.array for session in given)
+
+    def sees_all(self) -> bool:
+        """Tell whether the client was given the list of the policy `full`."""
+        views = (session.view for session in self._client.sessions())
+        return any(view is not None and view.policy == "full" for view in views)
+
+    # -- growth
+
+    def grow(self, session: Session, tools: Sequence[ToolId], *, found: bool = False) -> bool:
+        """Append tools in one batch under the policy `growing`, as the budget allows.
+
+        `found`: a discovery found them, so the list lacked them. Returns whether the client was told to list again.
+        """
+        if self.policy(session) != "growing":
+            return False
+        left = self._exposures.tokens_left(self.view(session), session.grown)
+        added = fill_budget((tool for tool in tools if not session.sees(tool)), self._exposures.tokens, left)
+        if not added:
+            return False
+        session.grow(added, found=found)
+        self.record(session, "growth")
+        self.announce()
+        return True
+
+    # -- telling the client
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether the client was told to list again and has not done so."""
+        return bool(self._announced_at)
+
+    def announce(self) -> None:
+        """Tell the client that its list has changed, and watch whether it lists again."""
+        if self._client.session is None:
+            return
+        self._client.notify("toolsListChanged", "notifications/tools/list_changed")
+        loop = asyncio.get_running_loop()
+        if not self._announced_at:
+            self._announced_at = loop.time()
+            loop.call_later(RELIST_S, self._time_out, self._announced_at)
+
+    def _time_out(self, announced_at: float) -> None:
+        if self._announced_at == announced_at:
+            self._announced_at = 0.0
+            self._measure(None)
+
+    def mark_listed(self) -> None:
+        """Take in that the client has listed: measure how soon, and release the results that waited."""
+        loop = asyncio.get_running_loop()
+        if self._announced_at:
+            delay, self._announced_at = loop.time() - self._announced_at, 0.0
+            self._measure(delay)
+        if self._held:
+            loop.call_later(GRACE_S, self._release, *self._held)
+
+    def _measure(self, delay_s: float | None) -> None:
+        """Record that the client listed again after `delay_s`, or (None) did not in time."""
+        for session in self._client.sessions():
+            self._exposures.record_relist(session.record, delay_s)
+            session.policy = None
+
+    def hold(self, finish: Callable[[], None]) -> None:
+        """Call `finish` once the client has listed again, at most `hold_ms` later."""
+        self._held.append(finish)
+        asyncio.get_running_loop().call_later(self._config.settings.hold_ms / 1000, self._release, finish)
+
+    def _release(self, *which: Callable[[], None]) -> None:
+        for finish in which:
+            if finish in self._held:
+                self._held.remove(finish)
+                finish()

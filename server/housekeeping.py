@@ -1,0 +1,73 @@
+"""Work in the course of time: about once a second, each job gets its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from foretool.server.clients.registry import ClientRegistry
+from foretool.server.recording.data_flow import FlowWatch
+from foretool.server.system.malloc import TRIM_S, trim_heap
+from foretool.server.upstreams.memory import UpstreamMemory
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import State
+from foretool.storage.stores import FlowStore, StorageError, Store
+
+TICK_S: Final = 1.0
+REFRESH_AFTER_S: Final = 2.0
+"""Upstreams are refreshed this long after the start: not while the first client waits for its first answers."""
+
+Job = Callable[[], Awaitable[object] | object]
+
+
+async def keep_house(jobs: Sequence[Job]) -> None:
+    """Run the jobs one after the other about once a second, until cancelled."""
+    while True:
+        for job in jobs:
+            done = job()
+            if inspect.isawaitable(done):
+                await done
+        await asyncio.sleep(TICK_S)
+
+
+async def save_flows(flows: FlowWatch, store: FlowStore) -> None:
+    """Look for values that flowed between tools, a few at a time, and add what was found to the store."""
+    while flows.look():
+        await asyncio.sleep(0)
+    if seen := flows.fetch():
+        # What the store refuses is not tried again: a flow that matters is seen again.
+        with contextlib.suppress(StorageError):
+            store.add(seen, time.time())
+
+
+def refresh_stale(upstreams: UpstreamRegistry, clients: ClientRegistry, memory: UpstreamMemory) -> None:
+    """Start upstreams whose tools were listed too long ago, while a client is there."""
+    if not len(clients) or time.time() - memory.started_at < REFRESH_AFTER_S:
+        return
+    era = next(iter(clients)).era
+    for upstream in upstreams:
+        if upstream.state is State.KNOWN and memory.is_stale(upstream.name):
+            upstream.start(era)
+
+
+async def run_checkpoint(store: Store) -> None:
+    """Move the database's log into its file, when there is enough of it."""
+    if store.is_checkpoint_due:
+        # In a thread: a checkpoint writes megabytes, and no call should wait for that.
+        await asyncio.to_thread(store.checkpoint)
+
+
+class MemoryReturn:
+    """Gives unused memory back to the system every `TRIM_S` seconds."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+
+    def tick(self) -> None:
+        if time.monotonic() - self._at > TRIM_S:
+            self._at = time.monotonic()
+            trim_heap()

@@ -1,0 +1,358 @@
+"""The answer of `discover_tools`: reads its arguments and turns a ranking into text and structured content.
+
+Every function here depends on its arguments alone: a ranking, the catalog and a budget go in, an answer comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from foretool.retrieval.ranking import Query, Ranked, Ranking
+from foretool.retrieval.tokens import estimate
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.own_tools import MOST
+from foretool.server.catalog.search import Search
+from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import Profile
+from foretool.server.methods.schemas import Schemas
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.storage.records import Level, Match, Tool, ToolId
+
+if TYPE_CHECKING:
+    from foretool.retrieval.fragments import Fragment
+    from foretool.server.methods.instructions import Instructions
+
+MATCHES: Final = 12
+WIDE: Final = 25
+"""Matches shown when the caller says that what it sees does not suffice."""
+CARD_TOKENS: Final = 12
+"""What a match costs beside its words and its schema."""
+ADVICE_TOKENS: Final = 24
+"""Of the confidence and the advice."""
+ALIKE: Final = 0.8
+"""Share of the words of two tools of different servers from which on the answer describes only the first."""
+IN_USE: Final = "server in use"
+"""The reason that the pipeline gives."""
+SUMMARY_TOKENS: Final = 200
+"""Of the servers beside matches that may not suffice."""
+WORST_SUFFICIENCY: Final = 0.5
+"""Below this self-rating the search widens (ITR section 3.7, threshold tau)."""
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """The arguments of `discover_tools`."""
+
+    task: str = ""
+    names: tuple[str, ...] = ()
+    sufficiency: float | None = None
+    limit: int | None = None
+    handle: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(line.strip() for line in self.task.splitlines() if line.strip())
+
+    @property
+    def wanted(self) -> int:
+        if self.limit is not None:
+            return max(1, min(self.limit, MOST))
+        return WIDE if self.widens else MATCHES
+
+    @property
+    def widens(self) -> bool:
+        """Whether what the caller sees does not suffice, by its own rating."""
+        return self.sufficiency is not None and self.sufficiency < WORST_SUFFICIENCY
+
+
+_arguments = msgspec.json.Decoder(Arguments, strict=False)
+
+
+def read_arguments(value: Raw | bytes) -> Arguments:
+    """Raises `RpcError` saying what is wrong."""
+    # Models send null for what they leave out.
+    try:
+        given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
+        return _arguments.decode(jsonrpc.encode(given))
+    except msgspec.ValidationError as error:
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
+    except msgspec.DecodeError:
+        # Only the fast decoder refuses lone surrogates; nothing in them can be searched for.
+        plain = jsonrpc.plain(value)
+        return Arguments(task=str(plain.get("task", "")).encode(errors="replace").decode())
+    except ValueError as error:
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
+
+
+class Answer(Struct, frozen=True):
+    """What `discover_tools` says."""
+
+    level: Level
+    text: str
+    structured: dict[str, Any]
+    matches: tuple[Match, ...]
+    tokens: int
+
+
+def with_handle(answer: Answer, handle: str) -> Answer:
+    """The answer with the handle of the conversation it belongs to."""
+    text = f"{answer.text}\nhandle: {handle} (pass it on to discover_tools and call_tool)"
+    structured = {**answer.structured, "handle": handle}
+    return Answer(answer.level, text, structured, answer.matches, answer.tokens)
+
+
+Visible = Callable[[ToolId], bool]
+Admits = Callable[[str], bool]
+
+
+def answer(
+    arguments: Arguments,
+    ranking: Ranking,
+    level: Level,
+    catalog: Catalog,
+    visible: Visible,
+    admits: Admits,
+    budget: int,
+    cap: int,
+    fragments: Sequence[Fragment] = (),
+    unsearched: int = 0,
+) -> Answer:
+    """Matches best first, with ready-to-call schemas while `budget` tokens last, `cap` a schema; then advice.
+
+    `visible`: whether the client has a tool in its list already; `admits`: whether its profile has an upstream.
+    Tools asked for by `names` carry their whole schema. `fragments`: instructions that apply, paid from the budget.
+    `unsearched`: how many tools are not indexed yet.
+    """
+    asked, unknown = _asked(arguments.names, catalog, admits)
+    chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
+    chosen = chosen[: max(arguments.wanted, len(asked))]
+    if not chosen:
+        return _nothing(catalog, unknown, admits, budget, fragments, unsearched)
+    known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
+    known, like = _grouped(known, len(asked))
+    cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
+    whole = {each.tool for each in asked}
+    more: dict[str, Any] = _cited(fragments)
+    left = budget - sum(map(_card_cost, known, cards)) - _cost(fragments)
+    if arguments.widens and level in ("low", "none"):
+        # What was found may not suffice either: say what else there is (ITR 3.7).
+        more["servers"] = servers = _servers(catalog, admits, min(left, SUMMARY_TOKENS))
+        left -= sum(estimate(f"{name} {entry}") + 4 for name, entry in servers.items())
+    schemas = Schemas(left, cap)
+    # A tool like one above it is the last to need a schema of its own.
+    for (tool, _), card in sorted(zip(known, cards, strict=True), key=lambda pair: pair[0][0].id in like):
+        schemas.add(card, tool, whole=tool.id in whole)
+    level = "high" if asked and not unknown else level
+    structured: dict[str, Any] = {"confidence": level, "matches": cards}
+    if shared := schemas.shared():
+        structured["$defs"] = shared
+    structured |= {**more, "advice": _advice(level, unknown, unsearched, len(catalog))}
+    text = _text(structured)
+    matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
+    return Answer(level, text, structured, matches, budget - schemas.left + ADVICE_TOKENS)
+
+
+class AnswerWriter:
+    """Writes the answers of `discover_tools` with what the catalog, the gate and the instructions say."""
+
+    def __init__(
+        self, catalog: Catalog, search: Search, instructions: Callable[[], Instructions], config: LiveConfig
+    ) -> None:
+        self._catalog = catalog
+        self._search = search
+        self._instructions = instructions
+        self._config = config
+
+    @property
+    def tools(self) -> int:
+        """How many tools there are."""
+        return len(self._catalog)
+
+    def fix_names(self) -> None:
+        """Give every tool its name for good: the client is about to be told of some."""
+        self._catalog.fix_names()
+
+    def write(
+        self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, profile: Profile
+    ) -> tuple[Answer, float | None]:
+        """Return the answer, and the gate's probability that the first five matches suffice."""
+        level, probability = self._search.assess(ranking)
+        fragments = self._instructions().beside(query, ranking, level, profile) if query.lines else ()
+        settings = self._config.settings
+        written = answer(
+            arguments, ranking, level, self._catalog, visible, profile.admits, settings.answer_tokens,
+            settings.tool_tokens, fragments, self._search.count_unindexed(),
+        )  # fmt: skip
+        return written, probability
+
+
+def _asked(names: Sequence[str], catalog: Catalog, admits: Admits) -> tuple[list[Ranked], list[str]]:
+    found: list[Ranked] = []
+    unknown: list[str] = []
+    for name in names:
+        tool = catalog.find(name)
+        if tool is not None and admits(tool.upstream):
+            found.append(Ranked(tool.id, 1.0, {"name": 1.0}, ("name",)))
+            continue
+        unknown.append(name)
+        near = close_names(name, catalog, admits)
+        found += [Ranked(one, 0.5, {"name": 0.5}, (f"close to {name!r}",)) for one in near[:3]]
+    return list({each.tool: each for each in found}.values()), unknown
+
+
+def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
+    """Tools of the profile whose names are close to one that no tool has, likeliest first."""
+    near, _ = catalog.near(name)
+    return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
+
+
+SHEETS: Final = 4096
+"""Definitions of which what the answers say is kept."""
+
+
+class _Said(Struct, frozen=True):
+    """What of a definition an answer reads beside its schema."""
+
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+
+
+_said = msgspec.json.Decoder(_Said)
+
+
+@lru_cache(maxsize=SHEETS)
+def _summary(definition: bytes) -> str:
+    # Not at the top: no list waits for what only searches need.
+    from foretool.retrieval.document import document, first_sentence, summary_line
+
+    try:
+        said = _said.decode(definition)
+    except msgspec.DecodeError:
+        return summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+    return first_sentence((said.description or said.title or "").strip())
+
+
+@lru_cache(maxsize=1024)
+def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
+    """What a tool says in short, without the name of its server: what tools alike have in common."""
+    from foretool.retrieval.words import terms
+
+    return frozenset(terms(f"{name} {_summary(definition)}")).difference(terms(upstream))
+
+
+def _grouped(
+    known: Sequence[tuple[Tool, Ranked]], asked: int
+) -> tuple[list[tuple[Tool, Ranked]], dict[ToolId, ToolId]]:
+    """Tools of several servers that say nearly the same: of each group the one whose server is in use changes places
+    with the first. Returns the new order, and by tool the one before it that it is like; the first `asked` stay out."""
+    order = list(known)
+    like: dict[ToolId, ToolId] = {}
+    words = [_words(tool.definition, tool.name, tool.upstream) for tool, _ in order]
+    for place in range(asked, len(order)):
+        tool, ranked = order[place]
+        first = next((one for one in range(asked, place) if _are_alike(words[one], words[place])), None)
+        if first is None or order[first][0].id in like or order[first][0].upstream == tool.upstream:
+            continue
+        if IN_USE in ranked.reasons and IN_USE not in order[first][1].reasons:
+            like = {one: tool.id if other == order[first][0].id else other for one, other in like.items()}
+            order[first], order[place] = order[place], order[first]
+        like[order[place][0].id] = order[first][0].id
+    return order, like
+
+
+def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    shared = len(one & other)
+    return shared >= ALIKE * (len(one) + len(other) - shared) > 0
+
+
+def _card(tool: Tool, ranked: Ranked, listed: bool, like: ToolId | None = None) -> dict[str, Any]:
+    description = f"as {like}" if like else _summary(tool.definition)
+    card = {"name": tool.id, "description": description, "why": "; ".join(ranked.reasons)}
+    return {**card, "listed": True} if listed else card
+
+
+def _card_cost(known: tuple[Tool, Ranked], card: Mapping[str, Any]) -> int:
+    """Tokens of a match without its schema; counting the whole answer anew would take longer than the search."""
+    return CARD_TOKENS + _summary_tokens(known[0].definition) + (len(card["name"]) + len(card["why"])) // 4
+
+
+@lru_cache(maxsize=SHEETS)
+def _summary_tokens(definition: bytes) -> int:
+    return estimate(_summary(definition))
+
+
+def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int) -> str:
+    missing = f"No tool is called {', '.join(map(repr, unknown))}. " if unknown else ""
+    if unsearched:  # thousands of tools came at once, and there was no time yet
+        left = f"{unsearched} of {tools} tools"
+        return f"{missing}{left} are not searched yet: if none of these fits, ask again in a few seconds."
+    if level in ("low", "none"):
+        return missing + "None fits clearly: describe the task in other words, or go on without a tool."
+    return missing + "Call a match by its name, or call_tool(name, arguments) where it is not listed."
+
+
+def _nothing(
+    catalog: Catalog,
+    unknown: Sequence[str],
+    admits: Admits,
+    budget: int,
+    fragments: Sequence[Fragment],
+    unsearched: int,
+) -> Answer:
+    """No match: which servers there are, so that the next question can be a better one."""
+    servers = _servers(catalog, admits, budget - _cost(fragments))
+    advice = _advice("none", unknown, unsearched, len(catalog)).replace("None fits clearly", "Nothing fits")
+    structured = {"confidence": "none", "matches": [], **_cited(fragments), "servers": servers, "advice": advice}
+    text = _text(structured)
+    return Answer("none", text, structured, (), estimate(text))
+
+
+def _cited(fragments: Sequence[Fragment]) -> dict[str, Any]:
+    return {"instructions": [{"source": each.source, "text": each.text} for each in fragments]} if fragments else {}
+
+
+def _cost(fragments: Sequence[Fragment]) -> int:
+    return sum(each.tokens + CARD_TOKENS for each in fragments)
+
+
+def _servers(catalog: Catalog, admits: Admits, left: int) -> dict[str, str]:
+    """The catalog in brief: each server with the number of its tools and the first of its words."""
+    servers: dict[str, str] = {}
+    shown = {name: count for name, count in catalog.upstreams().items() if count and admits(name)}
+    for name, count in shown.items():
+        text = " ".join(catalog.server_text(name).split())[:100]
+        entry = f"{count} tools" + (f": {text}" if text else "")
+        left -= estimate(f"{name} {entry}") + 4
+        if left < 0:
+            servers["..."] = f"{len(shown) - len(servers)} more servers"
+            break
+        servers[name] = entry
+    return servers
+
+
+def _text(structured: Mapping[str, Any]) -> str:
+    lines = [f"confidence: {structured['confidence']}"]
+    for place, card in enumerate(structured["matches"], 1):
+        listed = " (listed)" if card.get("listed") else ""
+        why = f" [{card['why']}]" if card["why"] else ""
+        lines.append(f"{place}. {card['name']}{listed}: {card['description']}{why}")
+        if "inputSchema" in card:
+            lines.append("   " + bytes(card["inputSchema"]).decode())
+        if "trimmed" in card:
+            lines.append(f"   trimmed: {card['trimmed']}")
+    if "$defs" in structured:
+        lines.append("$defs of all of them: " + jsonrpc.encode(structured["$defs"]).decode())
+    lines += [f"instructions ({each['source']}): {each['text']}" for each in structured.get("instructions", ())]
+    lines += [f"{name}: {entry}" for name, entry in structured.get("servers", {}).items()]
+    lines.append(structured["advice"])
+    return "\n".join(lines)
+
+
+def query(arguments: Arguments, history: Sequence[ToolId], servers: Sequence[str]) -> Query:
+    return Query(arguments.lines, arguments.names, tuple(history), tuple(servers))

@@ -1,0 +1,182 @@
+"""Sends a client's request to an upstream and brings back what comes of it: the reply, progress, log entries.
+
+The upstream may be of the other era: `protocol.translate` says what of a message belongs to one hop only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from foretool.server.clients.client import is_as_severe
+from foretool.server.clients.exchange import Exchange, Outbox
+from foretool.server.config.live import LiveConfig
+from foretool.server.methods.server_requests import ServerRequests
+from foretool.server.protocol import jsonrpc, translate, versions
+from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError
+from foretool.server.upstreams.connection import Lost, Reply, Request
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Era
+
+OnReply = Callable[[Exchange, Reply], None]
+"""Takes the reply of an upstream and the exchange to answer with it, which may be a retry of the first one."""
+
+log = logging.getLogger("foretool.forwarder")
+
+
+class Forwarder:
+    """Forwards requests of clients to upstreams."""
+
+    def __init__(self, outbox: Outbox, server_requests: ServerRequests, config: LiveConfig) -> None:
+        self._outbox = outbox
+        self._server_requests = server_requests
+        self._config = config
+
+    def pass_on(self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw]) -> None:
+        """Forward a request and answer the client with what comes back."""
+        self.forward(exchange, upstream, params, lambda at, reply: self.answer(at, upstream, reply))
+
+    def forward(
+        self,
+        exchange: Exchange,
+        upstream: Upstream,
+        params: dict[str, Raw],
+        on_reply: OnReply,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Forward a request. `on_reply` gets the reply, untranslated, exactly once, with the exchange to answer: a
+        retry if the client had to be asked in between. `headers`: for an HTTP upstream."""
+        if "requestState" in params and upstream.is_legacy(exchange.era):
+            # The request was parked here and is no more; to send it again could carry it out twice.
+            raise RpcError(jsonrpc.INVALID_PARAMS, "requestState has expired; send the request again without it")
+        exchange.upstream = upstream
+        owner = exchange.session or exchange.client
+        request = Request(exchange.method, params, _unset, owner=owner, exchange=exchange)
+        request.build_meta = partial(_build_meta, exchange)
+        request.reply = lambda reply: self._on_reply(request, upstream, reply, on_reply)
+        request.notice = lambda message: _on_notice(request, message)
+        request.poll = lambda: self._on_poll(request)
+        request.headers = headers
+        request.progress = exchange.progress_token is not None
+        request.timeout = upstream.timeout_s
+        exchange.request = request
+        upstream.request(exchange.era, request)
+
+    def answer(self, exchange: Exchange, upstream: Upstream, reply: Reply) -> None:
+        """Answer the client with a reply of an upstream, translated into the client's era."""
+        if isinstance(reply, Lost):
+            exchange.error(jsonrpc.INTERNAL_ERROR, self.lost_text(upstream, reply, exchange.method))
+        elif reply.error is not UNSET:
+            exchange.raw_error(translate.error(reply.error, exchange.era))
+        else:
+            assert isinstance(reply.result, Raw)
+            era = upstream.era_for(exchange.era)
+            try:
+                result = translate.result(reply.result, exchange.method, exchange.era, era)
+            except ValueError:
+                exchange.error(
+                    jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} sent a result that is not an object"
+                )
+            else:
+                exchange.result(result)
+
+    def lost_text(self, upstream: Upstream, lost: Lost, what: str) -> str:
+        """Return what a client is told of a reply that will not come, without secrets."""
+        return self._config.redact(lost_text(upstream.name, lost, what))
+
+    def _on_reply(self, request: Request, upstream: Upstream, reply: Reply, on_reply: OnReply) -> None:
+        exchange = request.exchange
+        assert isinstance(exchange, Exchange)
+        if exchange.done:
+            self._server_requests.keep_reply(request, lambda at: on_reply(at, reply))
+            return
+        try:
+            if _asks_for_input(exchange, upstream, reply):
+                assert isinstance(reply, Message) and isinstance(reply.result, Raw)
+                again = partial(self._repeat, exchange, upstream, request.params, on_reply)
+                self._server_requests.ask_for_input(exchange, upstream.name, reply.result, again)
+            else:
+                on_reply(exchange, reply)
+        except ValueError as error:
+            exchange.error(
+                jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} sent a reply that cannot be read: {error}"
+            )
+        except Exception:  # the boundary of a request, as in `Exchange.attempt`
+            log.exception("Failed")
+            exchange.fail()
+        finally:
+            self._server_requests.forget(request)
+
+    def _repeat(
+        self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], on_reply: OnReply, more: dict[str, Raw]
+    ) -> None:
+        """Send the request again with the input that its upstream has asked for."""
+        kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
+        self.forward(exchange, upstream, {**kept, **more}, on_reply)
+
+    def _on_poll(self, request: Request) -> None:
+        if isinstance(exchange := request.exchange, Exchange) and not exchange.done:
+            self._outbox.poll(exchange.channel)
+
+
+def lost_text(upstream: str, lost: Lost, what: str) -> str:
+    """Name the upstream, why there is no reply, whether the request was sent, and the way out."""
+    sent = (
+        "it had been sent, so it may have been carried out: check before calling again"
+        if lost.sent
+        else "it had not been sent: call again"
+    )
+    return f"upstream {upstream!r} did not answer {what}: {lost.reason}; {sent} (the next call reconnects)"
+
+
+def _build_meta(exchange: Exchange, era: Era) -> dict[str, Raw] | None:
+    """Return the `_meta` of a client's request on its way to an upstream of this era."""
+    if era == "legacy" and not exchange.meta:
+        return None
+    client = exchange.client
+    info = jsonrpc.raw(client.info or versions.IDENTITY)
+    capabilities = jsonrpc.raw(translate.forwardable(client.capabilities))
+    meta = translate.request_meta(exchange.meta, exchange.era, era, info, capabilities)
+    if meta is not None and era == "modern" and exchange.era == "legacy" and client.log_level:
+        meta[versions.META_LOG_LEVEL] = jsonrpc.raw(client.log_level)
+    return meta
+
+
+def _asks_for_input(exchange: Exchange, upstream: Upstream, reply: Reply) -> bool:
+    """Tell whether a modern upstream's reply asks a legacy client for input."""
+    return (
+        exchange.era == "legacy"
+        and isinstance(reply, Message)
+        and isinstance(reply.result, Raw)
+        and upstream.era_for("legacy") == "modern"
+        and translate.input_required(reply.result)
+    )
+
+
+def _on_notice(request: Request, message: Message) -> None:
+    """Pass on progress and log entries that come in the course of a request."""
+    exchange = request.exchange
+    assert isinstance(exchange, Exchange) and isinstance(message.method, str)
+    if message.method == "notifications/progress":
+        if (token := exchange.progress_token) is not None:
+            params = jsonrpc.merge(message.params, {translate.PROGRESS: token})
+            exchange.send(jsonrpc.notification(message.method, params))
+    elif message.method != "notifications/message" or _wants_log_of(exchange, message):
+        exchange.send(jsonrpc.encode(Message(method=message.method, params=message.params)))
+
+
+def _wants_log_of(exchange: Exchange, message: Message) -> bool:
+    """Tell whether the sender of a request wants a log entry that came in its course."""
+    if exchange.era == "modern" and versions.META_LOG_LEVEL not in exchange.meta:
+        return False
+    least = jsonrpc.text(exchange.meta.get(versions.META_LOG_LEVEL)) or exchange.client.log_level
+    try:
+        level = jsonrpc.text(jsonrpc.fields(message.params).get("level")) or ""
+    except ValueError:
+        return False
+    return is_as_severe(level, least)
+
+
+def _unset(reply: Reply) -> None:
+    raise AssertionError("a request was answered before it was sent")

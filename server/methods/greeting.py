@@ -1,0 +1,123 @@
+"""Answers the handshakes of both eras and what belongs to the connection: ping, log level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from foretool.retrieval.budget import fill_budget
+from foretool.retrieval.tokens import estimate
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.client import LEVELS
+from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.registry import ClientRegistry
+from foretool.server.config.loader import Profile
+from foretool.server.methods.list_tools import TTL_MS
+from foretool.server.methods.prompts import offers_steps
+from foretool.server.protocol import jsonrpc, translate, versions
+from foretool.server.protocol.jsonrpc import RpcError
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.storage.records import Era
+
+INSTRUCTION_TOKENS: Final = 1000
+"""Budget of the merged `instructions`."""
+
+INSTRUCTIONS: Final = (
+    "The tool list here is partial: many more tools stand behind it. "
+    "When none of the listed ones fits, describe the task to discover_tools, then call what it finds by name or "
+    "through call_tool."
+)
+
+
+class Greeting:
+    """Tells clients what we can, and who stands behind us."""
+
+    def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry) -> None:
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._clients = clients
+        self._quoted: dict[str, tuple[int, frozenset[str]]] = {}
+
+    def handlers(self, era: Era) -> dict[str, Any]:
+        if era == "modern":
+            return {"server/discover": self.discover_server}
+        return {"initialize": self.initialize, "ping": self.ping, "logging/setLevel": self.set_level}
+
+    def initialize(self, exchange: Exchange) -> None:
+        wanted = jsonrpc.text(exchange.params.get("protocolVersion"))
+        if wanted is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "initialize: protocolVersion is missing")
+        version = wanted if wanted in versions.LEGACY_VERSIONS else versions.LATEST_LEGACY
+        client = exchange.client
+        client.end_sessions()
+        info = jsonrpc.plain_object(exchange.params.get("clientInfo")) or {}
+        client.introduce(info, jsonrpc.plain_object(exchange.params.get("capabilities")) or {}, "legacy")
+        exchange.own_result(
+            {
+                "protocolVersion": version,
+                "capabilities": self.capabilities("legacy", client.profile),
+                "serverInfo": versions.IDENTITY,
+                "instructions": self.instructions(client.profile),
+            }
+        )
+
+    def discover_server(self, exchange: Exchange) -> None:
+        exchange.own_result(
+            {
+                "supportedVersions": [*versions.MODERN_VERSIONS, *versions.LEGACY_VERSIONS],
+                "capabilities": self.capabilities("modern", exchange.client.profile),
+                "instructions": self.instructions(exchange.client.profile),
+                "ttlMs": TTL_MS,
+                "cacheScope": "private",
+            }
+        )
+
+    def ping(self, exchange: Exchange) -> None:
+        exchange.result(jsonrpc.EMPTY)
+
+    def set_level(self, exchange: Exchange) -> None:
+        level = jsonrpc.text(exchange.params.get("level"))
+        if level not in LEVELS:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"logging/setLevel: level must be one of {', '.join(LEVELS)}")
+        exchange.client.log_level = level
+        self._clients.set_levels()
+        exchange.result(jsonrpc.EMPTY)
+
+    def capabilities(self, era: Era, profile: Profile) -> dict[str, Any]:
+        """Return our capabilities and those of the upstreams; all there are while some upstreams are unknown."""
+        declared, is_whole = self._upstreams.all_capabilities()
+        union = {key for known in declared for key in known}
+        capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+        if not is_whole or "resources" in union:
+            capabilities["resources"] = {"subscribe": True, "listChanged": True}
+        if not is_whole or "prompts" in union or offers_steps(profile):
+            capabilities["prompts"] = {"listChanged": True}
+        if not is_whole or "completions" in union:
+            capabilities["completions"] = {}
+        if not is_whole or "logging" in union:
+            capabilities["logging"] = {}
+        extensions = {}
+        for known in declared:
+            extensions.update(translate.forwardable(known).get("extensions", {}))
+        return {**capabilities, "extensions": extensions} if extensions else capabilities
+
+    def instructions(self, profile: Profile) -> str:
+        """Return our `instructions`, with those of the profile's upstreams."""
+        texts = {each.name: self._catalog.server_text(each.name) for each in self._upstreams.admitted(profile)}
+        return merge_instructions(texts, INSTRUCTION_TOKENS)
+
+    def quoted(self, profile: Profile) -> frozenset[str]:
+        """Return the upstreams whose own words are in our `instructions`: clients need not be told them again."""
+        known = self._quoted.get(profile.name)
+        if known is None or known[0] != self._catalog.version:
+            merged = self.instructions(profile)
+            said = {each.name: self._catalog.instructions(each.name).strip() for each in self._upstreams}
+            names = frozenset(name for name, text in said.items() if text and f"## {name}\n{text}" in merged)
+            known = self._quoted[profile.name] = (self._catalog.version, names)
+        return known[1]
+
+
+def merge_instructions(upstreams: Mapping[str, str], budget: int) -> str:
+    """Return our `instructions`, then those of the upstreams, each under its name, within `budget` tokens together."""
+    shares = (f"## {name}\n{text.strip()}" for name, text in upstreams.items() if text.strip())
+    return "\n\n".join([INSTRUCTIONS, *fill_budget(shares, estimate, budget - estimate(INSTRUCTIONS))])

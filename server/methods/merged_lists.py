@@ -1,0 +1,132 @@
+"""Merges the lists of all upstreams (resources, templates, prompts) into one, in config order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct, field
+
+from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.registry import ClientRegistry
+from foretool.server.config.live import LiveConfig
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.upstreams.connection import Lost, Reply, Request
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
+
+PAGES: Final = 100
+
+CHANGES: Final = {
+    "resources": ("resourcesListChanged", "notifications/resources/list_changed"),
+    "resourceTemplates": ("resourcesListChanged", "notifications/resources/list_changed"),
+    "prompts": ("promptsListChanged", "notifications/prompts/list_changed"),
+}
+"""By list: the filter in `subscriptions/listen`, and the notification."""
+
+Merge = Callable[[dict[str, list[Raw]]], list[Raw]]
+"""Takes the members by upstream, remembers which upstream each one came from, and returns the merged list."""
+
+
+class _Pending(Struct, eq=False):
+    """A list while its parts come in."""
+
+    exchange: Exchange
+    key: str
+    merge: Merge
+    waiting: dict[str, Upstream]
+    """Upstreams whose parts are still to come."""
+    parts: dict[str, list[Raw]] = field(default_factory=dict)
+    requests: list[tuple[Upstream, Request]] = field(default_factory=list)
+
+
+class MergedLists:
+    """Asks every upstream for its part of a list and answers with all parts."""
+
+    def __init__(
+        self, upstreams: UpstreamRegistry, clients: ClientRegistry, forwarder: Forwarder, config: LiveConfig
+    ) -> None:
+        self._upstreams = upstreams
+        self._clients = clients
+        self._forwarder = forwarder
+        self._config = config
+        self._absent: dict[str, set[str]] = {}
+        """Upstreams that were not up when lists were merged, with the keys of those lists."""
+
+    def answer(self, exchange: Exchange, capability: str, key: str, merge: Merge) -> None:
+        """Answer with the merged list. `capability`: what an upstream declares that has a part; `key`: of the list."""
+        if jsonrpc.text(exchange.params.get("cursor")) is not None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: unknown cursor; the whole list is one page")
+        upstreams = self._upstreams.with_capability(capability, exchange.client.profile)
+        pending = _Pending(exchange, key, merge, {upstream.name: upstream for upstream in upstreams})
+        if not upstreams:
+            self._finish(pending)
+        for upstream in upstreams:
+            self._ask(pending, upstream, {}, PAGES)
+        if pending.waiting:
+            asyncio.get_running_loop().call_later(self._config.settings.cold_list_s, self._stop_waiting, pending)
+            exchange.on_drop = lambda: _drop(pending)
+
+    def upstream_came(self, upstream: Upstream) -> None:
+        """Tell clients that lists have changed which had to do without this upstream."""
+        for key in self._absent.pop(upstream.name, ()):
+            for client in self._clients:
+                client.notify(*CHANGES[key])
+
+    def _ask(self, pending: _Pending, upstream: Upstream, params: dict[str, Raw], pages: int) -> None:
+        """Ask an upstream for one page; `pages`: how many more it may have."""
+
+        def on_reply(_: Exchange, reply: Reply) -> None:
+            cursor = _take_page(pending, upstream.name, reply)
+            if cursor is not None and jsonrpc.text(cursor) and pages > 1:
+                self._ask(pending, upstream, {"cursor": cursor}, pages - 1)
+                return
+            pending.waiting.pop(upstream.name, None)
+            if not pending.waiting:
+                self._finish(pending)
+
+        self._forwarder.forward(pending.exchange, upstream, params, on_reply)
+        if pending.exchange.request is not None:
+            pending.requests.append((upstream, pending.exchange.request))
+
+    def _stop_waiting(self, pending: _Pending) -> None:
+        """Go on without upstreams that do not come up; a list waits for slow answers only."""
+        if pending.exchange.done:
+            return
+        for name, upstream in list(pending.waiting.items()):
+            if not upstream.is_up:
+                del pending.waiting[name]
+                self._absent.setdefault(name, set()).add(pending.key)
+                _cancel(pending, upstream)
+        if not pending.waiting:
+            self._finish(pending)
+
+    def _finish(self, pending: _Pending) -> None:
+        ordered = {name: pending.parts[name] for name in self._upstreams.names() if name in pending.parts}
+        pending.exchange.own_result({pending.key: pending.merge(ordered)})
+
+
+def _take_page(pending: _Pending, upstream: str, reply: Reply) -> Raw | None:
+    """Add a page to its part of the list; return the cursor of the next page."""
+    if isinstance(reply, Lost) or not isinstance(reply.result, Raw):
+        return None
+    try:
+        members = jsonrpc.fields(reply.result)
+        pending.parts.setdefault(upstream, []).extend(jsonrpc.items(members.get(pending.key, Raw(b"[]"))))
+        return members.get("nextCursor")
+    except ValueError:
+        return None
+
+
+def _drop(pending: _Pending) -> None:
+    for upstream in list(pending.waiting.values()):
+        _cancel(pending, upstream)
+
+
+def _cancel(pending: _Pending, upstream: Upstream) -> None:
+    for asked, request in pending.requests:
+        if asked is upstream:
+            upstream.cancel(request, "no longer wanted")

@@ -1,0 +1,102 @@
+"""Prompts of all upstreams under the prefix of their server, and our own prompt `assemble_step`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from foretool.server.catalog import names
+from foretool.server.clients.exchange import Exchange
+from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import Profile
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.merged_lists import MergedLists
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Era
+
+STEP: Final = "assemble_step"
+"""Our own prompt."""
+
+_STEP_PROMPT: Final = {
+    "name": STEP,
+    "title": "Assemble a step",
+    "description": "The tools and instructions that a task needs, within a token budget, as one text.",
+    "arguments": [
+        {"name": "task", "description": "what to do; one need per line", "required": True},
+        {"name": "budget", "description": "tokens; 2000 if left out"},
+    ],
+}
+
+
+class Prompts:
+    """Lists prompts and finds the upstream of each."""
+
+    def __init__(
+        self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder, config: LiveConfig,
+        answer_step: Callable[[Exchange], None],
+    ) -> None:  # fmt: skip
+        """`answer_step`: answers a request for our own prompt."""
+        self._upstreams = upstreams
+        self._lists = lists
+        self._forwarder = forwarder
+        self._config = config
+        self._answer_step = answer_step
+        self._known: dict[str, tuple[str, str]] = {}
+        """Exposed name to upstream and its name there."""
+
+    def handlers(self, era: Era) -> dict[str, Any]:
+        return {"prompts/list": self.list_all, "prompts/get": self.get}
+
+    def list_all(self, exchange: Exchange) -> None:
+        own = [jsonrpc.raw(_STEP_PROMPT)] if offers_steps(exchange.client.profile) else []
+        self._lists.answer(exchange, "prompts", "prompts", lambda parts: [*self._merge(parts), *own])
+
+    def _merge(self, parts: dict[str, list[Raw]]) -> list[Raw]:
+        found: dict[str, Raw] = {}
+        for upstream, items in parts.items():
+            for item in items:
+                if (name := jsonrpc.member(item, "name")) is None:
+                    continue
+                exposed = names.plain_name(self._config.prefix(upstream), name)
+                if exposed not in found:
+                    found[exposed] = jsonrpc.merge(item, {"name": exposed})
+                    self._known[exposed] = (upstream, name)
+        return list(found.values())
+
+    def get(self, exchange: Exchange) -> None:
+        name = jsonrpc.text(exchange.params.get("name"))
+        if name is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "prompts/get: name is missing")
+        if self.is_own(name, exchange.client.profile):
+            # Before the first upstreams have listed their tools, nothing would be found.
+            self._upstreams.when_listed(lambda: exchange.attempt(lambda: self._answer_step(exchange)))
+            return
+        upstream, own = self.find(name, exchange.client.profile)
+        self._forwarder.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})
+
+    def is_own(self, name: str | None, profile: Profile) -> bool:
+        """Tell whether a name means our own prompt."""
+        return name == STEP and name not in self._known and offers_steps(profile)
+
+    def find(self, name: str, profile: Profile) -> tuple[Upstream, str]:
+        """Return the upstream of a prompt and the prompt's name there. Raises `RpcError`."""
+        upstreams = {upstream.name: upstream for upstream in self._upstreams.admitted(profile)}
+        known = self._known.get(name)
+        if known is not None and known[0] in upstreams:
+            return upstreams[known[0]], known[1]
+        prefixes = {upstream: self._config.prefix(upstream) for upstream in upstreams}
+        for upstream, prefix in prefixes.items():
+            if prefix and name.startswith(prefix + names.SEPARATOR):
+                return upstreams[upstream], name.removeprefix(prefix + names.SEPARATOR)
+        bare = [upstream for upstream, prefix in prefixes.items() if not prefix]
+        if len(bare) == 1:
+            return upstreams[bare[0]], name
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
+
+
+def offers_steps(profile: Profile) -> bool:
+    """Tell whether a profile's clients get our own prompt; `full` shows everything as it is and nothing more."""
+    return profile.policy != "full"

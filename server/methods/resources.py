@@ -1,0 +1,127 @@
+"""Resources and their templates of all upstreams as if they were one server's. URIs pass as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from foretool.server.clients.exchange import Exchange
+from foretool.server.config.loader import Profile
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.merged_lists import MergedLists
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
+from foretool.server.upstreams.connection import Lost, Reply
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Era
+
+MOST_URIS: Final = 50_000
+"""Resources whose upstream is remembered. The first found go first; their upstream is then searched for again."""
+
+
+class Resources:
+    """Lists resources and finds the upstream of each."""
+
+    def __init__(self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder) -> None:
+        self._upstreams = upstreams
+        self._lists = lists
+        self._forwarder = forwarder
+        self._owners: dict[str, str] = {}
+        """Upstream by URI, as last listed."""
+        self._templates: list[tuple[re.Pattern[str], str, str]] = []
+        """Pattern, template and upstream."""
+
+    def handlers(self, era: Era) -> dict[str, Any]:
+        return {
+            "resources/list": lambda exchange: self._lists.answer(exchange, "resources", "resources", self._merge),
+            "resources/templates/list": lambda exchange: self._lists.answer(
+                exchange, "resources", "resourceTemplates", self._merge_templates
+            ),
+            "resources/read": self.read,
+        }
+
+    def _merge(self, parts: dict[str, list[Raw]]) -> list[Raw]:
+        found: dict[str, Raw] = {}
+        for upstream, items in parts.items():
+            for item in items:
+                uri = jsonrpc.member(item, "uri")
+                if uri is not None and uri not in found:
+                    found[uri] = item
+                    self._owners[uri] = upstream
+        return list(found.values())
+
+    def _merge_templates(self, parts: dict[str, list[Raw]]) -> list[Raw]:
+        self._templates = []
+        for upstream, items in parts.items():
+            for item in items:
+                if (template := jsonrpc.member(item, "uriTemplate")) is not None:
+                    self._templates.append((_pattern(template), template, upstream))
+        return [item for items in parts.values() for item in items]
+
+    def read(self, exchange: Exchange) -> None:
+        self.with_owner(exchange, lambda upstream: self._forwarder.pass_on(exchange, upstream, exchange.params))
+
+    def with_owner(self, exchange: Exchange, go: Callable[[Upstream], None]) -> None:
+        """Call `go` with the upstream of the request's URI. Where nobody listed the URI, forward the request to one
+        upstream after the other until one knows it; where nobody can have it, answer that."""
+        uri = jsonrpc.text(exchange.params.get("uri"))
+        if uri is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: uri is missing")
+        owner = self.owner(uri)
+        candidates = self._upstreams.with_capability("resources", exchange.client.profile)
+        if owner is not None and not exchange.client.profile.admits(owner.name):
+            _deny(exchange, uri)
+        elif owner is not None or len(candidates) == 1:
+            go(owner or candidates[0])
+        elif not candidates:
+            _deny(exchange, uri)
+        else:
+            self._try_each(exchange, candidates, uri)
+
+    def owner(self, uri: str) -> Upstream | None:
+        """Return the upstream that listed a resource, or a template that the URI fits."""
+        name = self._owners.get(uri)
+        if name is None:
+            name = next((upstream for pattern, _, upstream in self._templates if pattern.fullmatch(uri)), None)
+        return self._upstreams.get(name) if name else None
+
+    def template_owner(self, template: str, profile: Profile) -> Upstream | None:
+        """Return the upstream of a template, or of a URI, within a profile."""
+        name = next((upstream for _, each, upstream in self._templates if each == template), None)
+        found = self._upstreams.get(name) if name else self.owner(template)
+        return found if found is not None and profile.admits(found.name) else None
+
+    def possible_owners(self, uri: str, profile: Profile) -> list[Upstream]:
+        """Return the upstream of a URI, or all that may have it, within a profile."""
+        owner = self.owner(uri)
+        found = [owner] if owner else self._upstreams.with_capability("resources", profile)
+        return [upstream for upstream in found if profile.admits(upstream.name)]
+
+    def _try_each(self, exchange: Exchange, candidates: list[Upstream], uri: str) -> None:
+        upstream, *rest = candidates
+
+        def on_reply(at: Exchange, reply: Reply) -> None:
+            known = not isinstance(reply, Lost) and reply.error is UNSET
+            if known or not rest:
+                if known:
+                    self._owners.setdefault(uri, upstream.name)
+                    while len(self._owners) > MOST_URIS:
+                        del self._owners[next(iter(self._owners))]
+                self._forwarder.answer(at, upstream, reply)
+            else:
+                self._try_each(at, rest, uri)
+
+        self._forwarder.forward(exchange, upstream, dict(exchange.params), on_reply)
+
+
+def _deny(exchange: Exchange, uri: str) -> None:
+    code = jsonrpc.INVALID_PARAMS if exchange.era == "modern" else jsonrpc.RESOURCE_NOT_FOUND
+    exchange.error(code, f"Resource not found: {uri}", {"uri": uri})
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """Return what a URI template (RFC 6570) can expand to, loosely: every expression is some text."""
+    parts = re.split(r"(\{[^{}]*\})", template)
+    return re.compile("".join(".*" if part.startswith("{") else re.escape(part) for part in parts))

@@ -1,0 +1,151 @@
+"""Subscriptions of both eras: `resources/subscribe` of legacy clients, `subscriptions/listen` of modern ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foretool.server.clients.client import Client
+from foretool.server.clients.exchange import Caller, Exchange
+from foretool.server.clients.registry import ClientRegistry
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.resources import Resources
+from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol.jsonrpc import UNSET, RpcError
+from foretool.server.upstreams.connection import Lost, Reply
+from foretool.server.upstreams.eras import ERAS
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Era
+
+
+class Subscriptions:
+    """Has upstreams tell us of the resources that clients subscribed to, and tells those clients."""
+
+    def __init__(
+        self, upstreams: UpstreamRegistry, clients: ClientRegistry, resources: Resources, forwarder: Forwarder
+    ) -> None:
+        self._upstreams = upstreams
+        self._clients = clients
+        self._resources = resources
+        self._forwarder = forwarder
+        self._legacy: dict[str, set[Caller]] = {}
+        """By URI: the legacy clients that subscribed to it."""
+
+    def handlers(self, era: Era) -> dict[str, Any]:
+        if era == "modern":
+            return {"subscriptions/listen": self.listen}
+        return {"resources/subscribe": self.subscribe, "resources/unsubscribe": self.unsubscribe}
+
+    # -- the legacy era
+
+    def subscribe(self, exchange: Exchange) -> None:
+        self._resources.with_owner(exchange, lambda upstream: self._subscribe(exchange, upstream))
+
+    def _subscribe(self, exchange: Exchange, upstream: Upstream) -> None:
+        uri = jsonrpc.text(exchange.params["uri"]) or ""
+
+        def on_reply(at: Exchange, reply: Reply) -> None:
+            if not isinstance(reply, Lost) and reply.error is UNSET:
+                self._legacy.setdefault(uri, set()).add(at.client)
+                upstream.subscribe("legacy", [uri], asked=True)
+            self._forwarder.answer(at, upstream, reply)
+
+        if upstream.is_legacy("legacy"):
+            self._forwarder.forward(exchange, upstream, exchange.params, on_reply)
+            return
+        self._legacy.setdefault(uri, set()).add(exchange.client)
+        upstream.subscribe("legacy", [uri])
+        exchange.result(jsonrpc.EMPTY)
+
+    def unsubscribe(self, exchange: Exchange) -> None:
+        uri = jsonrpc.text(exchange.params.get("uri")) or ""
+        self._leave(exchange.client, uri)
+
+        def go(upstream: Upstream) -> None:
+            if upstream.is_legacy("legacy") and not self._is_wanted(upstream, "legacy", uri):
+                upstream.unsubscribe("legacy", [uri], asked=True)
+                self._forwarder.pass_on(exchange, upstream, exchange.params)
+                return
+            self._release([uri])
+            exchange.result(jsonrpc.EMPTY)
+
+        self._resources.with_owner(exchange, go)
+
+    def _leave(self, client: Caller, uri: str) -> None:
+        clients = self._legacy.get(uri, set())
+        clients.discard(client)
+        if not clients:
+            self._legacy.pop(uri, None)
+
+    def forget(self, client: Client) -> None:
+        """Drop the subscriptions of a client that is gone."""
+        uris = [uri for uri, clients in self._legacy.items() if client in clients]
+        for uri in uris:
+            self._leave(client, uri)
+        self._release(uris)
+
+    # -- the modern era
+
+    def listen(self, exchange: Exchange) -> None:
+        """Answer `subscriptions/listen`, which stays open until the client cancels it or goes away."""
+        wanted = jsonrpc.plain_object(exchange.params.get("notifications"))
+        if wanted is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "subscriptions/listen: notifications must be an object")
+        honoured = honoured_filter(wanted)
+        uris = honoured.get("resourceSubscriptions", ())
+        exchange.client.add_listen(exchange, honoured)
+        exchange.on_end = lambda: self._release(uris)
+        params = {"_meta": {versions.META_SUBSCRIPTION: exchange.id}, "notifications": honoured}
+        exchange.send(jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.raw(params)))
+        self._subscribe_upstreams(exchange, uris)
+
+    def _subscribe_upstreams(self, exchange: Exchange, uris: Sequence[str]) -> None:
+        wanted: dict[str, list[str]] = {}
+        for uri in uris:
+            for upstream in self._resources.possible_owners(uri, exchange.client.profile):
+                wanted.setdefault(upstream.name, []).append(uri)
+        for name, of_one in wanted.items():
+            upstream = self._upstreams[name]
+            upstream.subscribe("modern", of_one)
+            upstream.start("modern")  # one that rests tells nobody of anything
+
+    # -- both eras
+
+    def _release(self, uris: Sequence[str]) -> None:
+        """End the subscriptions of upstreams to resources that nobody wants to hear of."""
+        for upstream in self._upstreams:
+            told = [uri for uri in uris if upstream.tells_of(uri)]
+            for era in ERAS if told else ():
+                upstream.unsubscribe(era, [uri for uri in told if not self._is_wanted(upstream, era, uri)])
+
+    def _is_wanted(self, upstream: Upstream, era: Era, uri: str) -> bool:
+        """Tell whether anybody wants to hear of a resource over the connection that serves clients of `era`."""
+        carrier = upstream.era_for(era)
+        legacy = upstream.era_for("legacy") == carrier and bool(self._legacy.get(uri))
+        modern = upstream.era_for("modern") == carrier and any(
+            uri in wanted.get("resourceSubscriptions", ())
+            for client in self._clients
+            for _, wanted in client.listens.values()
+        )
+        return legacy or modern
+
+    def resource_updated(self, upstream: Upstream, uri: str, params: dict[str, Any], era: Era) -> None:
+        """Tell clients that a resource has changed, as the upstream said on its connection of `era`."""
+        legacy = self._legacy.get(uri, set())
+        for client in self._clients.admitted(upstream.name):
+            # An upstream of both eras says it on both connections: each client hears it once.
+            if (client in legacy or client.listens) and upstream.era_for(
+                "modern" if client.listens else "legacy"
+            ) == era:
+                client.notify("", "notifications/resources/updated", params, uri=uri)
+
+
+def honoured_filter(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a `subscriptions/listen` filter that we serve."""
+    kinds = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
+    kept: dict[str, Any] = {kind: True for kind in kinds if wanted.get(kind) is True}
+    uris = wanted.get("resourceSubscriptions")
+    if isinstance(uris, list) and uris:
+        kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)]
+    return kept

@@ -1,0 +1,102 @@
+"""Finds the tool that a call names, or says why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from foretool.server.catalog.catalog import Catalog, annotation
+from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.session import Via
+from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import Profile
+from foretool.server.methods.discovery_answer import close_names
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.protocol import jsonrpc
+from foretool.server.recording.recorder import Recorder
+from foretool.server.upstreams.connection import Lost
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.storage.records import Tool, ToolId
+
+Go = Callable[[Tool], None]
+
+
+class ToolLookup:
+    """Looks up names in the catalog, waits for upstreams that may have the tool, and records what was missing."""
+
+    def __init__(
+        self, catalog: Catalog, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder,
+        config: LiveConfig,
+    ) -> None:  # fmt: skip
+        self._catalog = catalog
+        self._upstreams = upstreams
+        self._forwarder = forwarder
+        self._recorder = recorder
+        self._config = config
+
+    def find(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
+        """Call `go` with the tool, or answer the exchange with the reason that there is none."""
+        if (tool := self._catalog.find(name)) is not None:
+            self._admit(exchange, tool, name, via, go)
+            return
+
+        def look_again() -> None:
+            exchange.attempt(lambda: self._find_listed(exchange, name, via, go))
+
+        # Its upstream has not listed yet, or one may that has it: the name may be right, so wait rather than refuse.
+        if (owner := self._upstreams.unlisted_owner(name)) is not None:
+            self._upstreams.when_upstream_listed(owner, exchange.era, look_again)
+        else:
+            self._upstreams.when_listed(look_again)
+
+    def _find_listed(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
+        self._catalog.fix_names()
+        tool = self._catalog.find(name) or self._guess(name)
+        if tool is None and via == "name":
+            tool = self._unlisted(name, exchange.client.profile)
+        if tool is None:
+            self._refuse_unknown(exchange, name, via)
+        else:
+            self._admit(exchange, tool, name, via, go)
+
+    def _admit(self, exchange: Exchange, tool: Tool, name: str, via: Via, go: Go) -> None:
+        self._catalog.fix_names()
+        profile = exchange.client.profile
+        if profile.admits(tool.upstream):
+            go(tool)
+            return
+        self._recorder.miss(exchange.own_session.denied(tool, self._recorder.now(), exchange.chat))
+        _refuse(exchange, via, f"tool {name!r} is not in profile {profile.name!r}")
+
+    def _guess(self, name: str) -> Tool | None:
+        """Return the tool behind a name that is nearly right, if no other can be meant and the tool only reads."""
+        candidates, sure = self._catalog.near(name)
+        tool = self._catalog.get(candidates[0]) if sure else None
+        return tool if tool is not None and annotation(tool, "readOnlyHint") is True else None
+
+    def _unlisted(self, name: str, profile: Profile) -> Tool | None:
+        """Return a tool that nobody lists, if exactly one upstream exposes its own names: it may have tools that it
+        does not list, and knows best what to say of others."""
+        bare = [upstream.name for upstream in self._upstreams if not self._config.prefix(upstream.name)]
+        if len(bare) != 1 or not profile.admits(bare[0]):
+            return None
+        return Tool(ToolId(name), bare[0], name, b"{}", "")
+
+    def _refuse_unknown(self, exchange: Exchange, name: str, via: Via) -> None:
+        session, at = exchange.own_session, self._recorder.now()
+        if (owner := self._upstreams.unlisted_owner(name)) is not None:
+            self._recorder.miss(session.unreachable(name, owner.name, via, at, exchange.chat))
+            lost = Lost(owner.error or "its tools are not known yet", sent=False)
+            exchange.tool_error(self._forwarder.lost_text(owner, lost, repr(name)))
+            return
+        candidates = close_names(name, self._catalog, exchange.client.profile.admits)
+        self._recorder.miss(session.unknown(name, candidates, at, exchange.chat))
+        meant = f"; did you mean {', '.join(candidates)}?" if candidates else ""
+        _refuse(exchange, via, f"Unknown tool: {name}{meant} discover_tools finds tools by task")
+
+
+def _refuse(exchange: Exchange, via: Via, text: str) -> None:
+    """Answer a call by name with a protocol error (specification: tools), a bridged call with text for the model."""
+    if via == "name":
+        exchange.error(jsonrpc.INVALID_PARAMS, text)
+    else:
+        exchange.tool_error(text)

@@ -1,0 +1,139 @@
+"""Runs one call of an upstream's tool: decides what it means, forwards it, records what came of it, answers.
+
+`Session` decides; the outcome is on record before the answer leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.session import Forward, Session, Via
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.prediction import Hint, Predictor, with_meta, with_text
+from foretool.server.protocol import jsonrpc, translate
+from foretool.server.protocol.headers import call_headers
+from foretool.server.protocol.jsonrpc import UNSET, Raw
+from foretool.server.recording.data_flow import FlowWatch
+from foretool.server.recording.recorder import Recorder
+from foretool.server.upstreams.connection import Lost, Reply
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Call, Miss, Outcome, Tool
+
+
+class _Attempt(Struct):
+    """One call of one tool, from the decision to the record."""
+
+    session: Session
+    handle: str
+    tool: Tool
+    upstream: Upstream
+    via: Via
+    forward: Forward
+    misses: list[Miss]
+    arguments: str
+    """What may be kept of its arguments."""
+    at: float
+    started: float
+    hint: Hint | None = None
+    grew: bool = False
+    """The list grew for what comes next, and the client was told."""
+
+
+class ToolRunner:
+    """Carries out the calls that sessions have decided on."""
+
+    def __init__(
+        self, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder, flows: FlowWatch,
+        predictor: Predictor,
+    ) -> None:  # fmt: skip
+        self._upstreams = upstreams
+        self._forwarder = forwarder
+        self._recorder = recorder
+        self._flows = flows
+        self._predictor = predictor
+
+    def run(self, exchange: Exchange, tool: Tool, via: Via) -> None:
+        """Forward the call and answer the exchange, once, with what comes back."""
+        attempt = self._decide(exchange, tool, via)
+        arguments = exchange.params.get("arguments")
+        self._flows.add_call((attempt.session.record.key, attempt.handle), tool.id, arguments)
+        exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
+        self._forwarder.forward(
+            exchange,
+            attempt.upstream,
+            {**exchange.params, "name": jsonrpc.raw(tool.name)},
+            lambda at, reply: self._settle(attempt, at, reply),
+            call_headers(tool.definition, arguments),
+        )
+        if self._predictor.is_ready:
+            # Once the request has left: the upstream works meanwhile.
+            asyncio.get_running_loop().call_soon(self._look_ahead, exchange, attempt)
+
+    def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
+        session, chat, at = exchange.own_session, exchange.chat, self._recorder.now()
+        decisions = session.call(tool, via, at, chat)
+        return _Attempt(
+            session=session,
+            handle=chat.handle if chat else "",
+            tool=tool,
+            upstream=self._upstreams[tool.upstream],
+            via=via,
+            forward=next(decision for decision in decisions if isinstance(decision, Forward)),
+            misses=[decision for decision in decisions if isinstance(decision, Miss)],
+            arguments=self._recorder.describe_arguments(exchange.params.get("arguments")),
+            at=at,
+            started=time.perf_counter(),
+        )
+
+    def _look_ahead(self, exchange: Exchange, attempt: _Attempt) -> None:
+        """Predict what follows this call, and have the list grow for it."""
+        chat = exchange.chat or attempt.session.conversation()
+        prediction = self._predictor.predict(chat)
+        attempt.grew = self._predictor.grow_for_next(exchange.client, attempt.session, prediction)
+        attempt.hint = self._predictor.hint(exchange.client, attempt.session, chat, prediction)
+
+    def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
+        if isinstance(reply, Lost):
+            self._record(attempt, "lost", reply.sent)
+            exchange.tool_error(self._forwarder.lost_text(attempt.upstream, reply, repr(attempt.tool.name)))
+            return
+        if reply.error is not UNSET:
+            self._record(attempt, "error", True)
+        else:
+            assert isinstance(reply.result, Raw)
+            failed = translate.is_tool_error(reply.result)
+            self._record(attempt, "tool_error" if failed else "ok", True)
+            self._flows.add_result((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
+            if attempt.hint is not None and not failed:
+                tell = with_text if attempt.via == "bridge" else with_meta
+                reply = replace(reply, result=tell(reply.result, attempt.hint))
+        tools = exchange.client.tools
+        if attempt.grew and tools.is_announced:
+            tools.hold(lambda: self._forwarder.answer(exchange, attempt.upstream, reply))
+        else:
+            self._forwarder.answer(exchange, attempt.upstream, reply)
+
+    def _record(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> None:
+        self._recorder.call(
+            Call(
+                session=attempt.session.record.key,
+                at=attempt.at,
+                tool=attempt.tool.id,
+                upstream=attempt.tool.upstream,
+                via=attempt.via,
+                hidden=attempt.forward.hidden,
+                outcome=outcome,
+                took_ms=(time.perf_counter() - attempt.started) * 1000,
+                sent=sent,
+                arguments=attempt.arguments,
+                discovery=attempt.forward.discovery,
+                handle=attempt.handle,
+            ),
+            attempt.misses,
+        )

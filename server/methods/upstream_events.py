@@ -1,0 +1,108 @@
+"""Acts on what upstreams report: their tools, their state, and messages that belong to no request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.announcements import Announcements
+from foretool.server.clients.registry import ClientRegistry
+from foretool.server.config.live import LiveConfig
+from foretool.server.methods.aggregate import Aggregate
+from foretool.server.methods.server_requests import ServerRequests
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
+from foretool.server.upstreams.connection import Request
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import State, Upstream
+from foretool.storage.records import Era
+
+LIST_CHANGES: Final = {
+    "notifications/resources/list_changed": "resourcesListChanged",
+    "notifications/prompts/list_changed": "promptsListChanged",
+}
+
+log = logging.getLogger("foretool.upstreams")
+
+
+class Keeper(Protocol):
+    """Writes down what is known of upstreams."""
+
+    def save_tools(self, upstream: Upstream) -> None: ...
+
+    def save_state(self, upstream: Upstream) -> None: ...
+
+
+class UpstreamEvents:
+    """Takes the reports of upstreams and tells the parts that they concern (`upstreams.upstream.Host`)."""
+
+    def __init__(
+        self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry,
+        announcements: Announcements, server_requests: ServerRequests, aggregate: Aggregate, keeper: Keeper,
+    ) -> None:  # fmt: skip
+        self._config = config
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._clients = clients
+        self._announcements = announcements
+        self._server_requests = server_requests
+        self._aggregate = aggregate
+        self._keeper = keeper
+        self._trouble: dict[str, str] = {}
+        """By upstream: its last trouble, so that the same is logged once."""
+
+    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+        if not self._upstreams.is_current(upstream):
+            return
+        server = self._config.now.servers.get(upstream.name)
+        over_http = server is not None and server.type == "http"
+        changes = self._catalog.replace(upstream.name, tools, upstream.server_info.instructions, over_http)
+        self._upstreams.mark_listed(upstream)
+        self._aggregate.upstream_came(upstream)
+        self._keeper.save_tools(upstream)
+        self._upstreams.wake(upstream)
+        if upstream.announced:
+            upstream.announced = False
+            self._announcements.relay(upstream.name)
+        if changes or self._announcements.are_due:
+            self._announcements.soon()
+
+    def on_state(self, upstream: Upstream) -> None:
+        trouble = upstream.error if upstream.is_up or upstream.state is State.RETRYING else ""
+        if trouble and trouble != self._trouble.get(upstream.name):
+            log.warning("upstream %r: %s", upstream.name, trouble)
+        self._trouble[upstream.name] = trouble
+        self._keeper.save_state(upstream)
+        if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
+            self._upstreams.wake(upstream)
+
+    def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
+        """Take a notification that belongs to no request; `era`: of the connection it came on."""
+        method = str(message.method)
+        try:
+            params = jsonrpc.plain(message.params) if message.params is not UNSET else {}
+        except ValueError:
+            return
+        if not isinstance(params, dict):
+            return
+        if method == "notifications/resources/updated":
+            self._aggregate.resource_updated(upstream, str(params.get("uri", "")), params, era)
+        elif method == "notifications/cancelled":
+            self._server_requests.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
+        elif method == "notifications/elicitation/complete":
+            self._server_requests.complete(message, str(params.get("elicitationId")))
+        elif method in LIST_CHANGES:
+            if method == "notifications/prompts/list_changed":
+                self._aggregate.prompts_changed(upstream)
+            for client in self._clients.admitted(upstream.name):
+                client.notify(LIST_CHANGES[method], method)
+        elif method == "notifications/message":
+            for client in self._clients.log_readers(upstream, str(params.get("level", ""))):
+                client.notify("", method, params)
+
+    def on_request(
+        self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
+    ) -> None:
+        self._server_requests.on_request(upstream, message, request, answer)

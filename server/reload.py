@@ -1,0 +1,90 @@
+"""Follows a config file that changes while the proxy runs: only the servers whose entries changed are touched."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.announcements import Announcements
+from foretool.server.clients.registry import ClientRegistry
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import Config, diff, load, stamp
+from foretool.server.config.servers import same_connection
+from foretool.server.system import logs
+from foretool.server.upstreams.launcher import Launcher
+from foretool.server.upstreams.registry import UpstreamRegistry
+
+log = logging.getLogger("foretool.app")
+
+
+class Reloader:
+    """Puts a changed config in force."""
+
+    def __init__(
+        self, config: LiveConfig, launcher: Launcher, upstreams: UpstreamRegistry, catalog: Catalog,
+        clients: ClientRegistry, announcements: Announcements, followers: Sequence[Callable[[], None]],
+    ) -> None:  # fmt: skip
+        """`followers` are called when settings have changed, after the config is in force."""
+        self._config = config
+        self._launcher = launcher
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._clients = clients
+        self._announcements = announcements
+        self._followers = followers
+        self._stamp = config.now.stamp
+
+    async def look(self) -> None:
+        """Read the file again if it has changed; a broken one is logged and changes nothing."""
+        path = self._config.now.path
+        now = stamp(path)
+        if now is None or now == self._stamp:
+            return
+        self._stamp = now
+        try:
+            new = load(path)
+        except ConfigError as error:
+            log.error("%s; the config before it stays in force", error)
+            return
+        await self.apply(new)
+
+    async def apply(self, new: Config) -> None:
+        """Put a config in force: add, remove and restart only the servers whose entries changed."""
+        old = self._config.now
+        changes = diff(old, new)
+        self._config.replace(new)
+        logs.reload_logging(new)
+        report_problems(new)
+        if changes.settings_changed:
+            for follow in self._followers:
+                follow()
+        restarted = [
+            name
+            for name in changes.changed
+            if name in old.servers and name in new.servers and not same_connection(old.servers[name], new.servers[name])
+        ]
+        await self._launcher.remove([*changes.removed, *restarted])
+        kept = [name for name in changes.changed if name not in restarted and name in self._upstreams]
+        for name in kept:
+            self._upstreams[name].timeout_s = new.servers[name].timeout_s
+        self._catalog.configure(list(new.servers.values()))
+        added = [new.servers[name] for name in (*changes.added, *restarted) if name in new.servers]
+        first = next(iter(self._clients), None)
+        self._launcher.add(added, first.era if first is not None else None)
+        for name in kept:
+            self._upstreams[name].relist_all()
+        log.info(
+            "config reloaded: %d added, %d removed, %d changed",
+            len(changes.added), len(changes.removed), len(changes.changed),
+        )  # fmt: skip
+        self._announcements.soon()
+
+
+def report_problems(config: Config) -> None:
+    """Log what is wrong with single servers and what was not understood."""
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    for problem in config.broken.values():
+        log.error("%s; the other servers are served", problem)

@@ -1,0 +1,100 @@
+"""Serves clients on stdio or over HTTP until the client has gone or the process is asked to end.
+
+Both return with every upstream ended and every record written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from typing import Final
+
+from foretool.server.app import App
+from foretool.server.config.loader import Config, host_and_port
+from foretool.server.transports.client.stdio import StdioServer
+from foretool.server.upstreams.opening import message_limit
+from foretool.storage.opening import open_store
+
+GRACE_S: Final = 2.0
+"""A client that closes our input still gets the answers that come within this time."""
+
+log = logging.getLogger("foretool.app")
+
+
+async def serve_stdio(config: Config, profile: str = "") -> None:
+    """Serve the client that started this process, until it closes our input or we are asked to end."""
+    with open_store(config.storage) as store:
+        app = App(config, store)
+        transport = StdioServer(app.router, profile, message_limit(config), app.turn)
+        app.yield_to(transport.has_unread_output)
+        ended = asyncio.Event()
+        _on_signals(ended.set)
+        async with app.running():
+            await transport.start()
+            await _wait_for_first(transport.closed, ended)
+            if not ended.is_set():
+                await app.clients.wait_for_answers(GRACE_S)
+            await transport.close()
+
+
+async def serve_http(config: Config, address: str = "") -> None:
+    """Serve any number of clients on `address` ("" is the setting `bind`), until we are asked to end.
+
+    Raises `BindError` when the address cannot be had, or needs a token that is not set.
+    """
+    from foretool.server.transports.client.http import HttpServer
+
+    settings = config.settings
+    host, port = host_and_port(address or settings.bind)
+    with open_store(config.storage) as store:
+        app = App(config, store)
+        transport = HttpServer(
+            app.router,
+            host=host,
+            port=port,
+            token=settings.token,
+            allowed_hosts=settings.allowed_hosts,
+            allowed_origins=settings.allowed_origins,
+            max_sessions=settings.max_sessions,
+            session_idle_s=settings.session_idle_s,
+            max_body=message_limit(config),
+            profiles=app.has_profile,
+            input_schema=app.annotated_schema,
+        )
+        ended = asyncio.Event()
+        _on_signals(ended.set)
+        async with app.running():
+            serving = asyncio.create_task(transport.serve())
+            await _wait_for_first(ended, transport.ready, serving)
+            if transport.ready.is_set():
+                log.info("serving on http://%s:%d/mcp", host, transport.port)
+                await _wait_for_first(ended, serving)
+            await transport.stop()
+            await asyncio.wait([serving])
+        # Only here: the task group inside `running` would wrap the error.
+        serving.result()
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop)
+
+
+async def _wait_for_first(*events: asyncio.Event | asyncio.Task[None]) -> None:
+    """Wait until one of the events is set, or one of the tasks has ended in any way."""
+    waits = [asyncio.ensure_future(event.wait()) if isinstance(event, asyncio.Event) else event for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for event, wait in zip(events, waits, strict=True):
+        if isinstance(event, asyncio.Event):
+            wait.cancel()
+
+
+def run_stdio(config: Config, profile: str = "") -> None:
+    asyncio.run(serve_stdio(config, profile))
+
+
+def run_http(config: Config, address: str = "") -> None:
+    asyncio.run(serve_http(config, address))

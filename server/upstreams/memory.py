@@ -1,0 +1,145 @@
+"""Remembers in the store what is known of upstreams: their tools from run to run, their state for `foretool status`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.config.live import LiveConfig
+from foretool.server.config.servers import Server, fingerprint
+from foretool.server.system.processes import is_running
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Era, UpstreamRecord, UpstreamState
+from foretool.storage.stores import StorageError, Store
+
+SAVE_S: Final = 0.5
+"""States are written at most this often."""
+REFRESH_S: Final = 86_400.0
+"""Tools listed longer ago than this are listed again in the background, to see whether they still hold."""
+
+log = logging.getLogger("foretool.upstreams")
+
+
+class UpstreamMemory:
+    """Loads what earlier runs knew of upstreams and saves what they tell now."""
+
+    def __init__(self, store: Store, catalog: Catalog, upstreams: UpstreamRegistry, config: LiveConfig) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._upstreams = upstreams
+        self._config = config
+        self.started_at = time.time()
+        self._fingerprints: dict[str, str] = {}
+        self._listed_at: dict[str, float] = {}
+        self._changed: set[str] = set()
+        """Upstreams whose state is to be written."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def load(self, servers: Sequence[Server]) -> dict[str, UpstreamRecord]:
+        """Take what the store knows of these servers into catalog and registry; return the records by name."""
+        self._fingerprints |= {server.name: fingerprint(server) for server in servers}
+        known = self._store.catalog.load([(server.name, self._fingerprints[server.name]) for server in servers])
+        for record, tools in known:
+            self._catalog.load(record.name, tools, record.instructions)
+            self._upstreams.remember(record.name, json.loads(record.capabilities or "{}"))
+            self._listed_at[record.name] = record.listed_at
+        self._catalog.settle()
+        return {record.name: record for record, _ in known}
+
+    def is_stale(self, name: str) -> bool:
+        """Tell whether the tools of an upstream were listed too long ago."""
+        now = time.time()
+        return now - self._listed_at.get(name, now) > REFRESH_S
+
+    # -- what upstreams tell (`methods.upstream_events.Keeper`)
+
+    def save_tools(self, upstream: Upstream) -> None:
+        if upstream.name not in self._config.now.servers:
+            return
+        info = upstream.server_info
+        spoken: list[Era] = [era for era, does in upstream.speaks.items() if does]
+        lacking: list[Era] = [era for era, does in upstream.speaks.items() if not does]
+        record = UpstreamRecord(
+            name=upstream.name,
+            fingerprint=self._fingerprints[upstream.name],
+            era=spoken[-1] if spoken else None,
+            server_info=json.dumps(info.implementation),
+            instructions=info.instructions,
+            capabilities=json.dumps(info.capabilities),
+            listed_at=time.time(),
+            lacks=lacking[-1] if lacking else None,
+        )
+        self._listed_at[upstream.name] = record.listed_at
+        try:
+            with self._store.atomic():
+                self._store.catalog.save_upstream(record, self._catalog.of(upstream.name))
+        except StorageError as error:
+            log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
+        self.save_state(upstream)
+
+    def save_state(self, upstream: Upstream) -> None:
+        self._changed.add(upstream.name)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SAVE_S, self._write_states)
+
+    def _write_states(self) -> None:
+        self._timer = None
+        names, self._changed = self._changed, set()
+        try:
+            with self._store.atomic():
+                for name in names:
+                    if (upstream := self._upstreams.get(name)) is not None:
+                        self._store.serving.save_state(self._describe(upstream))
+        except StorageError:
+            self._changed |= names  # written with the next change
+
+    def _describe(self, upstream: Upstream) -> UpstreamState:
+        redact = self._config.redact
+        spoken = [era for era, does in upstream.speaks.items() if does]
+        problems = "; ".join(self._catalog.problems.get(upstream.name, ()))
+        return UpstreamState(
+            pid=os.getpid(),
+            started_at=self.started_at,
+            upstream=upstream.name,
+            state=upstream.state.value,
+            since=upstream.since,
+            era=spoken[-1] if spoken else None,
+            tools=len(self._catalog.of(upstream.name)),
+            restarts=max(upstream.starts - 1, 0),
+            skipped_lines=upstream.invalid_lines,
+            last_error=redact(upstream.error or problems),
+            stderr=tuple(redact(line) for line in upstream.stderr),
+        )
+
+    # -- states of this and other proxies
+
+    def open(self) -> None:
+        """Delete the states that a dead process with our id has left. Raises `StorageError`."""
+        self._store.serving.clear_states(os.getpid())
+
+    def close(self) -> None:
+        """Delete our states: this proxy ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with contextlib.suppress(StorageError):
+            self._store.serving.clear_states(os.getpid())
+
+    def forget_upstream(self, name: str) -> None:
+        """Delete our state of an upstream that the config no longer has."""
+        with contextlib.suppress(StorageError):
+            self._store.serving.clear_states(os.getpid(), name)
+
+    def forget_dead(self) -> None:
+        """Delete the states of proxies that were killed."""
+        with contextlib.suppress(StorageError):
+            for pid, started_at in {(state.pid, state.started_at) for state in self._store.serving.states()}:
+                if not is_running(pid, started_at):
+                    self._store.serving.clear_states(pid, started_at=started_at)

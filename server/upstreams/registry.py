@@ -1,0 +1,180 @@
+"""All upstreams: which are there, which have listed their tools, what they can, and who waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import Profile
+from foretool.server.upstreams.upstream import State, Upstream
+from foretool.storage.records import Era
+
+Capabilities = Mapping[str, Any]
+
+
+class UpstreamRegistry:
+    """Holds the upstreams in config order and calls back who waits for their first list of tools."""
+
+    def __init__(self, config: LiveConfig) -> None:
+        self._config = config
+        self._upstreams: dict[str, Upstream] = {}
+        self._capabilities: dict[str, Capabilities] = {}
+        """By upstream; from an earlier run until it has shaken hands in this one."""
+        self._listed: set[str] = set()
+        """Upstreams whose tools are known, from the store or from themselves."""
+        self._waiting_for_all: list[Callable[[], None]] = []
+        self._waiting_for_one: dict[str, list[Callable[[], None]]] = {}
+        self._cold_until = 0.0
+        """When lists stop waiting for unknown upstreams; 0 until the first client has come, which starts them."""
+
+    # -- which there are
+
+    def __iter__(self) -> Iterator[Upstream]:
+        return iter(self._upstreams.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._upstreams
+
+    def __getitem__(self, name: str) -> Upstream:
+        return self._upstreams[name]
+
+    def get(self, name: str) -> Upstream | None:
+        return self._upstreams.get(name)
+
+    def names(self) -> list[str]:
+        """Return the names in config order."""
+        return list(self._upstreams)
+
+    def add(self, upstream: Upstream) -> None:
+        """Add an upstream; its place follows the config in force."""
+        found = {**self._upstreams, upstream.name: upstream}
+        ordered = [name for name in self._config.now.servers if name in found]
+        self._upstreams = {name: found[name] for name in dict.fromkeys([*ordered, *found])}
+
+    def remove(self, name: str) -> Upstream | None:
+        return self._upstreams.pop(name, None)
+
+    def is_current(self, upstream: Upstream) -> bool:
+        """Tell whether a reload has left this upstream in place."""
+        return self._upstreams.get(upstream.name) is upstream
+
+    def admitted(self, profile: Profile) -> list[Upstream]:
+        """Return the upstreams of a profile."""
+        return [upstream for upstream in self if profile.admits(upstream.name)]
+
+    # -- what they can
+
+    def remember(self, name: str, capabilities: Capabilities) -> None:
+        """Take in what an earlier run knew of an upstream, so that no list waits for it."""
+        self._capabilities[name] = capabilities
+        self._listed.add(name)
+
+    def capabilities(self, name: str) -> Capabilities | None:
+        """Return what an upstream has declared; None while nothing is known."""
+        return self._capabilities.get(name)
+
+    def all_capabilities(self) -> tuple[list[Capabilities], bool]:
+        """Return what the upstreams have declared, and whether all of them have."""
+        known = all(name in self._capabilities for name in self._upstreams)
+        return list(self._capabilities.values()), known
+
+    def with_capability(self, capability: str, profile: Profile) -> list[Upstream]:
+        """Return a profile's upstreams that declare a capability, or of which nothing is known yet."""
+        return [upstream for upstream in self.admitted(profile) if self._may_have(upstream, capability)]
+
+    def _may_have(self, upstream: Upstream, capability: str) -> bool:
+        known = self._capabilities.get(upstream.name)
+        return not upstream.error if known is None else capability in known
+
+    # -- who waits for their tools
+
+    def wake_unlisted(self, era: Era) -> None:
+        """Start every upstream whose tools are unknown: a client has opened its conversation."""
+        cold_list_s = self._config.settings.cold_list_s
+        self._cold_until = self._cold_until or asyncio.get_running_loop().time() + cold_list_s
+        for upstream in self:
+            if upstream.name not in self._listed:
+                upstream.start(era)
+
+    def unlisted(self) -> frozenset[str]:
+        """Return the names of the upstreams whose tools are unknown."""
+        return frozenset(self._upstreams.keys() - self._listed)
+
+    def still_coming(self) -> bool:
+        """Tell whether an upstream may yet list its tools for the first time."""
+        return any(
+            upstream.name not in self._listed
+            and upstream.state in (State.KNOWN, State.STARTING, State.READY)
+            and not upstream.error
+            for upstream in self
+        )
+
+    def when_listed(self, go: Callable[[], None]) -> None:
+        """Call `go` as soon as every upstream has listed its tools or failed to, at the latest at the deadline."""
+        loop = asyncio.get_running_loop()
+        if not self.still_coming() or loop.time() >= self._cold_until:
+            go()
+            return
+        if not self._waiting_for_all:
+            loop.call_at(self._cold_until, self._stop_waiting)
+        self._waiting_for_all.append(go)
+
+    def _stop_waiting(self) -> None:
+        waiting, self._waiting_for_all = self._waiting_for_all, []
+        for go in waiting:
+            go()
+
+    def unlisted_owner(self, tool: str) -> Upstream | None:
+        """Return the upstream that a tool's name points to, if its tools are unknown."""
+        for upstream in self:
+            heads = {f"{self._config.prefix(upstream.name)}__", f"{upstream.name}__"} - {"__"}
+            if upstream.name not in self._listed and any(tool.startswith(head) for head in heads):
+                return upstream
+        return None
+
+    def when_upstream_listed(self, upstream: Upstream, era: Era, go: Callable[[], None]) -> None:
+        """Call `go` as soon as one upstream has listed its tools or failed to; start it in `era` if it is down."""
+        self._waiting_for_one.setdefault(upstream.name, []).append(go)
+        if upstream.timeout_s:
+            asyncio.get_running_loop().call_later(upstream.timeout_s, self._give_up, upstream, go)
+        if upstream.is_up:
+            upstream.relist_all()  # its list was broken or did not come
+        else:
+            upstream.start(era)
+
+    def _give_up(self, upstream: Upstream, go: Callable[[], None]) -> None:
+        """Stop one wait that took longer than a call of this upstream may."""
+        waiting = self._waiting_for_one.get(upstream.name, [])
+        if go in waiting:
+            waiting.remove(go)
+            go()
+
+    def mark_listed(self, upstream: Upstream) -> None:
+        """Take in that an upstream has listed its tools; `wake` calls back who waited."""
+        self._capabilities[upstream.name] = upstream.server_info.capabilities
+        self._listed.add(upstream.name)
+
+    def wake(self, upstream: Upstream) -> None:
+        """Call back who waited for this upstream: it has listed its tools or cannot."""
+        for go in self._waiting_for_one.pop(upstream.name, []):
+            go()
+        if self._waiting_for_all and not self.still_coming():
+            self._stop_waiting()
+
+    # -- in the course of time
+
+    def tick(self, *, expire: bool) -> None:
+        """Stop idle upstreams and, with `expire`, give up requests whose time is over; called about once a second."""
+        idle_stop_s = self._config.settings.idle_stop_s
+        for upstream in self:
+            if expire:
+                upstream.expire()
+            if idle_stop_s and upstream.pids and time.monotonic() - upstream.used_at > idle_stop_s:
+                upstream.rest()
+
+    async def stop(self, names: Iterable[str]) -> None:
+        """End these upstreams at the same time."""
+        await asyncio.gather(*(self._upstreams[name].stop() for name in names))

@@ -1,0 +1,27 @@
+"""Tokens are counted by a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fakes import FakeUpstream, config_of, failing_store
+from requirements import requirement
+
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.token_counter import TokenCounter
+from foretool.server.protocol.jsonrpc import raw
+
+
+@requirement("list:budget")
+def test_tokens_are_counted_in_a_process_of_their_own_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.server.catalog.token_counter.COUNTED_AT_ONCE", 2)
+    catalog = Catalog(list(config_of(FakeUpstream("calc")).servers.values()))
+    counter = TokenCounter(catalog, failing_store()[0].catalog, lambda: None)
+    catalog.replace("calc", [raw({"name": f"t{n}", "inputSchema": {"type": "object"}}) for n in range(3)])
+    asyncio.run(counter.count())
+    assert [each.id for each in catalog.find_uncounted()] == ["calc__t2"]
+    asyncio.run(counter.count())
+    assert catalog.find_uncounted() == []
+    assert [each.tokens for each in catalog.tools()] == [each.tokens for each in catalog.tools()][:1] * 3
+    assert all(each.tokens for each in catalog.tools())

@@ -1,0 +1,61 @@
+"""Handshakes, capabilities and `instructions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes import FakeUpstream, SwiftLoop, proxy_over
+from requirements import requirement
+
+from foretool.server.methods.greeting import merge_instructions
+from foretool.server.protocol import versions
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": SwiftLoop}
+
+
+@requirement("greeting:legacy")
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        *((version, version) for version in versions.LEGACY_VERSIONS),
+        ("1999-01-01", "2025-11-25"),
+        ("2026-07-28", "2025-11-25"),
+    ],
+)
+async def test_initialize_agrees_on_a_version(asked: str, given: str) -> None:
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
+        greeting = await stage.client.initialize(protocol_version=asked)
+    assert greeting["protocolVersion"] == given
+    assert greeting["serverInfo"]["name"] == "foretool"
+    assert greeting["capabilities"]["tools"] == {"listChanged": True}
+
+
+@requirement("greeting:modern")
+async def test_server_discover_names_both_eras() -> None:
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
+        greeting = await stage.client.modern().ask("server/discover")
+    assert greeting["supportedVersions"][0] == "2026-07-28"
+    assert greeting["resultType"] == "complete"
+    assert greeting["_meta"][versions.META_SERVER_INFO]["name"] == "foretool"
+    assert "partial" in greeting["instructions"]
+
+
+async def test_before_anything_is_known_everything_is_offered() -> None:
+    async with proxy_over(FakeUpstream("calc")) as stage:
+        profile = stage.app.config.profiles[""]
+        offered = stage.app.greeting.capabilities("legacy", profile)
+    assert set(offered) == {"tools", "resources", "prompts", "completions", "logging"}
+
+
+def test_instructions_of_upstreams_are_given_while_their_budget_lasts() -> None:
+    text = merge_instructions({"a": "Be brief.", "b": "word " * 5000, "c": "", "d": "Be kind."}, 200)
+    assert "## a\nBe brief." in text
+    assert "## d\nBe kind." in text
+    assert "## b" not in text
+    assert "## c" not in text

@@ -1,0 +1,24 @@
+"""Upstreams of the config are made with what the store knows of them. Reloads: tests/scenarios/test_reload.py."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import FakeUpstream, SwiftLoop, failing_store, proxy_over
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return "asyncio", {"loop_factory": SwiftLoop}
+
+
+async def test_a_changed_command_forgets_what_was_known() -> None:
+    store, _ = failing_store()
+    async with proxy_over(FakeUpstream("calc", ["add"]), store=store) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+    other = FakeUpstream("calc", ["sub"], entry={"args": ["--other"]})
+    async with proxy_over(other, store=store, policy="full") as stage:
+        await stage.client.initialize()
+        assert await stage.client.list_tools() == ["calc__sub", "call_tool", "discover_tools"]
