@@ -54,7 +54,7 @@ class TokenCounter:
 
     async def _count(self, texts: list[str]) -> list[int]:
         lines = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
-        command = (sys.executable, "-m", "foretool.retrieval.tokens")
+        command = (sys.executable, "-m", "foretool.server.catalog.count_worker")
         pipe = asyncio.subprocess.PIPE
         try:
             counter = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
