@@ -25,6 +25,7 @@ from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ from bench.reports import Row, area_under_curve, difference, mean_rows
 from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.papers.masstool import Task as PublishedTask
+from foretool.retrieval.papers.masstool import TrainingSet as PublishedTask
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, masstool_tuned
@@ -192,8 +193,9 @@ def as_published(data: Path, queries: str, encoder: KeptEncoder) -> Iterator[Row
     ids = [tool.id for tool in world.tools]
     asked = encoder.queries([each.query for each in world.asked])
     for chosen in PUBLISHED:
-        seconds: list[float] = []
-        model = train(task, Settings(**chosen), lambda epoch, loss, took, kept=seconds: kept.append(took))  # type: ignore[misc]
+        ends = [perf_counter()]
+        model = train(task, Settings(**chosen), lambda epoch, loss, ends=ends: ends.append(perf_counter()))  # type: ignore[misc]
+        seconds = np.diff(ends).tolist()
         best = np.argsort(-model(asked), axis=1, kind="stable")[:, :DEPTH]
         found = dict(zip((each.query for each in world.asked), best.tolist(), strict=True))
         row = measured(world, "ours as published", lambda text, found=found: [ids[at] for at in found[text]])  # type: ignore[misc]

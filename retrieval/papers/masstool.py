@@ -1,9 +1,9 @@
-"""MassTool as its paper has it (arXiv 2507.00487): equations 2 to 14, and their training with torch.
+"""MassTool as published (arXiv 2507.00487): equations 2 to 14, and their training with torch.
 
-The equations are written once, over whatever has numpy's words: numpy in the tests and when scoring, torch where a
-gradient is wanted. Only `train` imports torch.
+The equations are written once, on numpy and on torch alike (`xp` is either module): numpy in the tests and for scoring,
+torch where a gradient is needed. Only `train` imports torch.
 
-Where the paper's text and its code (github.com/wxydada/MassTool) differ, or a formula cannot be meant as printed:
+The choices where the paper's text and its code (github.com/wxydada/MassTool) differ, or a formula is misprinted:
 
 - eq. 3 lacks its minus sign, and eq. 11 the logarithm that makes it the InfoNCE it is called; both are added here.
 - eq. 14 sums the layers plainly; the code divides layer l by l + 2 and scales it to length 1 first. Plain here.
@@ -20,7 +20,6 @@ Where the paper's text and its code (github.com/wxydada/MassTool) differ, or a f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +27,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 Array = Any
-"""numpy's or torch's; shapes are in the docstrings."""
+"""An array of numpy or torch; the docstrings give shapes."""
 Floats = NDArray[np.float32]
 TINY = 1e-12
 
@@ -70,8 +69,8 @@ def links(pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Floats:
     return np.divide(found, degrees, out=np.zeros_like(found), where=degrees > 0)
 
 
-def propagated(linked: Array, left: Array, right: Array, layers: int) -> tuple[Array, Array]:
-    """Both sides after `layers` rounds, all rounds summed (eq. 13, 14). linked (left, right), vectors (nodes, d)."""
+def propagate(linked: Array, left: Array, right: Array, layers: int) -> tuple[Array, Array]:
+    """Both sides after `layers` rounds, all rounds summed (eq. 13, 14); `linked` (left, right), vectors (nodes, d)."""
     left_sum, right_sum = left, right
     for _ in range(layers):
         left, right = linked @ right, linked.T @ left
@@ -83,8 +82,8 @@ def propagated(linked: Array, left: Array, right: Array, layers: int) -> tuple[A
 
 
 def nearest(cosines: Floats, count: int, threshold: float) -> tuple[NDArray[np.int64], Floats]:
-    """The K nearest of each row, best first, and 1 for those the dynamic filter leaves, else 0; both (queries, K)."""
-    # Not a sort of all: of 17,000 queries against each other it takes minutes.
+    """The K nearest of each row, best first, and 1 if one passes the dynamic filter, else 0; both (queries, K)."""
+    # A full sort of 17,000 queries against each other would take minutes.
     count = min(count, cosines.shape[1])
     best = np.sort(np.argpartition(-cosines, count - 1, axis=1)[:, :count], axis=1)
     order = np.argsort(-np.take_along_axis(cosines, best, axis=1), axis=1, kind="stable")
@@ -92,12 +91,12 @@ def nearest(cosines: Floats, count: int, threshold: float) -> tuple[NDArray[np.i
     return places, (np.take_along_axis(cosines, places, axis=1) > threshold).astype(np.float32)
 
 
-def searched(xp: Any, queries: Array, weight: Array, found: Array, kept: Array) -> Array:
-    """Intent attention (eq. 5): (queries, d), zeros where the filter left nobody.
+def attend(xp: Any, queries: Array, weight: Array, found: Array, kept: Array) -> Array:
+    """Intent attention (eq. 5): (queries, d), zeros where no neighbour passed the filter.
 
     queries (queries, d), weight (d, d), found (queries, K, d) the neighbours' graph vectors, kept (queries, K) 1 or 0.
     """
-    # As products of matrices: element by element it takes ten times as long.
+    # Products of matrices take a tenth of the time of element-wise sums.
     logits = (found @ (queries @ weight)[:, :, None])[:, :, 0] - (1.0 - kept) * 1e9
     powers = xp.exp(logits - xp.amax(logits, -1)[:, None]) * kept
     shares = powers / (powers.sum(-1)[:, None] + TINY)
@@ -117,8 +116,8 @@ def sigmoid(xp: Any, logits: Array) -> Array:
     return 1.0 / (1.0 + xp.exp(-logits))
 
 
-def gated(xp: Any, detective: Array, weight: Array, bias: Array, search: Array) -> Array:
-    """e_joint = sigmoid(Linear(h)) x e_search, element by element: (queries, d)."""
+def gate(xp: Any, detective: Array, weight: Array, bias: Array, search: Array) -> Array:
+    """e_joint = sigmoid(Linear(h)) x e_search, element-wise: (queries, d)."""
     return sigmoid(xp, detective @ weight + bias) * search
 
 
@@ -130,7 +129,7 @@ def unit(xp: Any, rows: Array) -> Array:
     return rows / xp.sqrt((rows * rows).sum(-1) + TINY)[:, None]
 
 
-def matched(xp: Any, graph: Array, search: Array, joint: Array, tools: Array) -> Array:
+def match(xp: Any, graph: Array, search: Array, joint: Array, tools: Array) -> Array:
     """s(q, t) = (e_graph + e_search + e_joint, each of length 1) . e_t of length 1: (queries, tools)."""
     return (unit(xp, graph) + unit(xp, search) + unit(xp, joint)) @ unit(xp, tools).T
 
@@ -164,7 +163,7 @@ def contrastive_loss(xp: Any, ones: Array, others: Array, temperature: float) ->
 
 
 class Published(Struct, frozen=True):
-    """A trained model: scores queries that it has not seen."""
+    """A trained model, which scores queries that it has not seen."""
 
     settings: Settings
     pool: Floats
@@ -181,13 +180,13 @@ class Published(Struct, frozen=True):
 
     def _scores(self, queries: Floats) -> Floats:
         held, settings = self.weights, self.settings
-        # Not linked to anything, a query is in both views what it was (eq. 14), and eq. 4 adds them.
+        # A new query has no links, so it stays what it was in both views (eq. 14), which eq. 4 adds.
         graph = 2.0 * queries
         places, kept = nearest(queries @ self.pool.T, settings.neighbours, settings.threshold)
-        search = searched(np, graph, held["attention"], self.pool_graph[places], kept)
+        search = attend(np, graph, held["attention"], self.pool_graph[places], kept)
         detective = knowledge(np, queries, held["hidden"], held["hidden_bias"])
-        joint = gated(np, detective, held["gate"], held["gate_bias"], search)
-        found: Floats = matched(np, graph, search, joint, self.tools_graph)
+        joint = gate(np, detective, held["gate"], held["gate_bias"], search)
+        found: Floats = match(np, graph, search, joint, self.tools_graph)
         return found
 
     def needs_tool(self, queries: Floats) -> Floats:
@@ -198,8 +197,8 @@ class Published(Struct, frozen=True):
         return found
 
 
-class Task(Struct, frozen=True):
-    """What is trained on."""
+class TrainingSet(Struct, frozen=True):
+    """The vectors and golden tools that a model is trained on."""
 
     queries: Floats
     """(queries, d): PLM(q)."""
@@ -211,19 +210,19 @@ class Task(Struct, frozen=True):
     """(others, d): PLM(q) of queries that need no tool."""
 
 
-Told = Callable[[int, float, float], None]
-"""Epoch, mean loss, seconds."""
+Progress = Callable[[int, float], None]
+"""Gets each epoch and its mean loss."""
 
 
-def train(task: Task, settings: Settings, told: Told | None = None) -> Published:
-    """Minimise L_ret + lambda L_det + beta L_con with Adam; repeatable for a seed."""
-    return _Training(task, settings).run(told)
+def train(task: TrainingSet, settings: Settings, progress: Progress = lambda epoch, loss: None) -> Published:
+    """Minimises L_ret + lambda L_det + beta L_con with Adam; repeatable for a seed."""
+    return _Training(task, settings).run(progress)
 
 
 class _Training:
-    """The graphs, the parameters and the loop."""
+    """The graphs, the parameters and the training loop."""
 
-    def __init__(self, task: Task, settings: Settings) -> None:
+    def __init__(self, task: TrainingSet, settings: Settings) -> None:
         import torch  # type: ignore[import-not-found, unused-ignore]
 
         torch.manual_seed(settings.seed)
@@ -246,7 +245,7 @@ class _Training:
         self.held = self._parameters()
 
     def _linked(self, pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Array:
-        """`links`, sparse."""
+        """`links` as a sparse tensor."""
         places = np.asarray(pairs, np.int64).T
         degrees = [np.bincount(side, minlength=size) for side, size in zip(places, shape, strict=True)]
         torch, values = self.torch, 1.0 / np.sqrt(degrees[0][places[0]] * degrees[1][places[1]])
@@ -254,7 +253,7 @@ class _Training:
         return torch.sparse_coo_tensor(torch.from_numpy(places), values, shape, check_invariants=True).coalesce()
 
     def _neighbours(self) -> tuple[NDArray[np.int64], Floats]:
-        """Of every trained query among the others."""
+        """The nearest neighbours of every trained query among the others."""
         queries, settings = self.task.queries, self.settings
         found = []
         for start in range(0, len(queries), 1024):
@@ -280,11 +279,11 @@ class _Training:
             held["tools"] = torch.from_numpy(self.task.tools.copy())
         return {name: value.requires_grad_() for name, value in held.items()}
 
-    def run(self, told: Told | None) -> Published:
+    def run(self, progress: Progress) -> Published:
         settings = self.settings
         optimizer = self.torch.optim.Adam(list(self.held.values()), lr=settings.rate)
         for epoch in range(settings.epochs):
-            started, losses = perf_counter(), []
+            losses = []
             order = self.draw.permutation(len(self.task.queries))
             for start in range(0, len(order), settings.batch):
                 optimizer.zero_grad()
@@ -292,8 +291,7 @@ class _Training:
                 loss.backward()
                 optimizer.step()
                 losses.append(float(loss.detach()))
-            if told is not None:
-                told(epoch, float(np.mean(losses)), perf_counter() - started)
+            progress(epoch, float(np.mean(losses)))
         return self._published()
 
     def _views(self) -> tuple[Array, ...]:
@@ -301,8 +299,8 @@ class _Training:
         torch, layers = self.torch, self.settings.layers
         queries = self.held.get("queries", torch.from_numpy(self.task.queries))
         tools = self.held.get("tools", torch.from_numpy(self.task.tools))
-        by_tool = propagated(self.tool_links, queries, tools, layers)
-        return *by_tool, *propagated(self.scene_links, queries, self.first_scenes, layers)
+        by_tool = propagate(self.tool_links, queries, tools, layers)
+        return *by_tool, *propagate(self.scene_links, queries, self.first_scenes, layers)
 
     def _loss(self, batch: NDArray[np.int64]) -> Array:
         torch, settings, held = self.torch, self.settings, self.held
@@ -310,13 +308,13 @@ class _Training:
         graph = queries_qt + queries_qs
         own = graph[batch]
         kept = torch.from_numpy(self.kept[batch])
-        # Not `graph[...]`, whose gradient is far slower to add up.
+        # The gradient of `graph[...]` would be far slower to add up.
         found = torch.nn.functional.embedding(torch.from_numpy(self.places[batch]), graph)
-        search = searched(torch, own, held["attention"], found, kept)
+        search = attend(torch, own, held["attention"], found, kept)
         first = self.held.get("queries", torch.from_numpy(self.task.queries))[batch]
         detective = knowledge(torch, first, held["hidden"], held["hidden_bias"])
-        joint = gated(torch, detective, held["gate"], held["gate_bias"], search)
-        scores = matched(torch, own, search, joint, tools)
+        joint = gate(torch, detective, held["gate"], held["gate_bias"], search)
+        scores = match(torch, own, search, joint, tools)
         candidates, golds = self._candidates(batch)
         retrieval = retrieval_loss(torch, torch.gather(scores, 1, candidates), golds)
         scene = torch.from_numpy(np.unique(self.scene_of[batch]))
@@ -327,7 +325,7 @@ class _Training:
         return retrieval + settings.detection * self._detection(detective) + settings.contrastive * contrast
 
     def _candidates(self, batch: NDArray[np.int64]) -> tuple[Array, Array]:
-        """S of eq. 8: the golden tools and as many others, drawn, as make M; which of them are golden."""
+        """S of eq. 8, the golden tools and as many drawn others as make M; and which of them are golden."""
         golden = self.golden[batch]
         width = int(golden.sum(1).max()) + self.settings.negatives
         # Golden ones first, the others in the order drawn.
@@ -337,7 +335,7 @@ class _Training:
         return self.torch.from_numpy(places), self.torch.from_numpy(found.astype(np.float32))
 
     def _detection(self, detective: Array) -> Array:
-        """Of the batch, which needs tools, and of as large a share of the queries that need none."""
+        """The detection loss of the batch, which needs tools, and of an equal share of the queries that need none."""
         torch, held, others = self.torch, self.held, self.task.without
         if not len(others):
             return torch.zeros(())

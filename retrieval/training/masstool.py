@@ -111,17 +111,17 @@ class _Training:
         counts = [grams(text) for text in texts]
         hashes, idf = build_vocabulary(counts)
         rows = [weighted(each, hashes, idf) for each in counts]
-        vectors = self._vectors(texts)
+        vectors = self._embed(texts)
         names = sorted({tool for _, calls in self.with_tools for tool in calls})
         number = {tool: place for place, tool in enumerate(names)}
         golds = tuple(tuple(sorted(number[tool] for tool in calls)) for _, calls in self.with_tools)
         count = len(golds)
         tasks = Tasks(stack_rows(rows[:count]), vectors[:count], golds, len(names))
         known = find_classes(golds)
-        mix, read, unread = self._believed(tasks, known)
+        mix, read, unread = self._weigh(tasks, known)
         blind = tasks.without_vectors()
-        heads = self._heads(tasks, blind, known, np.arange(count)) if mix > 0 else []
-        stage = self._tuned(texts[:count], known) if mix > 0 else {}
+        heads = self._fit_heads(tasks, blind, known, np.arange(count)) if mix > 0 else []
+        stage = self._tune_encoder(texts[:count], known) if mix > 0 else {}
         detects = len(self.without) >= LEAST_WITHOUT
         detect = np.zeros(vectors.shape[1] + len(hashes) + 1, np.float32)
         if detects:
@@ -144,9 +144,9 @@ class _Training:
             "idf": idf.astype(np.float16),
             "detect": detect.astype(np.float16),
         }
-        return dumps(header, {**arrays, **_packed(tasks, known, heads), **stage})
+        return dumps(header, {**arrays, **_pack(tasks, known, heads), **stage})
 
-    def _tuned(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:
+    def _tune_encoder(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:
         """The encoder fine-tuned on these tasks and a head on it; {} with too few tasks or nothing that trains it."""
         from foretool.retrieval.training import masstool_tuned
 
@@ -162,7 +162,7 @@ class _Training:
             "tuned_bias": found.bias,
         }
 
-    def _vectors(self, texts: Sequence[str]) -> Floats:
+    def _embed(self, texts: Sequence[str]) -> Floats:
         embed = self.material.readings or self.material.queries
         if embed is None:
             return np.zeros((len(texts), 0), np.float32)
@@ -172,19 +172,19 @@ class _Training:
             found.append(unit(embed(texts[start : start + 256])))
         return np.concatenate(found)
 
-    def _heads(self, tasks: Tasks, blind: Tasks, known: Classes, rows: Ints) -> list[Head]:
+    def _fit_heads(self, tasks: Tasks, blind: Tasks, known: Classes, rows: Ints) -> list[Head]:
         """Fits the heads that are served: `READERS` and `LISTENERS`."""
         seen = [tasks] * READERS + [blind] * LISTENERS
         each = 0.48 / len(seen)
-        return [self._head(one, known, rows, place, 0.5 + each * place, each) for place, one in enumerate(seen)]
+        return [self._fit_head(one, known, rows, place, 0.5 + each * place, each) for place, one in enumerate(seen)]
 
-    def _head(self, tasks: Tasks, known: Classes, rows: Ints, seed: int, begun: float, part: float) -> Head:
+    def _fit_head(self, tasks: Tasks, known: Classes, rows: Ints, seed: int, begun: float, part: float) -> Head:
         def report(share: float) -> None:
             self.progress("learning", begun + part * share)
 
         return fit_head(tasks, known, rows, self.material.seed + seed, report)
 
-    def _believed(self, tasks: Tasks, known: Classes) -> tuple[float, Trust, Trust]:
+    def _weigh(self, tasks: Tasks, known: Classes) -> tuple[float, Trust, Trust]:
         """The share of the head, and the trust with and without sentence vectors, from tasks that were kept back."""
         order = self.draw.permutation(len(tasks))
         if len(tasks) < FEW:
@@ -199,9 +199,9 @@ class _Training:
                 raise TooLittle(f"{len(tasks)} tasks that all took the same tools; there is nothing to tell apart")
             each = 0.15 / len(parts)
             begun = 0.2 + 2 * each * place
-            reader = self._head(tasks, known, others, 0, begun, each)
+            reader = self._fit_head(tasks, known, others, 0, begun, each)
             read.append(judge_held_back(tasks, known, [reader], rows, others))
-            listener = self._head(blind, known, others, 0, begun + each, each)
+            listener = self._fit_head(blind, known, others, 0, begun + each, each)
             unread.append(judge_held_back(blind, known, [listener], rows, others))
         mix = choose_mix(read)
         return (
@@ -211,7 +211,7 @@ class _Training:
         )
 
 
-def _packed(tasks: Tasks, known: Classes, heads: Sequence[Head]) -> dict[str, NDArray[Any]]:
+def _pack(tasks: Tasks, known: Classes, heads: Sequence[Head]) -> dict[str, NDArray[Any]]:
     """Packs the arrays that `rankers.masstool.MassTool` reads."""
     kept = choose_bank(tasks.golds, np.arange(len(tasks)))
     words = stack_rows([(tasks.words.row(row)) for row in kept.tolist()])

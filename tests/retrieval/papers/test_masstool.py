@@ -12,17 +12,17 @@ from requirements import requirement
 from foretool.retrieval.papers.masstool import (
     Published,
     Settings,
-    Task,
+    TrainingSet,
+    attend,
     contrastive_loss,
     detection_loss,
-    gated,
+    gate,
     knowledge,
     links,
-    matched,
+    match,
     nearest,
-    propagated,
+    propagate,
     retrieval_loss,
-    searched,
     train,
     unit,
 )
@@ -44,12 +44,12 @@ def test_a_link_weighs_by_the_degrees_of_both_ends() -> None:
 @requirement("masstool:graph")
 def test_one_round_adds_the_neighbours_and_two_add_theirs() -> None:
     linked = links(LINKED, (2, 3))
-    queries, tools = propagated(linked, QUERIES, TOOLS, 1)
+    queries, tools = propagate(linked, QUERIES, TOOLS, 1)
     one = 1 / sqrt(2)
     # The first query: (1, 0), .707 of (1, 1) and half of (2, 0); the first tool: (1, 1) and .707 of (1, 0).
     assert queries == pytest.approx(np.asarray([[1 + one + 1, one], [2 * one, 1.0]]))
     assert tools == pytest.approx(np.asarray([[1 + one, 1.0], [2.5, one], [0.0, 4.0]]))
-    twice, _ = propagated(linked, QUERIES, TOOLS, 2)
+    twice, _ = propagate(linked, QUERIES, TOOLS, 2)
     first_tools = linked.T @ QUERIES
     assert twice == pytest.approx(queries + linked @ first_tools)
 
@@ -70,16 +70,14 @@ def test_attention_weighs_the_neighbours_that_are_left() -> None:
     kept = np.asarray([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     # e_q W = (1, 1): logits 1 and 2; the third is filtered, and the second query has nobody.
     first = exp(1) / (exp(1) + exp(2))
-    assert searched(np, queries, weight, found, kept) == pytest.approx(
-        np.asarray([[first, 2 * (1 - first)], [0.0, 0.0]])
-    )
+    assert attend(np, queries, weight, found, kept) == pytest.approx(np.asarray([[first, 2 * (1 - first)], [0.0, 0.0]]))
 
 
 @requirement("masstool:transfer")
 def test_detective_knowledge_gates_the_search_element_by_element() -> None:
     detective = knowledge(np, np.asarray([[1.0, -1.0]]), np.asarray([[1.0, 0.0], [0.0, 3.0]]), np.asarray([0.5, 1.0]))
     assert detective.tolist() == [[1.5, 0.0]], "ReLU"
-    found = gated(
+    found = gate(
         np, detective, np.asarray([[2.0, 0.0], [7.0, 7.0]]), np.asarray([-3.0, log(3)]), np.asarray([[4.0, 8.0]])
     )
     assert found == pytest.approx(np.asarray([[0.5 * 4.0, 0.75 * 8.0]]))
@@ -87,7 +85,7 @@ def test_detective_knowledge_gates_the_search_element_by_element() -> None:
 
 @requirement("masstool:transfer")
 def test_the_score_is_three_unit_vectors_against_one() -> None:
-    found = matched(
+    found = match(
         np,
         graph=np.asarray([[3.0, 4.0]]),
         search=np.asarray([[0.0, 2.0]]),
@@ -151,7 +149,9 @@ def test_training_lowers_the_loss_and_finds_the_tools() -> None:
     others = unit(np, draw.normal(size=(20, 8))).astype(np.float32)
     losses: list[float] = []
     settings = Settings(neighbours=5, negatives=3, batch=20, epochs=30, rate=1e-2, threshold=0.3, hidden=8)
-    model = train(Task(queries, tools, golds, others), settings, lambda epoch, loss, seconds: losses.append(loss))
+    model = train(
+        TrainingSet(queries, tools, golds, others), settings, lambda epoch, loss, seconds: losses.append(loss)
+    )
     assert losses[-1] < losses[0] - 0.1, "two golden tools of five: it cannot be below 1.39"
     fresh = unit(np, centres + 0.1 * draw.normal(size=(4, 8))).astype(np.float32)
     best = np.argsort(-model(fresh), axis=1)[:, :2]
