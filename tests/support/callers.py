@@ -148,12 +148,12 @@ class Caller:
 @asynccontextmanager
 async def http_over(*upstreams: FakeUpstream, **settings: Any) -> AsyncIterator[tuple[Stage, httpx2.AsyncClient]]:
     async with asyncio.timeout(PATIENCE_S), proxy_over(*upstreams, **settings) as stage:
-        edge = HttpServer(stage.app.router, profiles=lambda name: name in stage.app.config.profiles)
-        serving = asyncio.create_task(edge.serve())
-        await edge.ready.wait()
+        server = HttpServer(stage.app.router, profiles=lambda name: name in stage.app.config.profiles)
+        serving = asyncio.create_task(server.serve())
+        await server.ready.wait()
         try:
-            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{edge.port}", timeout=PATIENCE_S) as http:
+            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE_S) as http:
                 yield stage, http
         finally:
-            await edge.stop()
+            await server.stop()
             await serving

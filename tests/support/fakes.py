@@ -426,7 +426,7 @@ class Failed(Exception):
 
 
 class FakeClient(StdioServer):
-    """A client of the real stdio edge, without the pipes: what it writes is fed in, what comes out is kept."""
+    """A client of the real stdio server, without the pipes: what it writes is fed in, what comes out is kept."""
 
     def __init__(self, app: App, profile: str = "", transport: str = "stdio", principal: str = "") -> None:
         super().__init__(app.router, profile, 64 * 1024 * 1024)

@@ -132,7 +132,7 @@ def _refuse(name: str) -> None:
 
 
 class RoughClient(StdioServer):
-    """The real stdio edge without pipes; keeps the lines that come out as they are."""
+    """The real stdio server without pipes; keeps the lines that come out as they are."""
 
     def __init__(self, app: App) -> None:
         super().__init__(app.router, "", LIMIT, app.turn)
@@ -253,7 +253,7 @@ class _Transport:
 
 
 class Asker:
-    """One HTTP request to the edge's application, without a network."""
+    """One HTTP request to the server's application, without a network."""
 
     def __init__(self, verb: str, path: str, lines: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         extensions = {"foretool.transport": {"transport": _Transport()}}
@@ -284,9 +284,9 @@ class Asker:
             self.body += event["body"]
             self.is_over = not event["more_body"]
 
-    async def ask(self, edge: HttpServer, patience_s: float = 5.0) -> Asker:
+    async def ask(self, server: HttpServer, patience_s: float = 5.0) -> Asker:
         """Until it is answered; a client that is kept waiting goes away."""
-        task = asyncio.create_task(edge.app(self.scope, self.receive, self.send))
+        task = asyncio.create_task(server.app(self.scope, self.receive, self.send))
         await asyncio.wait([task], timeout=patience_s)
         self.was_kept_waiting = not task.done()
         self.gone.set()
@@ -312,17 +312,17 @@ def posted(method: str, params: Json, **headers: str) -> Asker:
     return Asker("POST", "/mcp", [*BASE, *more], body)
 
 
-async def greeted(edge: HttpServer) -> str:
+async def greeted(server: HttpServer) -> str:
     """Opens a session; its id."""
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    answer = await posted("initialize", hello).ask(edge)
+    answer = await posted("initialize", hello).ask(server)
     assert answer.status == 200, answer.body
     return answer.headers[b"mcp-session-id"].decode()
 
 
-async def served_over_http(edge: HttpServer) -> None:
+async def served_over_http(server: HttpServer) -> None:
     """A client of each era."""
-    session = await greeted(edge)
+    session = await greeted(server)
     legacy = {"mcp_session_id": session}
     modern = {"mcp_protocol_version": "2026-07-28"}
     call: Json = {"name": "good__echo", "arguments": {}}
@@ -330,9 +330,9 @@ async def served_over_http(edge: HttpServer) -> None:
         posted("tools/call", call, **legacy),
         posted("tools/call", call | {"_meta": MODERN_META}, **modern, mcp_method="tools/call", mcp_name="good__echo"),
     ):
-        (message,) = (await asked.ask(edge)).messages()
+        (message,) = (await asked.ask(server)).messages()
         assert message["result"]["content"][0]["text"] == "echo", message
-    ended = await Asker("DELETE", "/mcp", [*BASE, (b"mcp-session-id", session.encode())], b"").ask(edge)
+    ended = await Asker("DELETE", "/mcp", [*BASE, (b"mcp-session-id", session.encode())], b"").ask(server)
     assert ended.status == 200
 
 
@@ -345,30 +345,30 @@ def client_over_http(requests: Sequence[HttpRequest]) -> None:
     async def scenario() -> None:
         bad, good = echo("bad"), echo("good")
         async with proxy_over(bad, good, record="full") as stage:
-            edge = HttpServer(
+            server = HttpServer(
                 stage.app.router,
                 max_body=LIMIT,
                 profiles=lambda name: name in stage.app.config.profiles,
                 input_schema=stage.app.annotated_schema,
             )
-            living: list[bytes] = [(await greeted(edge)).encode()]
+            living: list[bytes] = [(await greeted(server)).encode()]
             for verb, path, lines, body in requests:
                 at = living[-1]
                 told = [(name, at if value == b"SESSION" else value) for name, value in lines]
-                asked = await Asker(verb, path, told, body).ask(edge)
+                asked = await Asker(verb, path, told, body).ask(server)
                 assert asked.status in STATUSES or asked.was_kept_waiting, (asked.status, asked.body)
                 assert asked.is_over or asked.was_kept_waiting
                 asked.messages()
-                if at.decode() not in edge.legacy.sessions:
-                    living.append((await greeted(edge)).encode())
-            await served_over_http(edge)
+                if at.decode() not in server.legacy.sessions:
+                    living.append((await greeted(server)).encode())
+            await served_over_http(server)
             await still_served(stage)
-            edge.close_clients()
+            server.close_clients()
             await asyncio.sleep(1)
             nothing_waits(stage)
             recorded(stage, bad, good)
-            assert len(edge.legacy.sessions) == 0
-            assert not edge.modern.open
+            assert len(server.legacy.sessions) == 0
+            assert not server.modern.open
 
     run(scenario)
 

@@ -67,7 +67,7 @@ class EchoFront:
 
 
 class Echo:
-    """The proxy as the edge sees it."""
+    """The proxy as the server knows it; it answers by itself."""
 
     def __init__(self, version: str = "2025-11-25") -> None:
         self.version = version
@@ -80,12 +80,12 @@ class Echo:
 
 
 class Caller:
-    """A raw HTTP client of one edge."""
+    """A raw HTTP client of one server."""
 
-    def __init__(self, client: httpx2.AsyncClient, fronts: Echo, edge: HttpServer) -> None:
+    def __init__(self, client: httpx2.AsyncClient, fronts: Echo, server: HttpServer) -> None:
         self.http = client
         self.fronts = fronts
-        self.edge = edge
+        self.server = server
         self.session: dict[str, str] = {}
         self._ids = itertools.count(1)
 
@@ -125,7 +125,7 @@ class Caller:
 
 
 @asynccontextmanager
-async def edge(fronts: Echo | None = None, **options: Any) -> AsyncIterator[Caller]:
+async def http_server(fronts: Echo | None = None, **options: Any) -> AsyncIterator[Caller]:
     fronts = fronts or Echo()
     made = HttpServer(fronts, **options)
     running = asyncio.create_task(made.serve())
@@ -193,7 +193,7 @@ async def deaf(caller: Caller, method: str, headers: dict[str, str]) -> asyncio.
     """Sends a request and never reads the answer."""
     params = {"_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 5, "method": method, "params": params}).encode()
-    _, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port, limit=1)
+    _, writer = await asyncio.open_connection("127.0.0.1", caller.server.port, limit=1)
     lines = {"host": "localhost", "content-length": str(len(body)), **JSON_AND_EVENTS, **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)

@@ -16,7 +16,7 @@ from http_callers import (
     META,
     Echo,
     EchoFront,
-    edge,
+    http_server,
     messages,
 )
 from http_fakes import PATIENCE_S, serving
@@ -39,7 +39,7 @@ def anyio_backend() -> str:
 
 @requirement("http:credentials")
 async def test_a_token_is_asked_for_and_binds_a_session_to_it() -> None:
-    async with edge(token="s3cret") as caller:
+    async with http_server(token="s3cret") as caller:
         for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic s3cret"}):
             refused = await caller.initialize(**header)
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Bearer realm="foretool"')
@@ -47,7 +47,7 @@ async def test_a_token_is_asked_for_and_binds_a_session_to_it() -> None:
         assert (await caller.initialize(**owner)).status_code == 200
         assert caller.front.principal.startswith("bearer:")
         assert "s3cret" not in caller.front.principal
-        caller.edge._guards._token = b"other"
+        caller.server._guards._token = b"other"
         headers = {**caller.session, "authorization": "Bearer other"}
         assert (await caller.http.delete("/mcp", headers=headers)).status_code == 404
         assert (await caller.http.get("/health")).json() == {"status": "ok"}
@@ -61,9 +61,9 @@ async def test_beyond_loopback_a_token_is_a_must(host: str) -> None:
 
 
 async def test_small_writes_are_sent_at_once() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         await caller.initialize()
-        server = caller.edge._server
+        server = caller.server._server
         assert server is not None
         for connection in server.server_state.connections:
             raw_socket = connection.transport.get_extra_info("socket")
@@ -71,14 +71,14 @@ async def test_small_writes_are_sent_at_once() -> None:
 
 
 async def test_an_address_in_use_is_an_error_with_a_way_out() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         with pytest.raises(BindError, match="Address already in use; choose another"):
-            await HttpServer(Echo(), port=caller.edge.port).serve()
+            await HttpServer(Echo(), port=caller.server.port).serve()
 
 
 async def test_hosts_and_origins_may_be_allowed() -> None:
     options = {"allowed_hosts": ["mcp.example", "other.example:80"], "allowed_origins": ["https://app.example"]}
-    async with edge(**options) as caller:
+    async with http_server(**options) as caller:
         for headers, status in [
             ({"host": "mcp.example:99"}, 200),
             ({"host": "other.example:80"}, 200),
@@ -94,7 +94,7 @@ async def test_hosts_and_origins_may_be_allowed() -> None:
 
 
 async def test_paths_and_profiles_that_do_not_exist_are_said_so() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         for path in ("/", "/mcpx", "/mcp/none", "/mcp/a/b"):
             response = await caller.initialize(path)
             assert response.status_code == 404
@@ -103,7 +103,7 @@ async def test_paths_and_profiles_that_do_not_exist_are_said_so() -> None:
 
 @requirement("http:credentials")
 async def test_a_session_belongs_to_its_profile_and_a_modern_front_to_its_credential() -> None:
-    async with edge(profiles=lambda name: name in ("", "work"), token="s3cret") as caller:
+    async with http_server(profiles=lambda name: name in ("", "work"), token="s3cret") as caller:
         owner = {"authorization": "Bearer s3cret"}
         assert (await caller.initialize("/mcp/work", **owner)).status_code == 200
         headers = {**JSON_AND_EVENTS, **caller.session, **owner}
@@ -111,7 +111,7 @@ async def test_a_session_belongs_to_its_profile_and_a_modern_front_to_its_creden
         assert (await caller.http.post("/mcp/work", json=note, headers=headers)).status_code == 202
         assert (await caller.http.post("/mcp", json=note, headers=headers)).status_code == 404
         for token in ("s3cret", "other"):
-            caller.edge._guards._token = token.encode()
+            caller.server._guards._token = token.encode()
             async with caller.modern("tools/list", extra={"authorization": f"Bearer {token}"}) as response:
                 assert response.status_code == 200
         modern = [front.principal for front in caller.fronts.fronts if front.era == "modern"]
@@ -120,8 +120,8 @@ async def test_a_session_belongs_to_its_profile_and_a_modern_front_to_its_creden
 
 @requirement("limits:size")
 async def test_endless_header_lines_break_the_connection() -> None:
-    async with edge() as caller:
-        reader, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port)
+    async with http_server() as caller:
+        reader, writer = await asyncio.open_connection("127.0.0.1", caller.server.port)
         writer.write(b"GET /health HTTP/1.1\r\n" + b"x: yyyyyyyyyyyyyy\r\n" * 10_000)
         with pytest.raises(ConnectionError):
             await writer.drain()
@@ -154,8 +154,8 @@ NO_HTTP: dict[str, tuple[bytes, bytes]] = {
 @requirement("hostile:messages")
 @pytest.mark.parametrize(("data", "status"), NO_HTTP.values(), ids=NO_HTTP)
 async def test_what_is_no_http_ends_its_own_connection_and_no_other(data: bytes, status: bytes) -> None:
-    async with edge() as caller:
-        reader, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port)
+    async with http_server() as caller:
+        reader, writer = await asyncio.open_connection("127.0.0.1", caller.server.port)
         writer.write(data)
         writer.write_eof()
         async with asyncio.timeout(PATIENCE_S):
@@ -164,16 +164,16 @@ async def test_what_is_no_http_ends_its_own_connection_and_no_other(data: bytes,
             writer.close()
             async with caller.modern("tools/list") as response:
                 assert response.status_code == 200
-            while len(caller.edge._server.server_state.connections) > 1:  # type: ignore[union-attr]
+            while len(caller.server._server.server_state.connections) > 1:  # type: ignore[union-attr]
                 await asyncio.sleep(0.01)
 
 
 async def test_stopping_ends_streams_and_sessions() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         await caller.initialize()
         async with caller.legacy("hold") as answer, caller.modern("tools/list"):
             await caller.front_of("legacy").next()
-            await caller.edge.stop()
+            await caller.server.stop()
             assert await messages(answer) == []
         assert all(front.closed.is_set() for front in caller.fronts.fronts)
 
@@ -402,7 +402,7 @@ async def both() -> AsyncIterator[tuple[str, str]]:
         return t.CallToolResult(content=[])
 
     app = Server("sdk", on_list_tools=listing, on_call_tool=calling).streamable_http_app()
-    async with serving(app, lifespan=True) as sdk, edge(MeasuredFronts()) as caller:
+    async with serving(app, lifespan=True) as sdk, http_server(MeasuredFronts()) as caller:
         yield str(caller.http.base_url), sdk
 
 

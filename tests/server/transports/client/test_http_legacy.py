@@ -13,7 +13,7 @@ from http_callers import (
     EchoFront,
     EventReader,
     deaf,
-    edge,
+    http_server,
     messages,
     notice,
     stream_limit,
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 @requirement("http:sessions")
 async def test_a_legacy_session_from_initialize_to_delete() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         response = await caller.initialize()
         assert response.status_code == 200
         assert len(caller.session["mcp-session-id"]) == 32
@@ -57,7 +57,7 @@ async def test_a_legacy_session_from_initialize_to_delete() -> None:
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
 async def test_clients_older_than_priming_are_not_primed(version: str) -> None:
-    async with edge(Echo(version)) as caller:
+    async with http_server(Echo(version)) as caller:
         await caller.initialize()
         async with caller.legacy("tools/list") as answer:
             first = await EventReader(answer).next()
@@ -66,7 +66,7 @@ async def test_clients_older_than_priming_are_not_primed(version: str) -> None:
 
 
 async def test_a_legacy_client_that_goes_away_has_cancelled_nothing_and_comes_back_for_the_rest() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         await caller.initialize()
         async with caller.legacy("hold", id=5) as answer:
             events = EventReader(answer)
@@ -86,7 +86,7 @@ async def test_a_legacy_client_that_goes_away_has_cancelled_nothing_and_comes_ba
 
 
 async def test_a_cancelled_legacy_request_ends_its_stream_without_a_reply() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         await caller.initialize()
         async with caller.legacy("hold", id=5) as answer:
             _, channel = await caller.front.next()
@@ -95,7 +95,7 @@ async def test_a_cancelled_legacy_request_ends_its_stream_without_a_reply() -> N
 
 
 async def test_an_upstream_that_wants_polling_gets_it() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         await caller.initialize()
         async with caller.legacy("hold", id=5) as answer:
             _, channel = await caller.front.next()
@@ -110,7 +110,7 @@ async def test_an_upstream_that_wants_polling_gets_it() -> None:
 
 
 async def test_what_belongs_to_no_request_waits_for_the_get_stream_and_goes_to_the_newest_alone() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         await caller.initialize()
         caller.front.standalone.send(notice(1))
         async with caller.get() as old:
@@ -122,7 +122,7 @@ async def test_what_belongs_to_no_request_waits_for_the_get_stream_and_goes_to_t
                 await second.next()
                 caller.front.standalone.send(notice(2))
                 assert (await second.message())["params"]["n"] == 2
-            (session,) = caller.edge.legacy.sessions.values()
+            (session,) = caller.server.legacy.sessions.values()
             while session.responses > 1:
                 await asyncio.sleep(0)
             caller.front.standalone.send(notice(3))
@@ -137,17 +137,17 @@ async def test_a_failed_handshake_leaves_no_session() -> None:
             front.receive = lambda message, channel: channel.finish(error, -32602)  # type: ignore[method-assign]
             return front
 
-    async with edge(Refusing()) as caller:
+    async with http_server(Refusing()) as caller:
         response = await caller.initialize()
         assert "mcp-session-id" not in response.headers
         assert "-32602" in response.text
-        assert len(caller.edge.legacy.sessions) == 0
+        assert len(caller.server.legacy.sessions) == 0
         assert caller.front.closed.is_set()
 
 
 @requirement("http:sessions")
 async def test_sessions_are_limited_and_end_when_nobody_uses_them() -> None:
-    async with edge(max_sessions=1, session_idle_s=100) as caller:
+    async with http_server(max_sessions=1, session_idle_s=100) as caller:
         await caller.initialize()
         refused = await caller.initialize()
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
@@ -155,17 +155,17 @@ async def test_sessions_are_limited_and_end_when_nobody_uses_them() -> None:
         loop_now = time.monotonic()
         async with caller.legacy("hold"):
             await caller.front.next()
-            caller.edge.legacy.expire(loop_now + 1000)
-            assert len(caller.edge.legacy.sessions) == 1
-        while caller.edge.legacy.sessions:
-            caller.edge.legacy.expire(time.monotonic() + 1000)
+            caller.server.legacy.expire(loop_now + 1000)
+            assert len(caller.server.legacy.sessions) == 1
+        while caller.server.legacy.sessions:
+            caller.server.legacy.expire(time.monotonic() + 1000)
             await asyncio.sleep(0)
         assert caller.front.closed.is_set()
 
 
 @requirement("http:slow-client")
 async def test_a_legacy_client_that_does_not_read_loses_the_connection_but_not_the_reply() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         await caller.initialize()
         writer = await deaf(caller, "hold", caller.session)
         _, channel = await caller.front.next()

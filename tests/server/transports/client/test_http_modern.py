@@ -9,8 +9,8 @@ import pytest
 from http_callers import (
     JSON_AND_EVENTS,
     deaf,
-    edge,
     hear,
+    http_server,
     notice,
     read_all,
     stream_limit,
@@ -30,7 +30,7 @@ def anyio_backend() -> str:
 
 
 async def test_a_modern_reply_is_plain_json_and_one_front_serves_a_profile() -> None:
-    async with edge(profiles=lambda name: name in ("", "work")) as caller:
+    async with http_server(profiles=lambda name: name in ("", "work")) as caller:
         for path, profile in (("/mcp", ""), ("/mcp/work", "work"), ("/mcp/", "")):
             async with caller.modern("tools/list", path) as response:
                 assert response.status_code == 200
@@ -53,13 +53,13 @@ async def test_a_modern_reply_is_plain_json_and_one_front_serves_a_profile() -> 
     ],
 )
 async def test_the_error_of_a_modern_reply_decides_its_status(code: int, status: int) -> None:
-    async with edge() as caller, caller.modern("fail", code=code) as response:
+    async with http_server() as caller, caller.modern("fail", code=code) as response:
         assert response.status_code == status
         assert json.loads(await response.aread())["error"]["code"] == code
 
 
 async def test_a_modern_answer_that_begins_with_a_notification_is_a_stream() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         asking = asyncio.create_task(read_all(caller.modern("hold")))
         _, channel = await caller.front_after_call()
         channel.send(notice(1))
@@ -73,7 +73,7 @@ async def test_a_modern_answer_that_begins_with_a_notification_is_a_stream() -> 
 
 async def test_a_modern_client_that_is_kept_waiting_gets_a_stream_with_pings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "PING_S", 0.01)
-    async with edge() as caller, caller.modern("hold") as response:
+    async with http_server() as caller, caller.modern("hold") as response:
         lines = response.aiter_lines()
         assert response.headers["content-type"] == "text/event-stream"
         assert await anext(lines) == ": ping"
@@ -86,7 +86,7 @@ async def test_a_modern_client_that_is_kept_waiting_gets_a_stream_with_pings(mon
 
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_modern_client_that_goes_away_has_cancelled(begun: bool) -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         asking = asyncio.create_task(read_all(caller.modern("hold")))
         _, channel = await caller.front_after_call()
         if begun:
@@ -100,7 +100,7 @@ async def test_a_modern_client_that_goes_away_has_cancelled(begun: bool) -> None
 
 
 async def test_listening_stays_open_until_the_client_goes() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         asking = asyncio.create_task(hear(caller.modern("subscriptions/listen"), 3))
         _, channel = await caller.front_after_call()
         for number in range(3):
@@ -111,7 +111,7 @@ async def test_listening_stays_open_until_the_client_goes() -> None:
 
 
 async def test_notifications_of_the_modern_era_are_taken_and_dropped() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         body = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
         for version, status in (("2026-07-28", 202), ("2099-01-01", 400)):
             headers = {**JSON_AND_EVENTS, "mcp-protocol-version": version}
@@ -121,7 +121,7 @@ async def test_notifications_of_the_modern_era_are_taken_and_dropped() -> None:
 
 async def test_an_argument_must_equal_its_header() -> None:
     schema = {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    async with edge(input_schema=lambda profile, tool: schema if tool == "sql" else None) as caller:
+    async with http_server(input_schema=lambda profile, tool: schema if tool == "sql" else None) as caller:
         for region, status in (("eu", 200), ("us", 400)):
             extra = {"mcp-name": "sql", "mcp-param-region": region}
             async with caller.modern("tools/call", extra=extra, name="sql", arguments={"region": "eu"}) as response:
@@ -132,7 +132,7 @@ async def test_an_argument_must_equal_its_header() -> None:
 
 @requirement("http:slow-client")
 async def test_a_modern_client_that_does_not_read_is_cut_off_and_holds_up_nobody() -> None:
-    async with edge() as caller:
+    async with http_server() as caller:
         headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "hold"}
         writer = await deaf(caller, "hold", headers)
         _, channel = await caller.front_after_call()

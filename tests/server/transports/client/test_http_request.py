@@ -9,7 +9,7 @@ import pytest
 from http_callers import (
     JSON_AND_EVENTS,
     deaf,
-    edge,
+    http_server,
     messages,
     notice,
 )
@@ -34,24 +34,24 @@ SLOW_POST = "POST /mcp HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {len
 @pytest.mark.parametrize("body", ["", '{"jsonrpc":'])
 async def test_a_body_that_does_not_come_is_not_waited_for(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "BODY_S", 0.05)
-    async with edge() as caller:
-        reader, writer = await asyncio.open_connection("127.0.0.1", caller.edge.port)
+    async with http_server() as caller:
+        reader, writer = await asyncio.open_connection("127.0.0.1", caller.server.port)
         lines = "".join(f"{name}: {value}\r\n" for name, value in JSON_AND_EVENTS.items())
         writer.write(SLOW_POST.format(more=lines, length=100, body=body).encode())
         async with asyncio.timeout(PATIENCE_S):
             assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
         writer.close()
-        assert len(caller.edge.legacy.sessions) == 0
+        assert len(caller.server.legacy.sessions) == 0
 
 
 @requirement("http:timeouts")
 async def test_a_client_that_takes_nothing_of_a_response_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "STALL_S", 0.05)
-    async with edge() as caller:
+    async with http_server() as caller:
         await caller.initialize()
         writer = await deaf(caller, "hold", caller.session)
         _, channel = await caller.front.next()
-        (session,) = caller.edge.legacy.sessions.values()
+        (session,) = caller.server.legacy.sessions.values()
         assert session.responses == 1
         for number in range(12):
             channel.send(notice(number, 1_000_000))
@@ -71,7 +71,7 @@ async def test_a_message_over_the_limit_is_refused_whether_or_not_its_length_is_
         for _ in range(30):
             yield b" " * 100
 
-    async with edge(max_body=1000) as caller:
+    async with http_server(max_body=1000) as caller:
         content = b" " * 3000 if told else parts()
         response = await caller.http.post("/mcp", content=content, headers=JSON_AND_EVENTS)
         assert response.status_code == 413

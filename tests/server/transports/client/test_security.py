@@ -1,4 +1,4 @@
-"""Who may talk to the HTTP edge."""
+"""Who may talk to the HTTP server."""
 
 from __future__ import annotations
 

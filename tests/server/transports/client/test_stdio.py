@@ -73,22 +73,22 @@ async def test_a_client_that_does_not_read_is_told_less_and_reads_every_answer_l
     )
     async with proxy_over(upstream) as stage:
         loop, turn = asyncio.get_running_loop(), stage.app.turn
-        edge = StdioServer(stage.app.router, "", 10_000, turn)
-        edge._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), edge._pause, turn)
-        edge._writer._pipe._transport.set_write_buffer_limits(high=100_000)  # type: ignore[union-attr]
-        edge._front = stage.app.router.open("legacy", "stdio", edge)
+        server = StdioServer(stage.app.router, "", 10_000, turn)
+        server._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), server._pause, turn)
+        server._writer._pipe._transport.set_write_buffer_limits(high=100_000)  # type: ignore[union-attr]
+        server._front = stage.app.router.open("legacy", "stdio", server)
         for id in (1, 2):
             params = {"name": "calc__add", "_meta": {"progressToken": "p"}}
             request = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
-            edge.feed(json.dumps(request).encode() + b"\n")
+            server.feed(json.dumps(request).encode() + b"\n")
             await upstream.called("add", id)
             await asyncio.sleep(1)
         assert turn.is_held
-        waiting = edge._writer._pipe.waiting  # type: ignore[union-attr]
+        waiting = server._writer._pipe.waiting  # type: ignore[union-attr]
         read = await asyncio.to_thread(_read_until, reading, b'"id":2')
         while turn.is_held:
             await asyncio.sleep(0)
-        await edge.close()
+        await server.close()
         await asyncio.sleep(0)
     os.close(reading)
     messages = [json.loads(line) for line in read.splitlines()]
@@ -101,21 +101,21 @@ async def test_an_answer_of_a_megabyte_goes_out_in_one_piece_and_until_it_is_rea
     reading, writing = os.pipe()
     async with proxy_over(FakeUpstream("calc")) as stage:
         loop = asyncio.get_running_loop()
-        edge = StdioServer(stage.app.router, "", 10_000)
-        assert not edge.has_unread_output()
-        edge._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), edge._pause, Turn())
+        server = StdioServer(stage.app.router, "", 10_000)
+        assert not server.has_unread_output()
+        server._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), server._pause, Turn())
         answer = b"x" * (WIDE - 1)
-        edge.send(answer)
+        server.send(answer)
         await asyncio.sleep(0)
-        assert edge._writer._pipe is not None
-        in_one_piece = edge._writer._pipe.waiting == 0
-        edge.send(answer)
+        assert server._writer._pipe is not None
+        in_one_piece = server._writer._pipe.waiting == 0
+        server.send(answer)
         await asyncio.sleep(0)
-        assert edge.has_unread_output()
+        assert server.has_unread_output()
         read = await asyncio.to_thread(_read_until, reading, b"\nx", 2 * WIDE)
         await asyncio.sleep(0.01)
-        assert not edge.has_unread_output()
-        await edge.close()
+        assert not server.has_unread_output()
+        await server.close()
     os.close(reading)
     assert read == (answer + b"\n") * 2
     assert in_one_piece or not hasattr(fcntl, "F_SETPIPE_SZ")
