@@ -30,10 +30,10 @@ MOST: Final = 560
 
 Priority = Literal["safety", "policy", "guidance", "example"]
 PRIORITIES: Final[tuple[Priority, ...]] = ("safety", "policy", "guidance", "example")
-"""In the order in which a prompt has them; `safety` is the overlay, which is always on (ITR 3.6)."""
+"""The order in a prompt; `safety` is the overlay, which is always on (ITR 3.6)."""
 
 BACKGROUND: Final = 20
-"""Fragments that a shelf has at least, as far as a word's worth goes: among two, every word would tell little."""
+"""The fewest fragments that the idf of a word assumes: among two, every word would tell little."""
 
 Count = Callable[[str], int]
 
@@ -44,7 +44,7 @@ class Fragment(Struct, frozen=True):
     id: str
     """`source#heading`, with a number from the second chunk under a heading on."""
     source: str
-    """Who wrote it, in words: `file style.md`, `server github`, `prompt github__review`."""
+    """Its author in words: `file style.md`, `server github`, `prompt github__review`."""
     text: str
     priority: Priority = "guidance"
     upstream: str = ""
@@ -55,7 +55,7 @@ class Fragment(Struct, frozen=True):
 
 
 class Hit(Struct, frozen=True):
-    """A fragment and how well it fits a query."""
+    """A fragment that was found, and how well it fits the query."""
 
     fragment: Fragment
     relevance: float
@@ -68,7 +68,7 @@ class Hit(Struct, frozen=True):
 def fragments(
     text: str, source: str, priority: Priority = "guidance", upstream: str = "", count: Count = estimate
 ) -> list[Fragment]:
-    """The chunks of one text, in its order; [] for one that says nothing."""
+    """Cut one text into fragments, in its order; [] for an empty text."""
     seen: Counter[str] = Counter()
     found = []
     for heading, chunk in chunks(text, count):
@@ -80,11 +80,11 @@ def fragments(
 
 
 def chunks(text: str, count: Count = estimate, least: int = LEAST, most: int = MOST) -> list[tuple[str, str]]:
-    """Heading and text of each chunk: at most `most` tokens, and at least `least` where there is more to join it to."""
+    """The heading and the text of each chunk: at most `most` tokens, at least `least` if a neighbour can be joined."""
     sections = ((heading, piece) for heading, section in _sections(text) for piece in _cut(section, count, most))
     pieces = (_Piece(heading, [piece], count(piece) + 1) for heading, piece in sections)
     forward = _joined(pieces, lambda last, _: last.tokens < least, most)
-    # What is still short stands before something too long to take in: it goes to what stands before it.
+    # A chunk that is still short stands before one that is too long to take it in, so it joins the one before.
     joined = _joined(forward, lambda _, piece: piece.tokens < least, most)
     return [(piece.heading, piece.text) for piece in joined]
 
@@ -95,11 +95,11 @@ class _Piece(Struct):
     heading: str
     parts: list[str]
     tokens: int
-    """The sum of its parts, one more for each: what joins them, and what was lost by rounding. A text of thousands of
-    headings must not be counted anew for each of them."""
+    """The sum over its parts, with one more for each part for what joins them and for rounding. A text of thousands of
+    headings must not be counted again for each of them."""
 
     between: str = "\n\n"
-    """What stands before it, where it is not the first."""
+    """The text between it and the piece before."""
 
     @property
     def text(self) -> str:
@@ -111,7 +111,7 @@ class _Piece(Struct):
 
 
 def _joined(pieces: Iterable[_Piece], wanted: Callable[[_Piece, _Piece], bool], most: int) -> list[_Piece]:
-    """Neighbours as one where that is `wanted` of the two and no more than `most` tokens."""
+    """Join neighbours if the two are `wanted` together and have at most `most` tokens."""
     joined: list[_Piece] = []
     for piece in pieces:
         if joined and wanted(joined[-1], piece) and joined[-1].tokens + piece.tokens <= most:
@@ -122,17 +122,17 @@ def _joined(pieces: Iterable[_Piece], wanted: Callable[[_Piece, _Piece], bool], 
 
 
 def slug(heading: str) -> str:
-    """Words of a heading, in lower case, joined by `-`."""
+    """The words of a heading in lower case, joined by `-`."""
     return "-".join(re.findall(r"\w+", heading.lower()))[:60]
 
 
 def digest(text: str) -> str:
-    """Of the words: other spaces and line breaks make no other text."""
+    """Hash the words of a text; other spaces and line breaks do not change it."""
     return blake2b(" ".join(text.split()).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def unique(found: Iterable[Fragment]) -> list[Fragment]:
-    """Each text once (ITR 12, chunk hygiene), from where it counts most; of equals the first."""
+    """Keep each text once (ITR 12, chunk hygiene), where its priority is highest; of equals the first."""
     kept: dict[str, Fragment] = {}
     for fragment in found:
         known = kept.get(fragment.digest)
@@ -142,17 +142,17 @@ def unique(found: Iterable[Fragment]) -> list[Fragment]:
 
 
 def is_overlay(fragment: Fragment) -> bool:
-    """Whether it is always on (ITR 3.6); no server can make its own words so."""
+    """Whether a fragment is always on (ITR 3.6); the words of a server never are."""
     return fragment.priority == "safety" and not fragment.upstream
 
 
 def rank(fragment: Fragment) -> int:
-    """Its place by policy priority, 0 first."""
+    """The place of a fragment by priority, 0 first."""
     return PRIORITIES.index(fragment.priority)
 
 
 def fitting(fragment: Fragment, tokens: int, count: Count = estimate) -> Fragment | None:
-    """The fragment, or its beginning if only that fits, which then says so; None where not even a line fits."""
+    """Fit a fragment into `tokens`: the whole, else a marked beginning; None if not even a sentence fits."""
     if fragment.tokens <= tokens:
         return fragment
     kept = ""
@@ -168,7 +168,7 @@ def fitting(fragment: Fragment, tokens: int, count: Count = estimate) -> Fragmen
 
 
 def front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The `key: value` lines between two `---` lines at the beginning of a file, and what follows them."""
+    """Split off the `key: value` lines between two `---` lines at the beginning of a file."""
     matched = re.match(r"---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", text, re.DOTALL | re.MULTILINE)
     if matched is None:
         return {}, text
@@ -182,7 +182,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])(?<!\d\.)\s+")  # not after the number of a l
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Heading and text, heading line included; what is fenced off as code has no headings."""
+    """The heading and the text of each section, heading line included; fenced code has no headings."""
     heading, lines, fenced = "", list[str](), False
     for line in text.splitlines():
         fenced ^= bool(_FENCE.match(line))
@@ -197,19 +197,22 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _cut(section: str, count: Count, most: int) -> Iterator[str]:
-    """A section in pieces of about one size, none over `most` tokens."""
+    """Cut a section into pieces of about the same size, none over `most` tokens."""
     size = count(section)
     if size <= most:
         yield section
         return
     # Equal parts rather than full ones and a rest.
-    aim = ceil(size / ceil(size / most))
+    size_of_piece = ceil(size / ceil(size / most))
     kept: _Piece | None = None
     for between, block in _blocks(section, count, most):
         piece = _Piece("", [block], count(block) + 1, between)
         if kept is None:
             kept = piece
-        elif kept.tokens + piece.tokens - aim > aim - kept.tokens or kept.tokens + piece.tokens > most:
+        elif (
+            kept.tokens + piece.tokens - size_of_piece > size_of_piece - kept.tokens
+            or kept.tokens + piece.tokens > most
+        ):
             yield kept.text
             kept = piece
         else:
@@ -219,7 +222,7 @@ def _cut(section: str, count: Count, most: int) -> Iterator[str]:
 
 
 def _blocks(section: str, count: Count, most: int) -> Iterator[tuple[str, str]]:
-    """Paragraphs, each with what stands before it; those that are too long by line, then by sentence, then by word."""
+    """The paragraphs, each with the text before it; long ones are cut by line, then by sentence, then by word."""
     for paragraph in filter(str.strip, re.split(r"\n\s*\n", section)):
         yield from _smaller("\n\n", paragraph, count, most, (("\n", str.splitlines), (" ", _SENTENCE.split)))
 
@@ -227,7 +230,7 @@ def _blocks(section: str, count: Count, most: int) -> Iterator[tuple[str, str]]:
 def _smaller(
     between: str, text: str, count: Count, most: int, ways: Sequence[tuple[str, Callable[[str], list[str]]]]
 ) -> Iterator[tuple[str, str]]:
-    """A text whole, or cut the first way in which its parts are no longer too long."""
+    """The whole text, or its parts by the first way of cutting that makes them short enough."""
     if count(text) <= most:
         yield between, text
     elif not ways:
@@ -239,7 +242,7 @@ def _smaller(
 
 
 def _words(unit: str, count: Count, most: int) -> Iterator[str]:
-    """A text without an end, cut where the tokens are full; one endless word by its characters."""
+    """Cut a text without sentences where the tokens are full; one endless word by its characters."""
     parts = ceil(count(unit) / most) + 1
     size = max(len(unit) // parts, 1)
     start = 0
@@ -253,7 +256,7 @@ def _words(unit: str, count: Count, most: int) -> Iterator[str]:
 
 
 def _units(text: str) -> Iterator[tuple[str, str]]:
-    """Sentences, each with what stands before it."""
+    """The sentences, each with the text before it."""
     for line in filter(str.strip, text.splitlines()):
         for number, sentence in enumerate(filter(str.strip, _SENTENCE.split(line))):
             yield " " if number else "\n", sentence
@@ -262,8 +265,8 @@ def _units(text: str) -> Iterator[tuple[str, str]]:
 # Finding
 
 
-class Shelf:
-    """Fragments that can be searched. Made anew when one of them changes: they are few."""
+class FragmentIndex:
+    """Searches fragments by words. Fragments are few, so a change of one makes another index."""
 
     def __init__(self, found: Sequence[Fragment] = ()) -> None:
         self.fragments = tuple(found)
@@ -272,7 +275,7 @@ class Shelf:
             self._lexical.add(Document(ToolId(fragment.id), fragment.upstream, slug(fragment.id), "", fragment.text))
 
     def find(self, lines: Sequence[str], limit: int = 20) -> list[Hit]:
-        """The best for any line of a query, best first; only fragments that share a word with it."""
+        """The fragments that fit any line of a query, best first; each shares a word with it."""
         best: dict[int, tuple[float, float]] = {}
         for line in lines:
             wanted = weighted(line)

@@ -9,8 +9,8 @@
 
 Where the paper names no number (weights, M, B, tau, the factor of an expansion) `Parameters` has that of its authors'
 implementation (github.com/uriafranko/ITR), which also brings BM25 into the range of a cosine by its best score.
-What `server/methods/agent_step.py` serves differs: its rankers are those of `pipeline.py`, it fills the budget down the
-ranking and not by score per token, which favours short tools (`python -m bench.papers.itr` prints both).
+`server/methods/agent_step.py` serves another form: it ranks with `pipeline.py` and fills the budget down the ranking,
+not by score per token, which favours short tools (`python -m bench.papers.itr` prints both).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOTE: Final = (
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
-    """The numbers of the method."""
+    """The numbers that the method leaves open."""
 
     dense: float = 0.4
     sparse: float = 0.3
@@ -58,7 +58,7 @@ class Parameters(Struct, frozen=True, kw_only=True):
     tools: int = 2
     """K_A, K_B (section 7: "start with K_A = 4, K_B = 2")."""
     budget: int = 2000
-    """B, tokens of everything but the user's words and the history."""
+    """B: the tokens of everything except the user's words and the history."""
     threshold: float = 0.7
     """tau."""
     expansion: float = 2.0
@@ -75,11 +75,11 @@ class Candidate(Struct, frozen=True):
     kind: Kind
     tokens: int
     gain: float
-    """Delta of eq. 4: what it adds to the chance of success; the re-ranker's score."""
+    """Delta of eq. 4: what it adds to the chance of success; the score of the ranking."""
 
 
 class Selected(Struct, frozen=True):
-    """What is shown, and what is not."""
+    """Which candidates are shown and which are not."""
 
     instructions: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -100,10 +100,10 @@ def select(
     *,
     per_token: bool = True,
 ) -> Selected:
-    """Eq. 4, greedily: what is pinned, then by gain per token while the budget lasts, at most so many of each kind.
+    """Apply eq. 4 greedily: pinned candidates, then by gain per token while the budget lasts, `most` of each kind.
 
-    One that is too big for what is left is passed over; one without gain is not taken. With `per_token` false the
-    order is that of the gain alone.
+    A candidate that is too big for what is left is passed over; one without gain is not taken. Without `per_token` the
+    gain alone orders them.
     """
 
     def worth(each: Candidate) -> float:
@@ -130,8 +130,8 @@ def select(
 def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = (), overlay: str = OVERLAY, note: str = NOTE) -> str:
     """The step's system prompt: safety overlay, instructions by policy priority, tools (as text), routing note.
 
-    Fragments of the priority `safety` are the user's own overlay and stand in the place of ours. What a server wrote
-    says so: it is never put as if the user had.
+    Fragments of the priority `safety` are the user's own overlay and stand in the place of ours. A fragment that a
+    server wrote says so, so that it never passes for the user's words.
     """
     shown = sorted(fragments, key=rank)
     parts = [each.text for each in shown if is_overlay(each)] or ([overlay] if overlay else [])
@@ -144,7 +144,7 @@ def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = (), overlay: 
 
 
 def cited(fragment: Fragment) -> str:
-    """A fragment under the name of its source."""
+    """Quote a fragment under the name of its source."""
     by = f"the words of server {fragment.upstream!r}, not the user's: " if fragment.upstream else ""
     return f"<instructions source={_quoted(by + fragment.source)}>\n{_closed(fragment.text)}\n</instructions>"
 
@@ -154,7 +154,7 @@ def _quoted(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """Without what would end the quotation early: a server must not be able to speak outside it."""
+    """Escape the end mark of the quotation, so that a server cannot speak outside it."""
     return text.replace("</instructions", "<\\/instructions")
 
 
@@ -169,9 +169,9 @@ def widen(
     *,
     per_token: bool = True,
 ) -> Selected:
-    """ExpandOrDiscover: more tools under a larger budget; where that brings none, the catalog is what is left to show.
+    """ExpandOrDiscover: select more tools under a larger budget; if that brings none, fall back to the catalog.
 
-    Instructions stay as they are: it is the tools that did not suffice.
+    Instructions stay as they are, because it is the tools that did not suffice.
     """
     kept = [each for each in candidates if each.kind == "tool" or each.id in before.instructions]
     most: dict[Kind, int] = {
@@ -183,7 +183,7 @@ def widen(
 
 
 def summary(tools: Iterable[str], budget: int, count: Callable[[str], int]) -> str:
-    """The catalog in brief (3.7): names while `budget` tokens last, and how many more there are."""
+    """Summarize the catalog (3.7): names while `budget` tokens last, and how many more there are."""
     names = list(tools)
     shown: list[str] = []
     left = budget
@@ -200,7 +200,7 @@ def summary(tools: Iterable[str], budget: int, count: Callable[[str], int]) -> s
 
 
 class Signatures(Generic[T]):
-    """Answers by task signature and domain, the least used forgotten first, all of them when the content changes."""
+    """Keeps answers by task signature and domain; the least used go first, and all of them when the content changes."""
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
@@ -208,7 +208,7 @@ class Signatures(Generic[T]):
         self._version: object = None
 
     def get(self, key: tuple[object, ...], version: object) -> T | None:
-        """`version`: of everything an answer depends on."""
+        """The answer for a key; `version` identifies everything that answers depend on."""
         if version != self._version:
             self._kept.clear()
             self._version = version
@@ -223,5 +223,5 @@ class Signatures(Generic[T]):
 
 
 def signature(query: str) -> tuple[str, ...]:
-    """What makes two tasks the same task: their words, whatever their order and endings."""
+    """The words of a task without their order and endings; tasks with the same signature count as the same task."""
     return tuple(sorted(set(terms(query))))

@@ -21,188 +21,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.encoders.weights import Prepare
-from foretool.retrieval.lsa import Lsa
-from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
-from foretool.retrieval.next_text import PLACES as TEXT_PLACES
-from foretool.retrieval.next_text import NextText, features, lengths
+from foretool.retrieval.model_format import Floats
+from foretool.retrieval.next_text import features, lengths
+from foretool.retrieval.rankers.dtdr_model import (
+    AT,
+    LAST,
+    METHOD,
+    PARTS,
+    PLACES,
+    UNKNOWN,
+    Calls,
+    Model,
+    history_rows,
+    read_model,
+)
 from foretool.retrieval.rankers.learned import LearnedModel, Traits
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import terms
 from foretool.storage.records import ToolId
 
-METHOD = "dtdr"
-VERSION = 2
-LAST = 3
-"""Calls back that are told apart; the paper's history length l, beyond which gains taper off."""
-MOST_HISTORY = 20
-"""Older calls are not read."""
-PLACES = 8
-"""Numbers of calls that are told apart."""
 NEIGHBOURS = 60
 NEARNESS = 0.1
-"""Of the softmax over cosines of past tasks."""
+"""The temperature of the softmax over cosines of past tasks."""
 SAME_CALLS, SAME_LAST = 3.0, 2.0
-"""What a matching history counts for beside the task, as exponents: Jaccard overlap of the calls, the same last one."""
+"""What a matching history counts beside the task, as exponents: Jaccard overlap of the calls, and the same last one."""
 SUFFIX_MASS = 2.0
-"""How many calls the shorter suffix is worth beside what follows the longer one."""
+"""How many calls the shorter suffix counts beside what followed the longer one."""
 TRACE = 1e-3
-"""The least probability that a part gives a tool, so that its logarithm says "never" and not "impossible"."""
+"""The least probability that a part gives a tool, so that its logarithm means "never" and not "impossible"."""
 
 NEAR = 2.5
-"""Standard deviations beyond which a text is no nearer to the task, for tools of which more is known: that a task is
-about a tool says little about when it is called. Worth .003 and .008 of MRR on splits of ultratool and of
-bfcl_multi_turn."""
-UNKNOWN = -3
-"""A call of a tool that has no class: it counts as a call, and nothing is known of it."""
-
-PARTS = (
-    "network", "neighbours", "graph", "prior", "meaning", "name", "called", "kin", "aim", "end", "end_place",
-    "unseen", "unseen_meaning", "unseen_name", "unseen_called", "unseen_aim", "unseen_sure", "arrived",
-)  # fmt: skip
-"""What the listwise layer sums up, one weight each. Those from `unseen` on are 0 for tools that were called in
-training; `unseen_sure` is the network's surest logarithm, `arrived` is 1 for tools that were not even there."""
-AT = {name: place for place, name in enumerate(PARTS)}
-
-
-class Calls(NamedTuple):
-    """Past episodes as classes, the latest ones."""
-
-    classes: NDArray[np.int32]
-    """(episodes, longest), -1 where an episode has ended."""
-    lengths: NDArray[np.int32]
-    ended: NDArray[np.bool_]
-
-
-class Network(NamedTuple):
-    """Hidden layers side by side; `out` is their mean."""
-
-    query: Floats
-    """(dimension of vector and words, hidden)."""
-    history: Floats
-    """(rows, hidden); see `history_rows`."""
-    bias: Floats
-    unasked: Floats
-    out: Floats
-    """(hidden, classes and END)."""
-    out_bias: Floats
-
-
-class Model(Struct, frozen=True):
-    """All that training leaves behind."""
-
-    tools: tuple[ToolId, ...]
-    """By class."""
-    idle: tuple[ToolId, ...]
-    """Tools that were there in training and never called."""
-    network: Network
-    lsa: Lsa
-    """Words to their part of the network's input."""
-    dimension: int
-    """Of a task's vectors by all encoders; 0 where there was none."""
-    next_text: NextText
-    lens: Floats
-    """(dimension of vector and words, fewer): past tasks are compared in the directions in which they differ."""
-    tasks: Floats
-    """(episodes, fewer) of past tasks, zeros where nobody said it."""
-    calls: Calls
-    asked: tuple[float, ...]
-    """Weights of the listwise layer where there is a task, by `PARTS`."""
-    unasked: tuple[float, ...]
-    """Where there is none."""
-    scales: tuple[float, float] = (8.0, 8.0)
-    """What vector and words are multiplied by before the network."""
-
-    def dumps(self) -> bytes:
-        header = {
-            "tools": self.tools, "idle": self.idle, "vocabulary": self.lsa.vocabulary, "scales": self.scales,
-            "dimension": self.dimension,
-            "asked": dict(zip(PARTS, self.asked, strict=True)), "unasked": dict(zip(PARTS, self.unasked, strict=True)),
-        }  # fmt: skip
-        arrays: dict[str, NDArray[Any]] = {f"network_{name}": part for name, part in self.network._asdict().items()}
-        arrays |= {f"calls_{name}": part for name, part in self.calls._asdict().items()}
-        # Half precision loses nothing that a ranking shows and halves the file.
-        arrays |= {"projection": self.lsa.projection.astype(np.float16), "tasks": self.tasks.astype(np.float16)}
-        arrays["lens"] = self.lens.astype(np.float16)
-        arrays |= {f"aim_{name}": part.astype(np.float16) for name, part in self.next_text._asdict().items()}
-        return pack(METHOD, VERSION, header, arrays)
-
-
-def loaded(model: bytes) -> Model:
-    """Raises `ModelError`."""
-    header, arrays = unpack(model, METHOD, VERSION)
-    try:
-        read = Model(
-            tools=tuple(map(ToolId, header["tools"])),
-            idle=tuple(map(ToolId, header["idle"])),
-            network=Network(*(arrays[f"network_{name}"] for name in Network._fields)),
-            lsa=Lsa(header["vocabulary"], arrays["projection"].astype(np.float32)),
-            dimension=int(header["dimension"]),
-            next_text=NextText(*(arrays[f"aim_{name}"].astype(np.float32) for name in NextText._fields)),
-            lens=arrays["lens"].astype(np.float32),
-            tasks=arrays["tasks"].astype(np.float32),
-            calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields)),
-            asked=tuple(float(header["asked"][name]) for name in PARTS),
-            unasked=tuple(float(header["unasked"][name]) for name in PARTS),
-            scales=(float(header["scales"][0]), float(header["scales"][1])),
-        )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ModelError(f"{METHOD}: a part is missing or of another kind ({error!r})") from error
-    _check(read)
-    return read
-
-
-def _check(model: Model) -> None:
-    """Raises `ModelError` unless the parts fit together."""
-    classes, network = len(model.tools), model.network
-    hidden = len(network.bias)
-    width = model.dimension + model.lsa.dimension
-    expected = {
-        "query": (width, hidden), "history": (rows_of(classes), hidden), "bias": (hidden,), "unasked": (hidden,),
-        "out": (hidden, classes + 1), "out_bias": (classes + 1,),
-    }  # fmt: skip
-    for name, shape in expected.items():
-        if (found := getattr(network, name).shape) != shape:
-            raise ModelError(f"{METHOD}: {name} has the shape {found}, {classes} tools take {shape}")
-    aim = model.next_text
-    for name, part, rows in (
-        ("task", aim.task, model.dimension),
-        ("calls", aim.calls, 2 * aim.dimension + TEXT_PLACES),
-    ):
-        if part.shape != (rows, aim.dimension):
-            raise ModelError(
-                f"{METHOD}: aim {name} has the shape {part.shape}, texts of {aim.dimension} take {rows} rows"
-            )
-    episodes = len(model.calls.classes)
-    if model.lens.shape != (width, model.tasks.shape[1]):
-        raise ModelError(
-            f"{METHOD}: a lens of the shape {model.lens.shape} for tasks of {model.tasks.shape[1]} numbers"
-        )
-    if len(model.tasks) != episodes or model.calls.classes.max(initial=-1) >= classes:
-        raise ModelError(f"{METHOD}: tasks of the shape {model.tasks.shape} for {episodes} lists of calls")
-
-
-def rows_of(classes: int) -> int:
-    """Rows of the history's weights for so many tools."""
-    return (1 + LAST) * classes + LAST + PLACES
-
-
-def history_rows(history: Sequence[int], classes: int) -> list[int]:
-    """The rows that a history adds up: one a call, one for each of the last three or its absence, one for how many."""
-    rows = [call for call in history[-MOST_HISTORY:] if call != UNKNOWN]
-    for back in range(LAST):
-        missing = (1 + LAST) * classes + back
-        known = len(history) > back and history[-1 - back] != UNKNOWN
-        rows.append((1 + back) * classes + history[-1 - back] if known else missing)
-    rows.append((1 + LAST) * classes + LAST + min(len(history), PLACES - 1))
-    return rows
+"""How many standard deviations of nearness to the task count at most for tools that were called before: that a task is
+about a tool says little about when it is called (`docs/benchmarks.md`)."""
 
 
 class CallGraph:
@@ -243,13 +100,13 @@ class CallGraph:
 
 
 class Task(NamedTuple):
-    """What a task's words and vector give before any call, worked out once for all its steps."""
+    """What the words and the vector of a task give before any call, computed once for all its steps."""
 
     hidden: Floats
     near: NDArray[np.int64]
     """The nearest past tasks."""
     nearness: Floats
-    """Their weights, adding up to 1."""
+    """The weights of those, which add up to 1."""
     meaning: Floats
     """(slots,)."""
     name: Floats
@@ -285,7 +142,7 @@ class Dtdr(LearnedModel):
     @classmethod
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
-        return cls(loaded(model))
+        return cls(read_model(model))
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """Follow a corpus, as `LearnedModel.align` says."""
@@ -358,11 +215,11 @@ class Dtdr(LearnedModel):
         return found
 
     def _read_texts(self, found: Floats, history: Sequence[ToolId], called: Sequence[int], task: Task) -> None:
-        """Fills in how near each text is to the last tool's and to what is expected."""
+        """Fill in how near each text is to the last tool's text and to the text that is expected next."""
         vectors, slots, aim = self._vectors, len(self.live), self.model.next_text
         if vectors is None:
             return
-        # One product each: BLAS takes three times as long for both columns at once.
+        # BLAS takes three times as long for both columns in one product.
         if history and (last := self.slots.get(history[-1])) is not None:
             found[AT["kin"], :slots] = standard(vectors @ vectors[last])
         if len(task.aim) and self._lengths is not None:
@@ -373,7 +230,7 @@ class Dtdr(LearnedModel):
             products /= self._lengths
             found[AT["aim"], :slots] = standard(products)
 
-    def _worked_out(self, vector: Floats | None, lines: Sequence[str]) -> Task:
+    def _read_task(self, vector: Floats | None, lines: Sequence[str]) -> Task:
         model, network, slots = self.model, self.model.network, len(self.live)
         if vector is not None:
             vector = unit(vector) if vector.shape == (model.dimension,) else None  # of other encoders
@@ -383,7 +240,7 @@ class Dtdr(LearnedModel):
         if lines and model.lsa.dimension:
             said[model.dimension :] = model.lsa.vector("\n".join(lines))
         texts = 0 if self._vectors is None else self._vectors.shape[1]
-        # A network that was given vectors never saw words without one.
+        # A network that was trained with vectors never saw words without one.
         asked = vector is not None or (not model.dimension and bool(said.any()))
         near, nearness = self._nearest(said)
         return Task(
@@ -404,10 +261,10 @@ class Dtdr(LearnedModel):
         return scaled
 
     def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> Task:
-        """What a task gives before any call; the last one is remembered, for it comes again with every step."""
+        """What a task gives before any call; the last task is remembered, because every step asks for it again."""
         key = (b"" if vector is None else vector.tobytes(), lines)
         if self._task is None or self._task[0] != key:
-            self._task = (key, self._worked_out(vector, lines))
+            self._task = (key, self._read_task(vector, lines))
         return self._task[1]
 
     def _network(self, history: Sequence[int], task: Task) -> Floats:
@@ -434,7 +291,7 @@ class Dtdr(LearnedModel):
         return near, weights
 
     def _neighbours(self, history: Sequence[int], task: Task) -> Floats:
-        """(classes and END,): what came next in the nearest past tasks where their calls were like ours."""
+        """(classes and END,): what came next in the nearest past tasks whose calls were like ours."""
         if not len(task.near):
             return np.zeros(self.classes + 1, np.float32)
         weights = task.nearness[:, None] * np.exp(self._likeness(history, task.near))
@@ -473,7 +330,7 @@ def standard(values: Floats) -> Floats:
 
 
 class _Names:
-    """Which words of a tool's name a task has: the share of their idf."""
+    """Measures which words of a tool's name a task has, by the share of their idf."""
 
     def __init__(self, tools: Sequence[ToolId | None]) -> None:
         words = [set(terms(tool)) if tool else set() for tool in tools]

@@ -1,6 +1,6 @@
-"""Past tasks: which tools a task took that was like this one (MassTool, arXiv 2507.00487, as served).
+"""MassTool (arXiv 2507.00487) as it is served: which tools past tasks like this one took.
 
-Served differs from published (`training.masstool_published`) where it measured better:
+It differs from the published form (`retrieval/papers/masstool.py`) where that measured better:
 
 - The golden sets ("scenes", 4.2.1) are classes of their own: a head gives each its probability, and a tool has what the
   sets it is in have. Scored tool by tool, and through the graph, it finds less (docs/learning.md).
@@ -45,25 +45,24 @@ _log = logging.getLogger("foretool.models")
 NAME: Final = "masstool"
 VERSION: Final = 1
 PEAK: Final = 120.0
-"""What the one tool of a task that is known for sure gets, in standard deviations of a list; times the square of the
-trust. Words and meaning together reach about 10: the order among the tools that such tasks took is left to head and
-vote, and a task that is known half gets as much as with 60 times the trust, a stranger less."""
+"""What the only tool of a surely known task gets, in standard deviations of a list; it is multiplied by the square of
+the trust. Words and encoders together reach about 10, so head and vote alone order the tools of a known task."""
 LEAST_TRUST: Final = 0.1
-"""This much and less is nothing."""
+"""Trust up to this much counts as none."""
 LEAST_PRIOR: Final = 0.03
 FAINT: Final = 1e-3
-"""Shares are compared by their logarithm; one this small is half of nothing."""
+"""Shares are compared by their logarithm; shares well below this one count as 0."""
 NEIGHBOURS: Final = 20
 """K of the search (SUIM)."""
 SHARPNESS: Final = 20.0
-"""A neighbour's vote is exp(SHARPNESS x likeness)."""
+"""The vote of a neighbour is exp(SHARPNESS x likeness)."""
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff])")
 
 
 def grams(text: str) -> Counter[int]:
-    """The words of a text and its pairs of neighbours, as hashes of 32 bits: a model holds no words."""
+    """Count the words and the pairs of neighbours of a text, as hashes of 32 bits: a model holds no words."""
     words = _WORD.findall(_UNSPACED.sub(r" \1 ", text.lower()))
     pairs = (f"{one} {other}" for one, other in pairwise(words))
     return Counter(crc32(gram.encode("utf-8", "replace")) for gram in (*words, *pairs))
@@ -87,7 +86,7 @@ def weighted(counts: Mapping[int, int], hashes: NDArray[np.uint32], idf: Floats)
 
 
 class Sparse(Struct, frozen=True):
-    """Rows of few values each: row r has columns[starts[r]:starts[r + 1]] with the values beside them."""
+    """A sparse matrix: row r has columns[starts[r]:starts[r + 1]] and the values at the same places."""
 
     starts: NDArray[np.int64]
     columns: NDArray[np.int64]
@@ -97,7 +96,7 @@ class Sparse(Struct, frozen=True):
         return len(self.starts) - 1
 
     def row(self, number: int) -> tuple[Ints, Floats]:
-        """Columns and values."""
+        """The columns and values of one row."""
         part = slice(self.starts[number], self.starts[number + 1])
         return self.columns[part], self.values[part]
 
@@ -109,7 +108,7 @@ class Sparse(Struct, frozen=True):
 
 
 class Net(Struct, frozen=True):
-    """The head: classes of golden sets from the words and the sentence vector of a task."""
+    """The head: scores the classes of golden sets by the words and the sentence vector of a task."""
 
     rows: NDArray[np.int8]
     """(vocabulary, d): what each gram adds to the words' d numbers, times `scales`."""
@@ -122,7 +121,7 @@ class Net(Struct, frozen=True):
 
     @property
     def reads_vectors(self) -> bool:
-        """Whether a task without a sentence vector is none for it."""
+        """Whether it needs a sentence vector."""
         return len(self.out) > int(self.rows.shape[1])
 
     def logits(self, places: Ints, values: Floats, vector: Floats) -> Floats:
@@ -143,7 +142,7 @@ class Tuned(Struct, frozen=True):
 
     @classmethod
     def read(cls, arrays: Mapping[str, NDArray[Any]], prepare: Prepare | None = None) -> Self | None:
-        """None where there is none in a model, or the weights it belongs to are not installed here."""
+        """Read it from a model; None if the model has none, or if its weights are not installed here."""
         if "tuned_adapter" not in arrays:
             return None
         from foretool.retrieval import adapters
@@ -153,7 +152,7 @@ class Tuned(Struct, frozen=True):
 
         told = arrays["tuned_adapter"].tobytes()
         try:
-            # Not kept: every training would leave 90 MB.
+            # The prepared model is not kept: every training would leave 90 MB.
             encoder = open_adapted(base_of(adapters.loads(told)), told, None, prepare=prepare)
             encoder.queries(["warm"])
         except (ModelError, EncoderError, OSError, ImportError) as error:
@@ -168,7 +167,7 @@ class Tuned(Struct, frozen=True):
 
 
 class Familiarity(Struct, frozen=True):
-    """How well a task is known."""
+    """How like the known tasks a task is."""
 
     meaning: float
     """Cosine of its sentence vector to the nearest known task's; 0 where there is none."""
@@ -177,11 +176,11 @@ class Familiarity(Struct, frozen=True):
     sureness: float
     """The head's probability of its likeliest class."""
     agreement: float
-    """What the shares of head and vote have in common; 0 to 1, or a little more where sets do not count evenly."""
+    """How far the shares of head and vote agree, 0 to 1, or a little more where sets do not count evenly."""
 
 
 class Trust(Struct, frozen=True):
-    """How much of head and vote to believe: how right they were on tasks that look like this, times how near it is.
+    """Says how far to believe head and vote: how right they were on tasks that look alike, times how near this one is.
 
     Logistic with no weight below 0, fitted on tasks that neither had seen, one half of them with tools that had been
     kept from both; a sentence or a word in common with strangers is more than that says, hence the distance.
@@ -193,9 +192,9 @@ class Trust(Struct, frozen=True):
     sureness: float
     agreement: float
     near: float
-    """Likeness to the nearest known task, as most tasks of this log have it: from here on distance takes nothing."""
+    """The likeness that most tasks of this log have to the nearest known task; from here on, distance takes nothing."""
     far: float
-    """Likeness of two tasks that have nothing to do with each other: down to here all is taken."""
+    """The likeness of two unrelated tasks; at this likeness, distance takes everything."""
     reads_vectors: bool
     """Whether likeness is that of sentence vectors, else of words."""
 
@@ -216,25 +215,25 @@ class Trust(Struct, frozen=True):
 
 
 class Header(Struct, frozen=True):
-    """What of a model is no array."""
+    """The parts of a model that are not arrays."""
 
     tools: tuple[str, ...]
     read: Trust
-    """Where there is a sentence vector."""
+    """The trust with a sentence vector."""
     unread: Trust
-    """By the words alone."""
+    """The trust by words alone."""
     nets: int
     mix: float
-    """The head's part of a share, 0 to 1; the rest is the vote's."""
+    """The part of the head in a share, 0 to 1; the rest is the part of the vote."""
     even: float
     """A set counts for each of its tools 1 / size to this power: 1 is what recall at k wants most, 0 the plain
     probability."""
     tasks: int
-    """Trained on."""
+    """How many tasks it was trained on."""
     familiar: float
-    """Share of them that took no tool that nothing else took."""
+    """The share of them that took only tools that other tasks took too."""
     detects: bool
-    """Whether there were tasks that needed no tool."""
+    """Whether some tasks needed no tool, so that detection was trained."""
 
 
 class MassTool(LearnedModel):
@@ -271,7 +270,7 @@ class MassTool(LearnedModel):
         """(known tools,), -1 for those that are not in the corpus."""
         self.size = 0
         self.prior = LEAST_PRIOR
-        """The chance, before it is read, that a task is of a kind on record."""
+        """The probability, before the task is read, that it is of a known kind."""
 
     @classmethod
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
@@ -298,7 +297,7 @@ class MassTool(LearnedModel):
         self.prior = min(max(self.header.familiar * here, LEAST_PRIOR), 1.0 - LEAST_PRIOR)
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """(slots,): 0 to `PEAK`; all 0 without words, and far from every known task."""
+        """(slots,): from 0 to `PEAK`; all 0 without words, and for a task far from every known one."""
         found = np.zeros(self.size, np.float32)
         text = "\n".join(query.lines)
         held = self.slots >= 0
@@ -308,13 +307,13 @@ class MassTool(LearnedModel):
         if (trust := self.believed(past)) <= 0.0:
             return found
         shares = past.shares
-        # Where the tools that such a task took are gone, what is left of the shares says nothing.
+        # If the tools that such tasks took are gone, the rest of the shares says nothing.
         present = float(shares[held].sum() / max(float(shares.sum()), 1e-9))
         found[self.slots[held]] = PEAK * trust**2 * present * height(shares[held])
         return found
 
     def trust(self, vector: Floats | None, text: str) -> float:
-        """How much a task's past counts, 0 to 1: 0 far from every known task."""
+        """How far to believe what is known of tasks like this one, 0 to 1."""
         return self.believed(self.past(self.read(text, vector)))
 
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
@@ -329,20 +328,20 @@ class MassTool(LearnedModel):
         return 1.0 / (1.0 + exp(-min(max(logit, -30.0), 30.0)))
 
     def read(self, text: str, vector: Floats | None) -> Task:
-        """A task as head and search see it."""
+        """Read a task into what head and search use."""
         places, values = weighted(grams(text), self.hashes, self.idf)
         size = self.bank.shape[1]
-        # Where there are other encoders than in training, nothing of them is read.
+        # Vectors of other encoders than in training are not read.
         if vector is None or len(vector) != size or not vector.any():
             return Task(text, places, values, np.zeros(size, np.float32), False)
         return Task(text, places, values, unit(vector), True)
 
     def believed(self, past: Past) -> float:
-        """As `trust`, for a task that was looked up."""
+        """The trust in a task that was looked up."""
         return (self.header.read if past.has_vector else self.header.unread)(past.signs, self.prior)
 
     def past(self, task: Task) -> Past:
-        """What head and search say of a task."""
+        """What head and search say about a task."""
         tools = len(self.header.tools)
         likeness = words = self._wordings(task)
         meaning = np.zeros(1, np.float32)
@@ -375,7 +374,7 @@ class MassTool(LearnedModel):
 
 
 class Past(Struct, frozen=True):
-    """What is known of tasks like one."""
+    """What is known about tasks like one task."""
 
     shares: Floats
     """(known tools,), together 1 where sets count evenly."""
@@ -396,7 +395,7 @@ class Task(Struct, frozen=True):
 
 
 class Lists:
-    """Rows that each name some tools; what a row has is spread over them."""
+    """Rows that each name some tools, to spread the value of a row over its tools."""
 
     def __init__(self, starts: NDArray[Any], tools: NDArray[Any], even: float) -> None:
         self.tools = tools.astype(np.int64)
@@ -404,7 +403,7 @@ class Lists:
         self._weights = np.repeat(np.maximum(self._sizes, 1).astype(np.float32) ** -np.float32(even), self._sizes)
 
     def wholly(self, tools: NDArray[np.bool_]) -> float:
-        """The share of the rows all of whose tools are among these (known tools,)."""
+        """The share of the rows whose tools are all among these (known tools,)."""
         if not len(self._sizes):
             return 0.0
         row_of = np.repeat(np.arange(len(self._sizes)), self._sizes)
@@ -418,7 +417,7 @@ class Lists:
 
 
 def votes(likeness: Floats) -> Floats:
-    """Each task's vote, exp(SHARPNESS x likeness) among the `NEIGHBOURS` most alike, together 1 (eq. 5)."""
+    """The vote of each task, exp(SHARPNESS x likeness) among the `NEIGHBOURS` most alike, together 1 (eq. 5)."""
     found = np.zeros_like(likeness)
     if not len(likeness):
         return found
@@ -430,11 +429,11 @@ def votes(likeness: Floats) -> Floats:
 
 
 def height(shares: Floats) -> Floats:
-    """Shares on a scale of logarithms, 0 for 0 and 1 for 1."""
+    """Map shares to a logarithmic scale, 0 to 0 and 1 to 1."""
     found: Floats = np.log1p(shares / np.float32(FAINT)) / np.float32(np.log1p(1.0 / FAINT))
     return found
 
 
 def dumps(header: Header, arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """The bytes that `MassTool.loads` reads."""
+    """Encode a model for `MassTool.loads`."""
     return pack(NAME, VERSION, to_builtins(header), arrays)

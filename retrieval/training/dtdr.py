@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.dtdr import METHOD as NAME
-from foretool.retrieval.rankers.dtdr import MOST_HISTORY, Calls, Dtdr, Model, Network, history_rows, rows_of
+from foretool.retrieval.rankers.dtdr import Dtdr
+from foretool.retrieval.rankers.dtdr_model import METHOD as NAME
+from foretool.retrieval.rankers.dtdr_model import MOST_HISTORY, Calls, Model, Network, history_rows, rows_of
 from foretool.retrieval.training import Material, Progress, TooLittle
 from foretool.retrieval.training.demonstrations import Demonstration
 from foretool.retrieval.training.dtdr_material import ToolVectors, TrainingSet, tool_vectors_of, training_set_of

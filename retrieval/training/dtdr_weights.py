@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.dtdr import PARTS, Dtdr
+from foretool.retrieval.rankers.dtdr import Dtdr
+from foretool.retrieval.rankers.dtdr_model import PARTS
 from foretool.retrieval.training.dtdr_material import TrainingSet
 from foretool.retrieval.training.newton import Doubles, minimize
 

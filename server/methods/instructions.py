@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.fragments import Fragment, Hit, Shelf, fitting, fragments, is_overlay, unique
+from foretool.retrieval.fragments import Fragment, FragmentIndex, Hit, fitting, fragments, is_overlay, unique
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.live import LiveConfig
@@ -49,7 +49,7 @@ class _Held(Struct, frozen=True):
 
     version: tuple[int, int, int]
     fragments: tuple[Fragment, ...]
-    shelf: Shelf
+    shelf: FragmentIndex
     """Without the overlay."""
 
 
@@ -93,7 +93,7 @@ class Instructions:
         known = self._by_profile.get(profile.name)
         if known is None or known.version != self._version():
             found = tuple(self._gathered(profile))
-            shelf = Shelf([each for each in found if not is_overlay(each)])
+            shelf = FragmentIndex([each for each in found if not is_overlay(each)])
             # Chunks that were cut on the way have moved it.
             known = self._by_profile[profile.name] = _Held(self._version(), found, shelf)
         return known

@@ -10,7 +10,7 @@ from requirements import requirement
 from foretool.retrieval import tokens
 from foretool.retrieval.fragments import (
     Fragment,
-    Shelf,
+    FragmentIndex,
     chunks,
     digest,
     fitting,
@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_cut_at_a_sentence_and_says_so() -> None:
 
 @requirement("instructions:found")
 def test_relevance_is_the_share_of_what_a_query_says() -> None:
-    shelf = Shelf(
+    shelf = FragmentIndex(
         [
             Fragment("commits", "file a", "Write commit messages in the imperative."),
             Fragment("food", "file b", "Order lunch before ten."),
@@ -135,10 +135,10 @@ def test_relevance_is_the_share_of_what_a_query_says() -> None:
     (half,) = shelf.find(["lunch meeting"])
     assert (half.fragment.id, half.relevance) == ("food", pytest.approx(2.6391 / (2.6391 + 3.7377), abs=1e-3))
     assert shelf.find(["weather"]) == []
-    assert Shelf().find(["weather"]) == []
+    assert FragmentIndex().find(["weather"]) == []
 
 
 def test_the_best_line_of_several_counts() -> None:
-    shelf = Shelf([Fragment("commits", "a", "Write commit messages."), Fragment("food", "b", "Order lunch.")])
+    shelf = FragmentIndex([Fragment("commits", "a", "Write commit messages."), Fragment("food", "b", "Order lunch.")])
     found = shelf.find(["something else", "commit", "order the lunch and the weather"])
     assert [hit.fragment.id for hit in found] == ["commits", "food"]

@@ -11,18 +11,8 @@ from foretool.retrieval.lsa import Lsa
 from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.next_text import NextText, no_next_text
 from foretool.retrieval.rankers import dtdr
-from foretool.retrieval.rankers.dtdr import (
-    AT,
-    PARTS,
-    UNKNOWN,
-    CallGraph,
-    Calls,
-    Dtdr,
-    Model,
-    Network,
-    history_rows,
-    rows_of,
-)
+from foretool.retrieval.rankers.dtdr import CallGraph, Dtdr
+from foretool.retrieval.rankers.dtdr_model import AT, PARTS, UNKNOWN, Calls, Model, Network, rows_of
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
@@ -71,16 +61,6 @@ def served(given: Model, *tools: ToolId | None, vectors: Floats | None = None) -
 
 def listed(values: object) -> list[float]:
     return [round(float(each), 4) for each in np.asarray(values)]
-
-
-def test_a_history_adds_up_its_counts_the_last_three_and_how_many_there_are() -> None:
-    # 3 classes: counts 0-2, last 3-5, one before 6-8, two before 9-11, absent 12-14, number of calls 15-22.
-    assert history_rows([], 3) == [12, 13, 14, 15]
-    assert history_rows([2, 0], 3) == [2, 0, 3 + 0, 6 + 2, 14, 17]
-    assert history_rows([1, 1, 2, 0], 3) == [1, 1, 2, 0, 3 + 0, 6 + 2, 9 + 1, 19]
-    assert rows_of(3) == 23
-    # A tool that nobody knows: it counts, and its place is as if it were absent.
-    assert history_rows([0, UNKNOWN], 3) == [0, 12, 6 + 0, 14, 17]
 
 
 def test_the_graph_backs_off_to_shorter_ends_of_the_history() -> None:

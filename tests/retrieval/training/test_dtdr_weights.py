@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from foretool.retrieval.rankers.dtdr import PARTS
+from foretool.retrieval.rankers.dtdr_model import PARTS
 from foretool.retrieval.training.dtdr_weights import PRIOR, ListwiseStep, choose_new, fit_listwise
 
 
