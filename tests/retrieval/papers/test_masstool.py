@@ -149,9 +149,7 @@ def test_training_lowers_the_loss_and_finds_the_tools() -> None:
     others = unit(np, draw.normal(size=(20, 8))).astype(np.float32)
     losses: list[float] = []
     settings = Settings(neighbours=5, negatives=3, batch=20, epochs=30, rate=1e-2, threshold=0.3, hidden=8)
-    model = train(
-        TrainingSet(queries, tools, golds, others), settings, lambda epoch, loss, seconds: losses.append(loss)
-    )
+    model = train(TrainingSet(queries, tools, golds, others), settings, lambda epoch, loss: losses.append(loss))
     assert losses[-1] < losses[0] - 0.1, "two golden tools of five: it cannot be below 1.39"
     fresh = unit(np, centres + 0.1 * draw.normal(size=(4, 8))).astype(np.float32)
     best = np.argsort(-model(fresh), axis=1)[:, :2]
