@@ -8,7 +8,7 @@ The choices where the paper's text and its code (github.com/wxydada/MassTool) di
 - eq. 3 lacks its minus sign, and eq. 11 the logarithm that makes it the InfoNCE it is called; both are added here.
 - eq. 14 sums the layers plainly; the code divides layer l by l + 2 and scales it to length 1 first. Plain here.
 - eq. 4 adds the two views of a query; the code keeps them apart and adds six cosines. One sum here, as in eq. 6.
-- eq. 12 takes query and tool vectors from a frozen encoder, and then nothing of them could be learnt; the code makes
+- eq. 12 takes query and tool vectors from a frozen encoder, and then nothing of them could be learned; the code makes
   them free parameters that begin there. So it is here, by `Settings.free`; scenes stay the mean of the first tool
   vectors, and a query that was not trained on has its encoder's vector and no links.
 - the paper fine-tunes its encoder on each set beforehand and does not say so in its text; here the encoder is as it

@@ -34,11 +34,11 @@ _METHODS: Final = (*METHODS, models.WEIGHTS, models.GROWTH)
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
     metavar="FILE",
-    help="Import demonstrations first: lines of JSON with query, calls and optionally edges.",
+    help="Import demonstrations first: JSON lines with query, calls and, optionally, edges.",
 )
-@click.option("--method", "methods", type=click.Choice(_METHODS), multiple=True, help="Only this; may be repeated.")
-@click.option("--rollback", is_flag=True, help="Serve again what the models in use had replaced (--method: only that).")
-@click.option("--report", is_flag=True, help="Show what is served, and what came of every run; train nothing.")
+@click.option("--method", "methods", type=click.Choice(_METHODS), multiple=True, help="Learn only this; may be repeated.")
+@click.option("--rollback", is_flag=True, help="Serve the models again that those in use replaced (with --method, only that one).")
+@click.option("--report", is_flag=True, help="Show which models serve and what came of every run; train nothing.")
 @click.option("--background", is_flag=True, hidden=True, help="Give way to everything else that runs.")
 @config_option
 @json_option
@@ -53,9 +53,9 @@ def command(
 ) -> int:
     """Learn from the tasks on record which tools the next ones need.
 
-    Every method that has enough tasks is trained, and played against what is served now on later tasks; what ranks
-    them better is promoted (docs/learning.md says how sure that has to be), and running proxies pick it up. It all
-    stays on this machine.
+    Trains every method that has enough tasks, and compares it on later tasks with the models in use. A model that
+    ranks them better is promoted (docs/learning.md says how sure that has to be), and running proxies load it. The
+    log and the models stay on this machine.
 
     \b
     foretool learn --from demonstrations.jsonl
