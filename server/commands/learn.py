@@ -36,8 +36,12 @@ _METHODS: Final = (*METHODS, models.WEIGHTS, models.GROWTH)
     metavar="FILE",
     help="Import demonstrations first: JSON lines with query, calls and, optionally, edges.",
 )
-@click.option("--method", "methods", type=click.Choice(_METHODS), multiple=True, help="Learn only this; may be repeated.")
-@click.option("--rollback", is_flag=True, help="Serve the models again that those in use replaced (with --method, only that one).")
+@click.option(
+    "--method", "methods", type=click.Choice(_METHODS), multiple=True, help="Learn only this; may be repeated."
+)
+@click.option(
+    "--rollback", is_flag=True, help="Serve the models again that those in use replaced (with --method, only that one)."
+)
 @click.option("--report", is_flag=True, help="Show which models serve and what came of every run; train nothing.")
 @click.option("--background", is_flag=True, hidden=True, help="Give way to everything else that runs.")
 @config_option
