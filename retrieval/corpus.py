@@ -42,7 +42,7 @@ class Corpus:
         return tool in self.slot_of
 
     def replace(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> None:
-        """Make `tools` all that this upstream has; unchanged tools are not read again."""
+        """Make `tools` all that this upstream has, none included; unchanged tools are not read again."""
         for _ in self.replacing(upstream, tools, server_text):
             pass
 
@@ -67,10 +67,6 @@ class Corpus:
             self.slots_of.pop(upstream, None)
         if len(self.ids) - len(self) > max(len(self), _FEW_GAPS):
             self._compact()
-
-    def remove(self, upstream: str) -> None:
-        """Forget every tool of this upstream."""
-        self.replace(upstream, ())
 
     def _add(self, tool: Tool, server_text: str) -> None:
         read = document(tool, server_text)

@@ -75,12 +75,13 @@ def softmax(logits: Floats) -> Floats:
     return raised
 
 
-def z_scores(scores: Floats, pool: NDArray[np.bool_]) -> Floats:
+def z_scores(scores: Floats, pool: NDArray[np.bool_] | None = None) -> Floats:
     """Distance from the mean of the pool in its deviations; 0 outside the pool and where all are equal; (slots,)."""
-    values = scores[pool]
+    values = scores if pool is None else scores[pool]
     if not len(values) or (deviation := values.std()) < 1e-6:
         return np.zeros_like(scores)
-    return np.where(pool, (scores - values.mean()) / deviation, np.float32(0))
+    scaled: Floats = (scores - values.mean()) / deviation
+    return scaled if pool is None else np.where(pool, scaled, np.float32(0))
 
 
 def best_scores(scores: Floats, size: int) -> Floats:

@@ -165,7 +165,7 @@ def latency(pool: Pool, tasks: Sequence[Task], size: int) -> dict[str, Any]:
     found["index_mib"] = round(processes.memory_mib(os.getpid())[0] - before, 1)
     last = many[-1].upstream
     theirs = [tool for tool in many if tool.upstream == last]
-    corpus.remove(last)
+    corpus.replace(last, ())
     started = time.perf_counter()
     corpus.replace(last, theirs)
     found[f"add_{len(theirs)}_tools_ms"] = round(1e3 * (time.perf_counter() - started), 2)

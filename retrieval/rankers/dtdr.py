@@ -44,6 +44,7 @@ from foretool.retrieval.rankers.dtdr_model import (
 )
 from foretool.retrieval.rankers.learned import LearnedModel, Traits
 from foretool.retrieval.ranking import Query
+from foretool.retrieval.score_sum import z_scores
 from foretool.retrieval.words import terms
 from foretool.storage.records import ToolId
 
@@ -221,14 +222,14 @@ class Dtdr(LearnedModel):
             return
         # BLAS takes three times as long for both columns in one product.
         if history and (last := self.slots.get(history[-1])) is not None:
-            found[AT["kin"], :slots] = standard(vectors @ vectors[last])
+            found[AT["kin"], :slots] = z_scores(vectors @ vectors[last])
         if len(task.aim) and self._lengths is not None:
             so_far = features([vectors[slot] for slot in called], len(history), aim.dimension)
             towards: Floats = task.aim + aim.expected(so_far)
             products: Floats = vectors @ towards
             products -= towards @ aim.centre
             products /= self._lengths
-            found[AT["aim"], :slots] = standard(products)
+            found[AT["aim"], :slots] = z_scores(products)
 
     def _read_task(self, vector: Floats | None, lines: Sequence[str]) -> Task:
         model, network, slots = self.model, self.model.network, len(self.live)
@@ -249,7 +250,7 @@ class Dtdr(LearnedModel):
             nearness=nearness,
             meaning=np.zeros(slots, np.float32)
             if vector is None or self._vectors is None
-            else standard(self._vectors @ vector[:texts]),
+            else z_scores(self._vectors @ vector[:texts]),
             name=self._names.met(lines),
             aim=np.zeros(0, np.float32) if vector is None else vector @ model.next_text.task,
             asked=asked,
@@ -321,12 +322,6 @@ def _next_calls(calls: Calls, classes: int) -> NDArray[np.int64]:
     rows = np.flatnonzero(calls.ended)
     found[rows, calls.lengths[rows]] = classes
     return found
-
-
-def standard(values: Floats) -> Floats:
-    """z-scores; zeros where all are equal."""
-    deviation = values.std() if len(values) else np.float32(0)
-    return (values - values.mean()) / deviation if deviation > 1e-6 else np.zeros_like(values)
 
 
 class _Names:

@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import exp, log
+from math import log
 from typing import TYPE_CHECKING, Any, Final, Self
 from zlib import crc32
 
@@ -28,6 +28,7 @@ import numpy as np
 from msgspec import Struct, convert, to_builtins
 from numpy.typing import NDArray
 
+from foretool.retrieval.calibration import sigmoid
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.retrieval.rankers.learned import LearnedModel, Traits
@@ -210,7 +211,7 @@ class Trust(Struct, frozen=True):
         )
         likeness = signs.meaning if self.reads_vectors else signs.words
         distance = (self.near - likeness) / max(self.near - self.far, 1e-3)
-        found = (1.0 - min(max(distance, 0.0), 1.0)) / (1.0 + exp(-min(max(logit, -30.0), 30.0)))
+        found = (1.0 - min(max(distance, 0.0), 1.0)) * sigmoid(logit)
         return max(found - LEAST_TRUST, 0.0) / (1.0 - LEAST_TRUST)
 
 
@@ -312,10 +313,6 @@ class MassTool(LearnedModel):
         found[self.slots[held]] = PEAK * trust**2 * present * height(shares[held])
         return found
 
-    def trust(self, vector: Floats | None, text: str) -> float:
-        """How far to believe what is known of tasks like this one, 0 to 1."""
-        return self.believed(self.past(self.read(text, vector)))
-
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
         """The probability that a task needs a tool at all; None where no task was on record that needed none."""
         if not self.header.detects:
@@ -325,7 +322,7 @@ class MassTool(LearnedModel):
         logit = float(
             task.vector @ self.detect[:size] + task.values @ self.detect[size + task.places] + self.detect[-1]
         )
-        return 1.0 / (1.0 + exp(-min(max(logit, -30.0), 30.0)))
+        return sigmoid(logit)
 
     def read(self, text: str, vector: Floats | None) -> Task:
         """Read a task into what head and search use."""
@@ -337,7 +334,7 @@ class MassTool(LearnedModel):
         return Task(text, places, values, unit(vector), True)
 
     def believed(self, past: Past) -> float:
-        """The trust in a task that was looked up."""
+        """How far to believe what is known about tasks like this one, 0 to 1."""
         return (self.header.read if past.has_vector else self.header.unread)(past.signs, self.prior)
 
     def past(self, task: Task) -> Past:

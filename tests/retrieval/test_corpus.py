@@ -43,7 +43,7 @@ def test_unchanged_tools_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_removed_tools_are_gone_and_may_come_back() -> None:
     corpus = Corpus(catalog())
-    corpus.remove("github")
+    corpus.replace("github", ())
     assert len(corpus) == 6 and ToolId("github__create_issue") not in corpus
     query = Query(("create an issue", "create_issue"))
     assert not any("github" in each.tool for each in Pipeline(corpus).rank(query).ranked)
@@ -56,7 +56,7 @@ def test_an_id_that_moves_to_another_server_is_one_tool() -> None:
     moved = replace(tool("web", "fetch", "Quite another text"), upstream="proxy")
     corpus.replace("proxy", [moved])
     assert len(corpus) == len(catalog())
-    corpus.remove("web")
+    corpus.replace("web", ())
     assert first(Pipeline(corpus).rank(Query(("another text",)))) == [moved.id]
 
 

@@ -137,7 +137,7 @@ def test_vectors_follow_tools_that_come_and_go() -> None:
     tools, encoder = catalog(), HashEncoder(alike=ALIKE)
     corpus = Corpus(tools)
     ranker = Pipeline(corpus, meant(corpus, tools, encoder))
-    corpus.remove("github")
+    corpus.replace("github", ())
     found = ranker.rank(Query(("bug",)))
     assert not any(each.tool.startswith("github") for each in found.ranked)
     late = [tool("tracker", "new_bug", "Report a bug")]

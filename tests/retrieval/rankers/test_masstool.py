@@ -250,8 +250,8 @@ def test_the_vote_alone_carries_a_log_too_thin_for_a_head() -> None:
 def test_a_task_of_another_kind_gets_nothing() -> None:
     far = model(replace(ALONE, unread=NEAR))
     assert far.score(Query(("whales sing in the deep sea",)), None).tolist() == [0.0, 0.0, 0.0]
-    assert far.trust(None, "whales") == 0.0
-    assert far.trust(None, "send") > 0.9
+    assert far.believed(far.past(far.read("whales", None))) == 0.0
+    assert far.believed(far.past(far.read("send", None))) > 0.9
 
 
 def test_without_words_there_is_nothing_to_say() -> None:

@@ -78,8 +78,8 @@ def test_a_task_of_another_kind_gets_nothing_from_a_thin_log() -> None:
     model = trained()
     text = "integrate sin(x) over the unit circle"
     near = "a hotel room for one night and breakfast please"
-    assert model.trust(embed([text])[0], text) == 0.0
-    assert model.trust(embed([near])[0], near) > 0.5
+    assert model.believed(model.past(model.read(text, embed([text])[0]))) == 0.0
+    assert model.believed(model.past(model.read(near, embed([near])[0]))) > 0.5
     assert not model.score(Query((text,)), embed([text])[0]).any()
 
 
