@@ -92,17 +92,6 @@ def _is_package(folder: Path) -> bool:
     return (folder / "__init__.py").is_file()
 
 
-def test_imports_run_one_way(tmp_path: Path) -> None:
-    package = tmp_path / "foretool"
-    package.mkdir()
-    for each in FOLDERS:
-        (package / each).symlink_to(CHECKOUT / each)
-    for name in ("__init__.py", "__main__.py"):
-        (package / name).symlink_to(CHECKOUT / "foretool" / name)
-    lint = Path(sys.executable).with_name("lint-imports")
-    run([lint, "--no-logo", "--no-cache", "--config", CHECKOUT / "pyproject.toml"], cwd=tmp_path)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_wheel_holds_every_module_the_licence_and_nothing_else(source: Path, built: tuple[Path, Path]) -> None:
