@@ -69,9 +69,6 @@ def lint(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @requirement("layout")
 def test_every_contract_has_a_breach_and_holds(tmp_path: Path) -> None:
     package(tmp_path)
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
     assert {each["id"] for each in contracts()} == {contract for contract, _, _ in BREACHES}
     done = lint(tmp_path)
     assert done.returncode == 0, done.stdout
@@ -91,9 +88,6 @@ def test_a_breach_breaks_its_contract(contract: str, file: str, lines: str, tmp_
 
 @requirement("layout")
 def test_every_room_of_the_server_stands_in_the_contract() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
     (rooms,) = (each for each in contracts() if each["id"] == "rooms")
     named = {room for layer in rooms["layers"] for room in layer.replace("|", " ").split()}
     found = {path.stem for path in (ROOT / "server").iterdir() if path.stem not in ("__init__", "__pycache__")}
