@@ -35,7 +35,8 @@ def modules(root: Path) -> set[str]:
         path for each in FOLDERS for kind in kinds for path in (root / each).rglob(kind) if path.parent.name != PAPERS
     )
     found = {path.relative_to(root).as_posix() for path in paths}
-    return {"foretool/__init__.py", "foretool/__main__.py", "foretool/py.typed", *(f"foretool/{one}" for one in found)}
+    own = {f"foretool/{name}" for name in ("__init__.py", "__main__.py", "_version.py", "py.typed")}
+    return own | {f"foretool/{one}" for one in found}
 
 
 def project() -> dict[str, Any]:
