@@ -1,1 +1,1 @@
-"""From a query to scores to a selection: pure, no I/O, no clock."""
+"""Ranks tools for a query: no I/O beyond reading weights, no network, no process, no clock."""

@@ -18,7 +18,7 @@ MAX_NEED_WORDS = 40
 
 
 class Query(Struct, frozen=True):
-    """What is known when tools are wanted; every part may be empty, the words too."""
+    """What is known about the wanted tools; every part may be empty, the words too."""
 
     lines: tuple[str, ...] = ()
     """The task in words, one need a line."""
@@ -30,7 +30,7 @@ class Query(Struct, frozen=True):
 
 
 class Ranked(Struct, frozen=True):
-    """A tool in a ranking, with what put it there."""
+    """A tool in a ranking, with the reasons for its place."""
 
     tool: ToolId
     score: float
@@ -44,34 +44,34 @@ class ListFeatures(Struct, frozen=True):
     """What the list of one line looks like where encoders take part; `confidence` reads it."""
 
     encoders: str = ""
-    """Their names, joined by `+`."""
+    """The names of the encoders, joined by `+`."""
     top: float = 0.0
     """The best sum of z-scores."""
     margin: float = 0.0
-    """How far the second stands below it."""
+    """How far the second best sum is below the best."""
     entropy: float = 0.0
-    """Of the softmax over the best 50 sums, in nats."""
+    """The entropy of the softmax over the best 50 sums, in nats."""
     overlap: float = 0.0
-    """What the first five of the words and of each encoder have in common, 0 to 1, mean over pairs."""
+    """The share of tools that the first five of the words and of each encoder have in common, mean over pairs."""
     cosines: tuple[float, ...] = ()
-    """The best one of each encoder."""
+    """The best cosine of each encoder."""
 
 
 class Evidence(Struct, frozen=True):
     """How well one line of a query was met; `confidence` reads it, because the scores of a ranking have no scale."""
 
     named: bool = False
-    """A tool was asked for by its name, or by one so close that it is meant."""
+    """Whether a tool was asked for by its name, or by a name so close that the tool is meant."""
     strength: float = 0.0
     """The best score of the words, as a multiple of what the rarest possible word is worth in this corpus."""
     entropy: float = 0.0
-    """Of the softmax over the best 50 scores, in nats: 0 when one tool stands out, up to 3.9 when 50 are alike."""
+    """The entropy of the softmax over the best 50 scores, in nats: 0 if one tool stands out, 3.9 if 50 are alike."""
     coverage: float = 0.0
-    """Share of the line's idf mass that the best tool has, 0 to 1."""
+    """The share of the line's idf mass that the best tool has, 0 to 1."""
     features: ListFeatures | None = None
     """None while words alone rank."""
     needed: float | None = None
-    """How likely the line needs a tool at all, by what was learned (MassTool's detection); None where nobody knows."""
+    """How likely the line needs a tool at all (MassTool's detection); None if no model knows."""
 
 
 class Ranking(Struct, frozen=True):

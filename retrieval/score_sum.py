@@ -99,7 +99,7 @@ def best_slots(scores: Floats, size: int) -> set[int]:
 
 
 def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object]) -> ScoreSum:
-    """Fuse the sums of several lines, as `score_fusion.fuse_lines` does; below the average of the pool is no hit.
+    """Fuse the sums of several lines, as `score_fusion.fuse_lines` does; only scores above the average count as hits.
 
     A tool gets what it has in its best line plus what it has in all lines read as one text. The best tool of each line
     comes first, of equals the first by `names` (slots,).

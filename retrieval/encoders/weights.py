@@ -47,20 +47,20 @@ class Weights(Struct, frozen=True):
     file: str = ""
     """The model inside the package, or its whole path; the address of an endpoint."""
     sha256: str = ""
-    """Of the file; empty where we do not know it beforehand."""
+    """The hash of the file; empty if it is not known beforehand."""
     pooling: Literal["mean", "first"] = "mean"
     prefix: str = ""
-    """What stands before a query."""
+    """The text before a query."""
     document_prefix: str = ""
     document_tokens: int = 192
     query_tokens: int = 256
     kind: Kind = "onnx"
     adapter: str = ""
-    """File beside `retrieval/` with what training changes in the weights for queries (`encoders.adapted`)."""
+    """The file in `retrieval/` with the trained changes of the weights for queries (`encoders.adapted`)."""
     adapter_sha256: str = ""
-    """Of that file."""
+    """The hash of that file."""
     base: str = ""
-    """The encoder of the same file that embeds tools, where queries are read otherwise."""
+    """The encoder of the same file that embeds tools, if queries are read differently."""
 
     @property
     def key(self) -> str:
@@ -91,7 +91,7 @@ class Weights(Struct, frozen=True):
 
     @property
     def described(self) -> str:
-        """For people."""
+        """The name, title, licence and source, for people."""
         source = f", from {self.package.replace('==', ' ')}" if self.package else ""
         return f"{self.name} ({self.title}, {self.licence}{source})"
 

@@ -1,19 +1,20 @@
-"""What comes next: DTDR (dynamic tool dependency retrieval) as it is served.
+"""DTDR (dynamic tool dependency retrieval) as it is served: which tool a task calls next.
 
-The paper conditions on the task and on the calls so far, so does this; where it differs, it measured better
-(`bench.papers.dtdr` prints both, `papers.dtdr` has the published forms):
+Like the paper, this reads the task and the calls so far. Where it differs from the published forms
+(`retrieval/papers/dtdr.py`), it measured better (`python -m bench.papers.dtdr` prints both):
 
-- The history goes in as tool ids beside the task's vector, not as text behind it: [vector ; words ; counts ; last
-  three] into one hidden layer, over which softmax gives every tool that was ever called, and END. The task is encoded
-  once, not at every step. Without a task history alone decides.
-- Beside it stand the nearest past tasks whose calls match the history (instead of clusters), and one dependency graph
-  on the last three calls with back-off.
-- A listwise layer, one softmax over per-tool parts, sums them up with what is known of any tool, seen or not: how near
-  its text is to the task, to the last tool and to what is expected next (`retrieval.next_text`), words of its name in
-  the task, whether it was called already. So a tool that came after training is ranked at once, and every number can be
-  explained. How much falls to tools that were never called hangs on how sure the network is of the others.
+- The history enters as tool ids beside the task's vector, not as text behind it. [vector ; words ; counts ; last three]
+  feed one hidden layer, and a softmax gives every tool that was ever called, and END, its probability. The task is
+  encoded once, not at every step. Without a task, the history decides.
+- Beside the network stand the nearest past tasks whose calls match the history (instead of clusters), and one
+  dependency graph on the last three calls with back-off.
+- A listwise layer, one softmax over the parts of each tool, sums these with what is known of any tool: how near its
+  text is to the task, to the last tool and to the text expected next (`retrieval.next_text`), which words of its name
+  the task has, and whether it was called already. So a tool that came after training is ranked at once, and every
+  number can be explained. How much falls to tools that were never called depends on how sure the network is of the
+  others.
 
-numpy alone; nothing here trains (`training.dtdr`).
+This module needs numpy alone and trains nothing (`training.dtdr`).
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 It differs from the published form (`retrieval/papers/masstool.py`) where that measured better:
 
-- The golden sets ("scenes", 4.2.1) are classes of their own: a head gives each its probability, and a tool has what the
-  sets it is in have. Scored tool by tool, and through the graph, it finds less (docs/learning.md).
-- The head reads the sentence vector and, beside it, the words (one and two in a row, TF-IDF), which are brought down to
-  a few numbers by a matrix that is learnt with it: an SVD of the same words finds less.
-- The search for like tasks (SUIM) votes with its neighbours' tools; it needs no training and carries a thin log.
-- Dynamic filtering and AdaKT are one factor, `trust`: 0 far from every known task, so that a thin log, or one from
-  elsewhere, adds nothing; and near them as much as the head was right on tasks that it had not seen.
+- The golden sets ("scenes", 4.2.1) are classes of their own. A head gives each class its probability, and a tool gets
+  the probabilities of its sets. Scoring tool by tool, and through the graph, finds less (docs/learning.md).
+- The head reads the sentence vector and the words (one and two in a row, TF-IDF). A matrix that is learnt with the
+  head projects the words to a few numbers; an SVD of the same words finds less.
+- The search for like tasks (SUIM) votes with the tools of the neighbours, without training and over a thin log.
+- Dynamic filtering and AdaKT are one factor, the trust. It is 0 far from every known task, so that a thin or foreign
+  log adds nothing. Near them it is how often the head was right on tasks that it had not seen.
 
-The detection tower is `needs_tool`: logistic, over the same two views of a task.
+The detection tower is `needs_tool`, a logistic model over the same two views of a task.
 """
 
 from __future__ import annotations
