@@ -27,7 +27,7 @@ from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.learning.schedule import Schedule
 from foretool.server.methods.aggregate import Aggregate
-from foretool.server.methods.bridge import Bridge
+from foretool.server.methods.call_tool import Bridge, ToolCalls
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.forwarder import Forwarder
@@ -37,7 +37,6 @@ from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_hook import PromptHook
 from foretool.server.methods.router import Router
 from foretool.server.methods.server_requests import ServerRequests
-from foretool.server.methods.tool_calls import ToolCalls
 from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.methods.upstream_events import UpstreamEvents

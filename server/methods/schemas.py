@@ -162,16 +162,3 @@ def _followed(schema: dict[str, Any], root: Mapping[str, Any]) -> dict[str, Any]
     for step in path[2:].split("/"):
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
     return {**found, **schema} if isinstance(found, dict) else schema
-
-
-def argument_errors(schema: Mapping[str, Any], arguments: Any) -> list[str]:
-    """Return what is wrong with the arguments of a call, at most five lines; [] if nothing is, or if the schema itself
-    cannot be used."""
-    import jsonschema_rs  # 5 MB that only callers of `call_tool` need
-
-    try:
-        validator = jsonschema_rs.validator_for(dict(schema), offline=True)
-        errors = list(validator.iter_errors(arguments))[:5]
-    except (ValueError, jsonschema_rs.ValidationError):
-        return []  # a schema that is not one must not stand between the client and the tool
-    return [f"{'.'.join(map(str, error.instance_path)) or 'arguments'}: {error.message}" for error in errors]

@@ -232,7 +232,7 @@ class ServerRequests:
 
     # -- our own questions
 
-    def ask(self, exchange: Exchange, method: str, params: Raw, answered: Answered) -> None:
+    def ask_client(self, exchange: Exchange, method: str, params: Raw, answered: Answered) -> None:
         """Ask the client of an exchange a question of ours, in the way of its era."""
         if exchange.era == "legacy":
             exchange.client.ask(method, params, lambda reply: answered(exchange, reply), exchange)

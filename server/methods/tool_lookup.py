@@ -33,7 +33,7 @@ class ToolLookup:
         self._recorder = recorder
         self._config = config
 
-    def find(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
+    def look_up(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         """Call `go` with the tool, or answer the exchange with the reason that there is none."""
         if (tool := self._catalog.find(name)) is not None:
             self._admit(exchange, tool, name, via, go)

@@ -58,7 +58,7 @@ class ToolRunner:
         self._flows = flows
         self._predictor = predictor
 
-    def run(self, exchange: Exchange, tool: Tool, via: Via) -> None:
+    def run_call(self, exchange: Exchange, tool: Tool, via: Via) -> None:
         """Forward the call and answer the exchange, once, with what comes back."""
         attempt = self._decide(exchange, tool, via)
         arguments = exchange.params.get("arguments")

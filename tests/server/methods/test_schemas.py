@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from foretool.retrieval.tokens import estimate
-from foretool.server.methods.schemas import Schemas, argument_errors, trim
+from foretool.server.methods.schemas import Schemas, trim
 from foretool.server.protocol.jsonrpc import encode, plain, raw
 from foretool.storage.records import Tool, ToolId
 
@@ -128,19 +126,3 @@ def test_a_trimmed_schema_keeps_what_a_first_call_needs() -> None:
         },
     }  # fmt: skip
     assert plain(raw(trim(schema))) == trim(schema)
-
-
-@pytest.mark.parametrize(
-    ("schema", "arguments", "errors"),
-    [
-        ({"type": "object", "required": ["a"]}, {}, 1),
-        ({"type": "object", "properties": {"a": {"type": "number"}}}, {"a": "x"}, 1),
-        ({"type": "object"}, {"a": 1}, 0),
-        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/x"}}}, {"a": 1}, 0),
-        ({"type": 5}, {}, 0),
-    ],
-)
-def test_arguments_are_checked_by_the_schema_and_a_broken_schema_checks_nothing(
-    schema: dict[str, Any], arguments: Any, errors: int
-) -> None:
-    assert len(argument_errors(schema, arguments)) == errors
