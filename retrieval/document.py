@@ -47,7 +47,7 @@ class Document:
 
 def document(tool: Tool, server_text: str = "") -> Document:
     """Read a tool's definition; a missing or malformed part stays empty."""
-    definition = as_object(decoded(tool.definition))
+    definition = as_object(decode_definition(tool.definition))
     parameters = dict(islice(_parameters(definition), MAX_PARAMETERS))
     return Document(
         id=tool.id,
@@ -93,7 +93,7 @@ def embedded_text(document: Document) -> str:
     return " ".join(parts)
 
 
-def decoded(definition: bytes) -> Any:
+def decode_definition(definition: bytes) -> Any:
     """Decode a definition; None for bytes that are not JSON."""
     try:
         return msgspec.json.decode(definition)
@@ -121,15 +121,15 @@ def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]
 def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A schema, what it refers to, its array items and the members it combines; one level, so cycles do no harm."""
     yield schema
-    yield referred(schema, root)
-    yield referred(as_object(schema.get("items")), root) or as_object(schema.get("items"))
+    yield resolve_reference(schema, root)
+    yield resolve_reference(as_object(schema.get("items")), root) or as_object(schema.get("items"))
     for keyword in ("allOf", "anyOf", "oneOf"):
         members = schema.get(keyword)
         for member in members[:MAX_ENUM_VALUES] if isinstance(members, list) else ():
-            yield referred(as_object(member), root) or as_object(member)
+            yield resolve_reference(as_object(member), root) or as_object(member)
 
 
-def referred(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+def resolve_reference(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     """The schema that a local `$ref` such as `#/$defs/Name` points at, or an empty one."""
     path = _text(schema.get("$ref"))
     if not path.startswith("#/"):

@@ -8,7 +8,7 @@ from heapq import nlargest
 
 from foretool.retrieval.rankers.names import EXACT
 from foretool.retrieval.scoring import Request
-from foretool.retrieval.words import KINDRED_WORDS, spelled
+from foretool.retrieval.words import KINDRED_WORDS, spell_terms
 from foretool.storage.records import ToolId
 
 MAX_REASON_TERMS = 8
@@ -75,4 +75,4 @@ class Explanations:
     @cached_property
     def _spelled(self) -> dict[str, str]:
         """The words of the query as they were written, by term."""
-        return spelled("\n".join(line.text for line in self._request.lines))
+        return spell_terms("\n".join(line.text for line in self._request.lines))

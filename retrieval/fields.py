@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from foretool.retrieval.document import as_object, decoded, referred
+from foretool.retrieval.document import as_object, decode_definition, resolve_reference
 from foretool.retrieval.words import in_words, stem
 from foretool.storage.records import Tool, ToolId
 
@@ -48,7 +48,7 @@ class Fields(Struct, frozen=True):
 
 def fields(tool: Tool) -> Fields:
     """Read a definition; a missing or malformed part is left out."""
-    definition = as_object(decoded(tool.definition))
+    definition = as_object(decode_definition(tool.definition))
     taken = as_object(definition.get("inputSchema"))
     required = taken.get("required")
     wanted = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
@@ -94,4 +94,4 @@ def _items(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Iterator
 def _resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
     """The schema itself, or what its local `$ref` points at."""
     member = as_object(schema)
-    return referred(member, root) or member
+    return resolve_reference(member, root) or member

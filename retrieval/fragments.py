@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.document import Document
-from foretool.retrieval.rankers.bm25 import Lexical, weighted
+from foretool.retrieval.rankers.bm25 import Lexical, weigh_terms
 from foretool.retrieval.tokens import estimate
 from foretool.storage.records import ToolId
 
@@ -151,7 +151,7 @@ def rank(fragment: Fragment) -> int:
     return PRIORITIES.index(fragment.priority)
 
 
-def fitting(fragment: Fragment, tokens: int, count: Count = estimate) -> Fragment | None:
+def fit_fragment(fragment: Fragment, tokens: int, count: Count = estimate) -> Fragment | None:
     """Fit a fragment into `tokens`: the whole, else a marked beginning; None if not even a sentence fits."""
     if fragment.tokens <= tokens:
         return fragment
@@ -278,7 +278,7 @@ class FragmentIndex:
         """The fragments that fit any line of a query, best first; each shares a word with it."""
         best: dict[int, tuple[float, float]] = {}
         for line in lines:
-            wanted = weighted(line)
+            wanted = weigh_terms(line)
             hits = self._lexical.search(wanted)
             for slot in nlargest(2 * limit, hits, key=hits.__getitem__):
                 score = hits[slot]

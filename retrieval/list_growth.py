@@ -60,7 +60,7 @@ class Prediction(NamedTuple):
     """Whether a call of some tool is likelier than the end of the task."""
 
 
-def predicted(chances: Mapping[ToolId, float], end: float) -> Prediction:
+def make_prediction(chances: Mapping[ToolId, float], end: float) -> Prediction:
     """Make a prediction from the probability of each tool, the likeliest first, and that of the end of the task."""
     return Prediction(chances, next(iter(chances.values()), 0.0) > end)
 

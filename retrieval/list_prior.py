@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from msgspec import Struct, field
 
-from foretool.retrieval.rankers.usage import decayed
+from foretool.retrieval.rankers.usage import decay_usage
 from foretool.storage.records import ToolId, Usage
 
 SIZE_PENALTY = 0.5
@@ -44,7 +44,7 @@ def order(
     prior: Prior, usages: Iterable[Usage], tokens: Callable[[ToolId], int], now: float, half_life_s: float
 ) -> list[ToolId]:
     """Sort tools as they compete for a budget; equal tools come by name."""
-    used = {each.tool: decayed(each, now, half_life_s) for each in usages}
+    used = {each.tool: decay_usage(each, now, half_life_s) for each in usages}
     total = sum(used.values()) or 1.0
     worth = {
         tool: LEARNED * prior.need.get(tool, 0.0) + (1.0 - LEARNED) * used.get(tool, 0.0) / total
@@ -71,6 +71,6 @@ def coverage(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -
     return [sum(tool in shown for tool in calls) / len(calls) for calls in episodes if calls]
 
 
-def learned_from(needs: Mapping[ToolId, float], size_penalty: float) -> Prior:
+def make_prior(needs: Mapping[ToolId, float], size_penalty: float) -> Prior:
     """Make a prior of the tools that are needed at all, with shares of six digits."""
     return Prior({tool: round(share, 6) for tool, share in sorted(needs.items()) if share > 0.0}, size_penalty)

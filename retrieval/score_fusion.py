@@ -31,7 +31,7 @@ def level_scale(deviation: float, top: float) -> float:
     return 1.0 / float(max(deviation, 1e-9) ** (1.0 - LEVELLING) * top**LEVELLING)
 
 
-def levelled(hits: Mapping[int, float], size: int) -> dict[int, float]:
+def level_hits(hits: Mapping[int, float], size: int) -> dict[int, float]:
     """The hits of one line times its `level_scale`."""
     if not hits:
         return {}
@@ -50,12 +50,12 @@ def fuse_lines(
     A score is what a tool has in its best line plus what it has in all lines read as one text.
     """
     fused: dict[int, float] = {}
-    levels = [levelled(hits, size) for hits in lines if hits]
+    levels = [level_hits(hits, size) for hits in lines if hits]
     for hits in levels:
         for slot, score in hits.items():
             if score > fused.get(slot, 0.0):
                 fused[slot] = score
-    for slot, score in levelled(whole, size).items():
+    for slot, score in level_hits(whole, size).items():
         fused[slot] = fused.get(slot, 0.0) + WHOLE * score
     first = max(fused.values(), default=0.0)
     for slot in {leader(_best_of(hits), fused.__getitem__, name) for hits in levels}:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.rankers.bm25 import Lexical, idf, weighted
+from foretool.retrieval.rankers.bm25 import Lexical, idf, weigh_terms
 from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import Evidence, Query, needs
 from foretool.retrieval.score_fusion import fuse_lines
@@ -49,7 +49,7 @@ class Line:
 
     def __init__(self, corpus: Corpus, text: str) -> None:
         self.text = text
-        self.wanted = weighted(text)
+        self.wanted = weigh_terms(text)
         """The terms with their weights."""
         self.hits = corpus.lexical.search(self.wanted)
         self.named = corpus.names.in_line(text)

@@ -37,7 +37,7 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def spelled(text: str) -> dict[str, str]:
+def spell_terms(text: str) -> dict[str, str]:
     """The terms of a text, each with the word as it was first written."""
     found: dict[str, str] = {}
     for chunk in _CHUNK.findall(text):

@@ -24,7 +24,7 @@ from bench.retrieval.itr_ranking import published
 from bench.retrieval.pool import DEPTH, Pool, Search, bm25
 from foretool.retrieval import encoders
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.rankers.bm25 import weighted
+from foretool.retrieval.rankers.bm25 import weigh_terms
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
@@ -65,7 +65,7 @@ def lexical(pool: Pool) -> Search:
     corpus = pool.corpus
 
     def search(text: str) -> list[ToolId]:
-        hits = corpus.lexical.search(weighted(text))
+        hits = corpus.lexical.search(weigh_terms(text))
         return best(corpus, [hits.get(slot, float("-inf")) for slot in range(len(corpus.ids))])
 
     return search
@@ -86,7 +86,7 @@ def blended(pool: Pool, most: int) -> Search:
     assert meaning is not None
 
     def search(text: str) -> list[ToolId]:
-        hits = corpus.lexical.search(weighted(text))
+        hits = corpus.lexical.search(weigh_terms(text))
         (blend,) = meaning.sums([hits], meaning.readings([text]))
         order, _ = blend.best(DEPTH, {}, corpus.ids)
         return [tool for slot, _ in order if (tool := corpus.ids[slot])]

@@ -163,7 +163,7 @@ class Lexical:
         self._stale()
 
     def search(self, wanted: Mapping[str, float]) -> dict[int, float]:
-        """Score the terms of a query (`weighted`) by slot; a slot without a telling term is left out."""
+        """Score the terms of a query (`weigh_terms`) by slot; a slot without a telling term is left out."""
         return self.hits(self.telling(wanted))
 
     def telling(self, wanted: Mapping[str, float]) -> dict[str, float]:
@@ -254,7 +254,7 @@ class Lexical:
             self._held = 0
 
 
-def weighted(text: str) -> dict[str, float]:
+def weigh_terms(text: str) -> dict[str, float]:
     """The terms of a query with their weights, and with less weight the verbs that mean the same."""
     counts = Counter(terms(text))
     # A word that occurs twice is worth more; ten times is not worth ten times more.

@@ -20,7 +20,7 @@ MISS_WEIGHT = 3.0
 HALF_LIFE_S = 14 * 86_400.0
 
 
-def decayed(usage: Usage, now: float, half_life_s: float) -> float:
+def decay_usage(usage: Usage, now: float, half_life_s: float) -> float:
     """The calls and misses of a tool, halved for every half-life since the last use."""
     age = max(now - usage.last_at, 0.0)
     return float((usage.calls + MISS_WEIGHT * usage.misses) * 0.5 ** (age / half_life_s))
@@ -29,7 +29,7 @@ def decayed(usage: Usage, now: float, half_life_s: float) -> float:
 def habits(usage: Mapping[ToolId, Usage], half_life_s: float = HALF_LIFE_S) -> dict[ToolId, float]:
     """How much each tool is used, from 0 to 1 for the most used; the time of the latest use stands for now."""
     now = max((each.last_at for each in usage.values()), default=0.0)
-    amounts = {tool: log1p(decayed(each, now, half_life_s)) for tool, each in usage.items()}
+    amounts = {tool: log1p(decay_usage(each, now, half_life_s)) for tool, each in usage.items()}
     top = max(amounts.values(), default=0.0)
     return {tool: amount / top for tool, amount in amounts.items() if amount > 0.0}
 

@@ -18,7 +18,16 @@ from msgspec import Struct
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
 from foretool.retrieval.evaluation import paired_interval
-from foretool.retrieval.list_growth import DEPTH, Fixed, Growth, Prediction, Rule, Tokens, growth_features, predicted
+from foretool.retrieval.list_growth import (
+    DEPTH,
+    Fixed,
+    Growth,
+    Prediction,
+    Rule,
+    Tokens,
+    growth_features,
+    make_prediction,
+)
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
@@ -110,7 +119,7 @@ class Segment:
         key = ("\n".join(lines), history)
         if key not in self._next:
             self._pipeline.learned = self._experience
-            self._next[key] = predicted(*self._pipeline.after(history, lines))
+            self._next[key] = make_prediction(*self._pipeline.after(history, lines))
         return self._next[key]
 
     def query(self, episode: Episode, history: tuple[ToolId, ...]) -> Query:

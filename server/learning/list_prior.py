@@ -78,11 +78,11 @@ class ListPrior:
         known = priors.needs(earlier[:split], HALF_LIFE)
 
         def covered(penalty: float) -> float:
-            listed = self._listed(priors.learned_from(known, penalty), earlier[:split])
+            listed = self._listed(priors.make_prior(known, penalty), earlier[:split])
             return fmean(priors.coverage(listed, earlier[split:]) or [0.0])
 
         best = max(SIZE_PENALTIES, key=covered)
-        return priors.learned_from(priors.needs(earlier, HALF_LIFE), best)
+        return priors.make_prior(priors.needs(earlier, HALF_LIFE), best)
 
     def order(self, earlier: Calls) -> list[ToolId]:
         """The order in which tools compete for a list after these tasks, by a fitted prior if one is in use."""

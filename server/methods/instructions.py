@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.fragments import Fragment, FragmentIndex, Hit, fitting, fragments, is_overlay, unique
+from foretool.retrieval.fragments import Fragment, FragmentIndex, Hit, fit_fragment, fragments, is_overlay, unique
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.live import LiveConfig
@@ -140,7 +140,7 @@ class Instructions:
         for fragment in (hit.fragment for hit in hits):
             if fragment.upstream in given and fragment.source == f"server {fragment.upstream}":
                 continue
-            if (part := fitting(fragment, budget)) is not None:
+            if (part := fit_fragment(fragment, budget)) is not None:
                 shown.append(part)
                 budget -= part.tokens
         return shown

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.retrieval.list_growth import Fixed, Prediction, Rule, predicted
+from foretool.retrieval.list_growth import Fixed, Prediction, Rule, make_prediction
 from foretool.retrieval.ranking import Ranked
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
@@ -57,7 +57,7 @@ class Predictor:
 
     def predict(self, chat: Conversation) -> Prediction:
         """Return which tools may be called next; none where nothing was learned."""
-        return predicted(*self._search.predict(chat.steps, chat.lines))
+        return make_prediction(*self._search.predict(chat.steps, chat.lines))
 
     @property
     def rule(self) -> Rule:

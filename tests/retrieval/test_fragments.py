@@ -13,7 +13,7 @@ from foretool.retrieval.fragments import (
     FragmentIndex,
     chunks,
     digest,
-    fitting,
+    fit_fragment,
     fragments,
     front_matter,
     unique,
@@ -115,10 +115,10 @@ def test_front_matter_is_read_and_left_out() -> None:
 
 def test_what_does_not_fit_is_cut_at_a_sentence_and_says_so() -> None:
     fragment = Fragment("a", "file a", "One two three. Four five six. Seven.", tokens=7)
-    assert fitting(fragment, 7, words) is fragment
-    cut = fitting(fragment, 5, words)
+    assert fit_fragment(fragment, 7, words) is fragment
+    cut = fit_fragment(fragment, 5, words)
     assert cut is not None and (cut.text, cut.tokens, cut.id) == ("One two three. […]", 4, "a")
-    assert fitting(fragment, 2, words) is None
+    assert fit_fragment(fragment, 2, words) is None
 
 
 @requirement("instructions:found")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.retrieval.list_prior import LEARNED, Prior, coverage, dumps, learned_from, loads, needs, order
+from foretool.retrieval.list_prior import LEARNED, Prior, coverage, dumps, loads, make_prior, needs, order
 from foretool.storage.records import ToolId, Usage
 
 A, B, C, D = (ToolId(name) for name in "abcd")
@@ -41,6 +41,6 @@ def test_coverage_is_a_share_of_each_task() -> None:
 
 
 def test_a_prior_is_kept_as_json() -> None:
-    prior = learned_from({B: 0.5, A: 0.25, C: 0.0}, 0.5)
+    prior = make_prior({B: 0.5, A: 0.25, C: 0.0}, 0.5)
     assert prior == Prior({A: 0.25, B: 0.5}, 0.5)
     assert loads(dumps(prior)) == prior

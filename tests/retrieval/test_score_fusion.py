@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretool.retrieval.score_fusion import LEVELLING, WHOLE, fuse_lines, levelled, spread
+from foretool.retrieval.score_fusion import LEVELLING, WHOLE, fuse_lines, level_hits, spread
 
 HITS = st.dictionaries(st.integers(0, 19), st.floats(0.01, 100.0), max_size=20)
 
@@ -18,13 +18,13 @@ def test_spread_counts_the_slots_without_a_hit() -> None:
 
 def test_levelling_by_hand() -> None:
     scale = sqrt(1.5) ** (1 - LEVELLING) * 3.0**LEVELLING
-    assert levelled({5: 3.0, 2: 1.0}, 4) == pytest.approx({5: 3 / scale, 2: 1 / scale})
+    assert level_hits({5: 3.0, 2: 1.0}, 4) == pytest.approx({5: 3 / scale, 2: 1 / scale})
 
 
 def test_a_tool_gets_its_best_line_and_the_whole_and_leaders_as_much_again() -> None:
     lines = [{0: 2.0, 1: 1.0}, {1: 2.0}]
-    a, b = (levelled(hits, 4) for hits in lines)
-    whole = levelled({2: 1.0}, 4)
+    a, b = (level_hits(hits, 4) for hits in lines)
+    whole = level_hits({2: 1.0}, 4)
     best = max(a[0], b[1])
     expected = {0: a[0] + best, 1: max(a[1], b[1]) + best, 2: WHOLE * whole[2]}
     assert fuse_lines(lines, {2: 1.0}, 4, str) == pytest.approx(expected)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretool.retrieval.words import KINDRED, compact, in_words, spelled, stem, terms
+from foretool.retrieval.words import KINDRED, compact, in_words, spell_terms, stem, terms
 
 
 @pytest.mark.parametrize("name", ["createIssue", "create_issue", "create-issue", "create.issue", "CREATE ISSUE"])
@@ -37,7 +37,7 @@ def test_a_name_in_words() -> None:
 
 
 def test_terms_are_shown_as_they_were_first_written() -> None:
-    assert spelled("Creating issues, create") == {"creat": "creating", "issu": "issues"}
+    assert spell_terms("Creating issues, create") == {"creat": "creating", "issu": "issues"}
 
 
 def test_verbs_of_one_deed_know_each_other() -> None:
@@ -48,4 +48,4 @@ def test_verbs_of_one_deed_know_each_other() -> None:
 @given(st.text())
 def test_any_text_can_be_cut(text: str) -> None:
     assert all(terms(text))
-    assert set(spelled(text)) == set(terms(text))
+    assert set(spell_terms(text)) == set(terms(text))

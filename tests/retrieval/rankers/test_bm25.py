@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foretool.retrieval.document import Document
 from foretool.retrieval.rankers import bm25 as rankers_lexical
-from foretool.retrieval.rankers.bm25 import FIELDS, KINDRED_WEIGHT, Field, Lexical, weighted
+from foretool.retrieval.rankers.bm25 import FIELDS, KINDRED_WEIGHT, Field, Lexical, weigh_terms
 from foretool.storage.records import ToolId
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta"]), max_size=12)
@@ -85,11 +85,11 @@ def test_an_index_with_a_past_scores_as_one_built_anew(changes: list[tuple[list[
 
 
 def test_a_word_said_twice_weighs_more_but_not_twice() -> None:
-    assert weighted("dog dog cat") == {"dog": 1.0 + 0.5 * log(2), "cat": 1.0}
+    assert weigh_terms("dog dog cat") == {"dog": 1.0 + 0.5 * log(2), "cat": 1.0}
 
 
 def test_a_verb_brings_its_kindred_with_less_weight() -> None:
-    assert weighted("find flights") == {
+    assert weigh_terms("find flights") == {
         "find": 1.0,
         "flight": 1.0,
         "search": KINDRED_WEIGHT,
@@ -102,7 +102,7 @@ def test_a_tool_with_nothing_in_common_has_no_score() -> None:
     lexical = Lexical()
     lexical.add(Document(ToolId("a"), "s", "create_issue", description="Opens an issue"))
     lexical.add(Document(ToolId("b"), "s", "convert_time"))
-    scores = lexical.search(weighted("an issue\nplease"))
+    scores = lexical.search(weigh_terms("an issue\nplease"))
     assert scores.keys() == {0} and scores[0] > 0.0
     assert lexical.search({}) == {}
 
@@ -122,7 +122,7 @@ def test_the_name_counts_more_than_the_description_and_that_more_than_a_paramete
     lexical.add(Document(ToolId("c"), "s", "zebra", description=filler, parameter_texts=("delta",)))
     for _ in range(5):
         lexical.add(Document(ToolId("d"), "s", "n", description=filler, parameter_texts=("delta",)))
-    scores = lexical.search(weighted("zebra"))
+    scores = lexical.search(weigh_terms("zebra"))
     assert scores[2] > scores[1] > scores[0] > 0.0 and scores.keys() == {0, 1, 2}
     assert len(FIELDS) <= 8, "a posting has three bits for its field"
 
@@ -131,11 +131,11 @@ def test_the_name_counts_more_than_the_description_and_that_more_than_a_paramete
 def test_any_text_can_be_indexed_and_asked_for(text: str, question: str) -> None:
     lexical = Lexical()
     lexical.add(Document(ToolId("a"), text, text, text, text, (text,), (text,), text))
-    assert all(score >= 0.0 for score in lexical.search(weighted(f"{question}\n{text}")).values())
+    assert all(score >= 0.0 for score in lexical.search(weigh_terms(f"{question}\n{text}")).values())
 
 
 def test_an_empty_index_answers() -> None:
-    assert Lexical().search(weighted("anything")) == {}
+    assert Lexical().search(weigh_terms("anything")) == {}
 
 
 def test_only_so_much_of_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,4 +146,4 @@ def test_only_so_much_of_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPa
     # alpha 3 + beta 2 fit; gamma pushes alpha out; alpha comes back and pushes beta out.
     assert (list(lexical._impacts), lexical._held) == (["gamma", "alpha"], 4)
     fresh = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
-    assert lexical.search(weighted("alpha gamma")) == fresh.search(weighted("alpha gamma"))
+    assert lexical.search(weigh_terms("alpha gamma")) == fresh.search(weigh_terms("alpha gamma"))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.retrieval.rankers.usage import HABIT, IN_USE, MISS_WEIGHT, decayed, habits, usage_shares
+from foretool.retrieval.rankers.usage import HABIT, IN_USE, MISS_WEIGHT, decay_usage, habits, usage_shares
 from foretool.storage.records import ToolId, Usage
 
 DAY = 86_400.0
@@ -10,9 +10,9 @@ DAY = 86_400.0
 
 def test_use_halves_with_every_half_life_and_a_miss_is_worth_several_calls() -> None:
     usage = Usage(ToolId("a"), calls=4, misses=1, last_at=100.0)
-    assert decayed(usage, 100.0, DAY) == 4 + MISS_WEIGHT
-    assert decayed(usage, 100.0 + DAY, DAY) == (4 + MISS_WEIGHT) / 2
-    assert decayed(usage, 0.0, DAY) == 4 + MISS_WEIGHT, "a clock that was set back makes nothing fresher than fresh"
+    assert decay_usage(usage, 100.0, DAY) == 4 + MISS_WEIGHT
+    assert decay_usage(usage, 100.0 + DAY, DAY) == (4 + MISS_WEIGHT) / 2
+    assert decay_usage(usage, 0.0, DAY) == 4 + MISS_WEIGHT, "a clock that was set back makes nothing fresher than fresh"
 
 
 def test_the_most_used_tool_has_habit_one() -> None:
