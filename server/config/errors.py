@@ -1,4 +1,4 @@
-"""Errors of the config: which key, what was expected, what was found, and the way out.
+"""Errors of the config: which line and key, what was expected, what was found, and the way out.
 
 `convert` checks a value with msgspec and rewrites msgspec's message in plain words. A message shows numbers of settings
 and the choices of closed sets, and no other value from the file, because it may be a secret.
@@ -6,6 +6,7 @@ and the choices of closed sets, and no other value from the file, because it may
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -26,6 +27,44 @@ class Invalid(Exception):
         super().__init__(problem)
         self.path = path
         self.at_key = at_key
+
+
+class Source:
+    """The decoded text of one config file, and where in it each value stands."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        """Decode a file of this name. Raises `ConfigError` if it is not UTF-8 or not JSON."""
+        self.name = one_line(name)
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise ConfigError(f"{self.name}:1:1: expected UTF-8, found UTF-16; save the file as UTF-8")
+        try:
+            self.text = data.decode("utf-8-sig")
+            self.document = jsonc.loads(self.text)
+        except UnicodeDecodeError as error:
+            self.text = data[: error.start].decode("utf-8-sig", "replace")
+            problem = f"expected UTF-8, found byte 0x{data[error.start]:02x}; save the file as UTF-8"
+            raise self._at(len(self.text), problem) from None
+        except jsonc.JsonError as error:
+            raise self._at(error.offset, str(error)) from None
+
+    @cached_property
+    def places(self) -> jsonc.Places:
+        try:
+            return jsonc.places(self.text)
+        except jsonc.JsonError:
+            # The decoder reads deeper brackets than the scanner; errors in them name line 1.
+            return jsonc.Places({}, {})
+
+    def error(self, error: Invalid) -> ConfigError:
+        """Return the problem on one line, behind its file, line, column and key."""
+        offset = self.places.of(error.path)
+        if error.at_key:
+            offset = self.places.keys.get(error.path, offset)
+        return self._at(offset, f"{dotted(error.path)}: {error}" if error.path else str(error))
+
+    def _at(self, offset: int, problem: str) -> ConfigError:
+        line, column = jsonc.line_and_column(self.text, offset)
+        return ConfigError(f"{self.name}:{line}:{column}: {problem}")
 
 
 T = TypeVar("T", bound=Struct)

@@ -33,9 +33,6 @@ class Places(NamedTuple):
             path = path[:-1]
         return self.values.get(path, 0)
 
-    def of_key(self, path: Path) -> int:
-        return self.keys[path] if path in self.keys else self.of(path)
-
 
 def loads(text: str) -> Any:
     """Decode a text that may contain comments and trailing commas. Raises `JsonError`."""
@@ -45,9 +42,7 @@ def loads(text: str) -> Any:
         pass
     try:
         return msgspec.json.decode(plain(text))
-    except RecursionError:
-        raise JsonError(0, "brackets are nested too deeply") from None
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         places(text)  # raises a better error, unless the scanner accepts what the decoder refuses
         raise JsonError(0, f"cannot be read as JSON ({error})") from None
 
@@ -70,12 +65,10 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 def places(text: str) -> Places:
     """Find every value in the text. Raises `JsonError` for what is not JSON, a comment or a trailing comma."""
-    scanner = _Scanner(text)
     try:
-        scanner.document()
+        return _Scanner(text).document()
     except RecursionError:
         raise JsonError(0, "brackets are nested too deeply") from None
-    return scanner.places
 
 
 def _blank_comment(match: re.Match[str]) -> str:
@@ -110,7 +103,7 @@ class _Scanner:
         self.match_scalar = re.compile(_SCALAR).match
         self.match_string = re.compile(_STRING).match
 
-    def document(self) -> None:
+    def document(self) -> Places:
         if not self.next():
             raise self.error('the file is empty; write {"mcpServers": {}}')
         self.value(())
@@ -118,14 +111,13 @@ class _Scanner:
             raise self.error(
                 f"expected the end of the file, found {self.found()}; remove it, or the superfluous bracket above"
             )
+        return self.places
 
     def value(self, path: Path) -> None:
         char = self.next()
         self.places.values[path] = self.at
-        if char == "{":
-            self.members(path)
-        elif char == "[":
-            self.elements(path)
+        if char in ("{", "["):
+            self.items(path, "}" if char == "{" else "]")
         elif char == '"':
             self.string()
         elif scalar := self.match_scalar(self.text, self.at):
@@ -134,38 +126,31 @@ class _Scanner:
         else:
             raise self.error(f"expected a value, found {self.found()}; {self.way_out(char)}")
 
-    def members(self, path: Path) -> None:
-        opened = self.open()
-        while (char := self.next()) != "}":
-            start = self.at
-            if char != '"':
-                raise self.error(f"expected a key in double quotes, found {self.found()}; {self.way_out(char, opened)}")
-            inner = (*path, self.string())
-            self.places.keys[inner] = start
-            if self.next() != ":":
-                raise self.error(f'expected ":" after the key, found {self.found()}; write "key": value')
-            self.at += 1
-            self.value(inner)
-            self.separator("}", opened)
+    def items(self, path: Path, close: str) -> None:
+        opened, index = self.at, 0
         self.at += 1
-
-    def elements(self, path: Path) -> None:
-        opened = self.open()
-        index = 0
-        while self.next() != "]":
-            self.value((*path, index))
-            self.separator("]", opened)
+        while (char := self.next()) != close:
+            self.value((*path, self.key(path, char) if close == "}" else index))
+            if (char := self.next()) == ",":
+                self.at += 1
+            elif char != close:
+                opener = f'"{self.text[opened]}" of line {line_and_column(self.text, opened)[0]}'
+                remedy = f"put a comma between the two, or close the {opener}" if char else f"close the {opener}"
+                raise self.error(f'expected "," or "{close}", found {self.found()}; {remedy}')
             index += 1
         self.at += 1
 
-    def separator(self, close: str, opened: int) -> None:
-        char = self.next()
-        if char == ",":
-            self.at += 1
-        elif char != close:
-            opener = f'"{self.text[opened]}" of line {line_and_column(self.text, opened)[0]}'
-            remedy = f"put a comma between the two, or close the {opener}" if char else f"close the {opener}"
-            raise self.error(f'expected "," or "{close}", found {self.found()}; {remedy}')
+    def key(self, path: Path, char: str) -> str:
+        start = self.at
+        if char != '"':
+            remedy = self.way_out(char, "close the bracket with }")
+            raise self.error(f"expected a key in double quotes, found {self.found()}; {remedy}")
+        key = self.string()
+        self.places.keys[*path, key] = start
+        if self.next() != ":":
+            raise self.error(f'expected ":" after the key, found {self.found()}; write "key": value')
+        self.at += 1
+        return key
 
     def string(self) -> str:
         """Read and decode the string that starts here."""
@@ -194,10 +179,6 @@ class _Scanner:
             what = "half a surrogate pair" if token[0] == '"' else "a number that is out of range"
             raise self.error(f"found {what}; correct it") from None
 
-    def open(self) -> int:
-        self.at += 1
-        return self.at - 1
-
     def next(self) -> str:
         """Skip blanks and comments and return the next character without reading it; "" at the end."""
         blanks = self.match_blanks(self.text, self.at)
@@ -211,9 +192,9 @@ class _Scanner:
             return "a comment that is never closed"
         return repr(char) if char else "the end of the file"
 
-    def way_out(self, char: str, opened: int | None = None) -> str:
+    def way_out(self, char: str, at_end: str = "close every open bracket") -> str:
         if not char:
-            return "close every open bracket" if opened is None else "close the bracket with }"
+            return at_end
         if self.text.startswith("/*", self.at):
             return "close it with */"
         if char == ",":

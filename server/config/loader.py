@@ -19,6 +19,7 @@ from foretool.server.config import jsonc
 from foretool.server.config.errors import (
     ConfigError,
     Invalid,
+    Source,
     convert,
     dotted,
     guess,
@@ -28,7 +29,6 @@ from foretool.server.config.errors import (
 )
 from foretool.server.config.servers import Server, matches, read_servers
 from foretool.server.config.settings import REMOVED, REMOVED_ENCODERS, DomainEntry, PolicyChoice, ProfileEntry, Settings
-from foretool.server.config.source import Source
 from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde
 
 KEYS_NAMED = 5
@@ -102,9 +102,6 @@ class Changes(NamedTuple):
     changed: tuple[str, ...]
     settings_changed: bool
 
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed or self.settings_changed)
-
 
 def default_config() -> Path:
     """Return the path that is read when none is given: `FORETOOL_CONFIG`, `./mcp.json`, or the user's own file."""
@@ -139,7 +136,7 @@ def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
 def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, read_at: Stamp | None = None) -> Config:
     """Do what `load` does, without the file system. `environ` defaults to the environment of this process."""
     environ = os.environ if environ is None else environ
-    source = Source.read(data, str(path))
+    source = Source(data, str(path))
     key, entries, warnings = _read_top_level(source)
     settings = _read_settings(source, path, environ, warnings)
     servers, broken, disabled = read_servers(source, key, entries, environ, warnings)
@@ -222,13 +219,13 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
     if isinstance(block, dict) and not REMOVED.keys().isdisjoint(block):
         for key in REMOVED.keys() & block.keys():
             gone = Invalid((*here, key), f"this setting was removed and is ignored: {REMOVED[key]}; delete it")
-            warnings.append(source.describe(gone))
+            warnings.append(str(source.error(gone)))
         block = {key: value for key, value in block.items() if key not in REMOVED}
     # With an address, `encoder` names a model of that provider.
     if isinstance(block, dict) and isinstance(names := block.get("encoder"), str) and not block.get("encoder_url"):
         for name in filter(REMOVED_ENCODERS.__contains__, names.split("+")):
             gone = Invalid((*here, "encoder"), f"the encoder {name!r} was removed and is ignored; delete its name")
-            warnings.append(source.describe(gone))
+            warnings.append(str(source.error(gone)))
         kept = "+".join(name for name in names.split("+") if name not in REMOVED_ENCODERS)
         block = {**block, "encoder": kept or ("auto" if names else "")}
     try:

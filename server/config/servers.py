@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
-from foretool.server.config.errors import Invalid, convert, dotted, guess, kind_of, one_line
+from foretool.server.config.errors import Invalid, Source, convert, dotted, guess, kind_of, one_line
 from foretool.server.config.settings import ServerEntry
-from foretool.server.config.source import Source
 from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde, secrets_in_url
 
 Transport = Literal["stdio", "http", "sse"]
@@ -110,7 +109,7 @@ def read_servers(
         try:
             servers[name] = _server(name, written, (key, name), environ)
         except Invalid as error:
-            broken[name] = source.describe(error)
+            broken[name] = str(source.error(error))
         else:
             warnings += (f"{source.name}: {warning}" for warning in _warn_of_other_keys(written, (key, name)))
     return servers, broken, disabled

@@ -222,8 +222,10 @@ def test_a_reload_touches_added_removed_and_changed_servers_only() -> None:
     old = read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}})
     new = read({"mcpServers": {"a": GOOD, "c": GOOD | {"pin": ["x"]}, "d": GOOD}})
     assert loader.diff(old, new) == Changes(("d",), ("b",), ("c",), settings_changed=False)
-    assert not loader.diff(old, old)
-    assert loader.diff(old, read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}, "foretool": {"hold_ms": 1}}))
+    assert loader.diff(old, old) == Changes((), (), (), settings_changed=False)
+    assert loader.diff(
+        old, read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}, "foretool": {"hold_ms": 1}})
+    ).settings_changed
     assert same_connection(old.servers["c"], new.servers["c"])
     assert not same_connection(old.servers["c"], read({"mcpServers": {"c": GOOD | {"env": {"A": ""}}}}).servers["c"])
 
