@@ -1,12 +1,13 @@
 """What a store answers and keeps, by subject, whichever database engine is below; `opening.open_store` opens one.
 
-Every method may raise `StorageError`. A write that raised has left nothing in the store and may be repeated. "Recent"
-lists have the newest record first; a negative limit means no limit.
+Every method may raise `StorageError`. A write that raised has left nothing in the store and may be repeated. Reading
+one record gives None if the store does not have it, and adding one gives its id. Lists have the newest record first
+unless the method says otherwise; a negative limit means no limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -62,20 +63,14 @@ class CallStore(Protocol):
         that call's id instead. Raises `ValueError` if there is no such place.
         """
 
-    def get(self, id: int) -> Call | None:
-        """Return one call, or None if the store does not have it."""
-
-    def recent(self, limit: int) -> list[Call]:
-        """Return the latest calls, the newest first."""
+    def get(self, id: int) -> Call | None: ...
+    def recent(self, limit: int) -> list[Call]: ...
 
     def events(self, limit: int) -> list[Event]:
         """Return the latest calls as events, the oldest first."""
 
-    def miss(self, id: int) -> Miss | None:
-        """Return one miss, or None if the store does not have it."""
-
-    def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]:
-        """Return the latest misses, the newest first."""
+    def miss(self, id: int) -> Miss | None: ...
+    def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]: ...
 
     def count_causes(self, since: float) -> dict[str, int]:
         """Return how many misses each cause has, the most frequent cause first."""
@@ -90,23 +85,12 @@ class SessionStore(Protocol):
     def begin(self, session: SessionRecord) -> None:
         """Keep a session before its first call, and that its client was seen; a known key stays as it is."""
 
-    def end(self, key: str, at: float) -> None:
-        """Keep when a session ended."""
-
-    def get(self, key: str) -> SessionRecord | None:
-        """Return one session, or None if the store does not have it."""
-
-    def recent(self, limit: int = -1) -> list[SessionRecord]:
-        """Return the latest sessions, the newest first."""
-
-    def ended(self) -> set[str]:
-        """Return the keys of all sessions that have ended."""
-
-    def add_exposure(self, exposure: Exposure) -> int:
-        """Keep one list that a session received; return its id."""
-
-    def exposure(self, id: int) -> Exposure | None:
-        """Return one exposure, or None if the store does not have it."""
+    def end(self, key: str, at: float) -> None: ...
+    def get(self, key: str) -> SessionRecord | None: ...
+    def recent(self, limit: int = -1) -> list[SessionRecord]: ...
+    def ended(self) -> set[str]: ...
+    def add_exposure(self, exposure: Exposure) -> int: ...
+    def exposure(self, id: int) -> Exposure | None: ...
 
     def exposures(self, session: str) -> list[Exposure]:
         """Return the exposures of one session, the oldest first."""
@@ -115,40 +99,23 @@ class SessionStore(Protocol):
 class ClientLedger(Protocol):
     """What each client, by name and version, does after a list has changed."""
 
-    def add_relist(
-        self,
-        client: str,
-        version: str,
-        era: Era,
-        announced: int,
-        relisted: int,
-        ms: float | None = None,
-        *,
-        at: float | None = None,
-    ) -> None:
-        """Add to a client's counts; `ms` is the delay of one re-list, `at` is now if not given."""
+    def add_relist(self, seen: ClientRecord) -> None:
+        """Add what was seen to a client's counts; `relist_ms` is the delay of one re-list."""
 
-    def get(self, name: str, version: str, era: Era) -> ClientRecord | None:
-        """Return what is known of one client, or None if it was never seen."""
-
-    def all(self) -> list[ClientRecord]:
-        """Return all clients, the one seen last first."""
+    def get(self, name: str, version: str, era: Era) -> ClientRecord | None: ...
+    def all(self) -> list[ClientRecord]: ...
 
 
 class DiscoveryStore(Protocol):
     """Discoveries, and what happened after them."""
 
-    def add(self, discovery: Discovery) -> int:
-        """Keep a discovery; return its id."""
+    def add(self, discovery: Discovery) -> int: ...
 
     def set_handle(self, id: int, handle: str) -> None:
         """Keep which conversation a discovery belongs to: the handle that its answer gave out has come back."""
 
-    def get(self, id: int) -> Discovery | None:
-        """Return one discovery, or None if the store does not have it."""
-
-    def recent(self, limit: int) -> list[Discovery]:
-        """Return the latest discoveries, the newest first."""
+    def get(self, id: int) -> Discovery | None: ...
+    def recent(self, limit: int) -> list[Discovery]: ...
 
     def events(self) -> list[Event]:
         """Return the discoveries that have a task as events, the oldest first."""
@@ -169,17 +136,10 @@ class TaskStore(Protocol):
     def texts(self, limit: int = -1) -> list[str]:
         """Return the tasks of discoveries and prompts, each text once, the latest first."""
 
-    def add_prompt(self, prompt: Prompt) -> int:
-        """Keep a prompt; return its id."""
-
-    def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]:
-        """Return the latest prompts, the newest first."""
-
-    def add_step(self, step: StepRecord) -> int:
-        """Keep what was selected for a step; return its id."""
-
-    def steps(self) -> list[StepRecord]:
-        """Return all steps, the newest first."""
+    def add_prompt(self, prompt: Prompt) -> int: ...
+    def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]: ...
+    def add_step(self, step: StepRecord) -> int: ...
+    def steps(self) -> list[StepRecord]: ...
 
 
 class CatalogStore(Protocol):
@@ -224,14 +184,12 @@ class CatalogStore(Protocol):
 class ServingStore(Protocol):
     """What running proxies share: the list of each profile, and the state of their upstreams."""
 
-    def working_set(self, key: str) -> WorkingSet | None:
-        """Return the list kept under this key, or None."""
+    def working_set(self, key: str) -> WorkingSet | None: ...
 
     def save_working_set(self, working_set: WorkingSet) -> bool:
         """Replace the list of its key; return False if the store has this epoch or a later one, which then counts."""
 
-    def save_state(self, state: UpstreamState) -> None:
-        """Replace what this proxy last reported about this upstream."""
+    def save_state(self, state: UpstreamState) -> None: ...
 
     def states(self) -> list[UpstreamState]:
         """Return the states of every proxy that has not cleared them; a killed one does not, so check its pid."""
@@ -252,24 +210,18 @@ class FlowStore(Protocol):
     def all(self) -> list[Flow]:
         """Return all flows, the most frequent first."""
 
-    def prune(self, before: float) -> None:
-        """Delete flows not seen since."""
-
 
 class VectorStore(Protocol):
     """Embeddings, by the encoder's key and the hash of the text."""
 
-    def save(self, encoder: str, vectors: Mapping[bytes, bytes], at: float | None = None) -> None:
-        """Keep vectors by the hash of their text; `at` is now if not given."""
+    def save(self, encoder: str, vectors: Mapping[bytes, bytes]) -> None:
+        """Keep vectors by the hash of their text."""
 
-    def load(self, encoder: str, digests: Collection[bytes], at: float | None = None) -> dict[bytes, bytes]:
-        """Return those of the wanted vectors that are kept, and mark them as used."""
+    def load(self, encoder: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
+        """Return those of the wanted vectors that are kept."""
 
     def known(self, encoder: str) -> set[bytes]:
         """Return the hashes of all texts that this encoder has embedded."""
-
-    def prune(self, before: float) -> int:
-        """Delete vectors that nobody has used since; return how many."""
 
 
 class ArtifactStore(Protocol):
@@ -289,19 +241,14 @@ class ArtifactStore(Protocol):
     def take_lease(self, now: float, until: int) -> bool:
         """Reserve learning for one process until then; return False if another process has reserved it."""
 
-    def release_lease(self) -> None:
-        """Let other processes learn."""
-
+    def release_lease(self) -> None: ...
     def add(
         self, kind: str, data: bytes, report: dict[str, Any], *, promote: bool, at: float | None = None
     ) -> Artifact:
         """Keep a model and serve it from now on if `promote`; otherwise keep only its report."""
 
-    def active(self, kind: str) -> Artifact | None:
-        """Return the model of this kind that is served, or None."""
-
-    def served(self) -> dict[str, Artifact]:
-        """Return the models that are served, by kind."""
+    def active(self, kind: str) -> Artifact | None: ...
+    def served(self) -> dict[str, Artifact]: ...
 
     def history(self, kind: str | None = None, limit: int = -1) -> list[Artifact]:
         """Return the models of one kind, or of all, the newest first."""
@@ -329,50 +276,27 @@ class Store(AbstractContextManager["Store"], Protocol):
     One thread uses it, except for `checkpoint`; other processes open their own.
     """
 
-    @property
-    def path(self) -> Path | Literal[":memory:"]:
-        """Where the store is; files that belong to it may stand beside it."""
+    path: Path | Literal[":memory:"]
+    """Where the store is; files that belong to it may stand beside it."""
+    artifacts: ArtifactStore
+    calls: CallStore
+    catalog: CatalogStore
+    clients: ClientLedger
+    discoveries: DiscoveryStore
+    flows: FlowStore
+    serving: ServingStore
+    sessions: SessionStore
+    tasks: TaskStore
+    vectors: VectorStore
 
-    @property
-    def artifacts(self) -> ArtifactStore: ...
-    @property
-    def calls(self) -> CallStore: ...
-    @property
-    def catalog(self) -> CatalogStore: ...
-    @property
-    def clients(self) -> ClientLedger: ...
-    @property
-    def discoveries(self) -> DiscoveryStore: ...
-    @property
-    def flows(self) -> FlowStore: ...
-    @property
-    def serving(self) -> ServingStore: ...
-    @property
-    def sessions(self) -> SessionStore: ...
-    @property
-    def tasks(self) -> TaskStore: ...
-    @property
-    def vectors(self) -> VectorStore: ...
-
-    def atomic(self) -> AbstractContextManager[None]:
-        """Write everything inside the block, or nothing; blocks nest, are short, and never await."""
-
-    def close(self) -> None:
-        """Close the store."""
+    atomic: Callable[[], AbstractContextManager[None]]
+    """Write everything inside the block, or nothing; blocks nest, are short, and never await."""
+    checkpoint: Callable[[], int]
+    """Do the upkeep that would slow down later writes, from any thread; return the pages it could not move."""
+    close: Callable[[], None]
 
     @property
     def is_checkpoint_due(self) -> bool:
         """Whether enough was written for a `checkpoint` to be worth a thread."""
 
-    def checkpoint(self) -> int:
-        """Do the upkeep that would slow down later writes, from any thread; return the pages it could not move."""
-
-    def statistics(self) -> Statistics:
-        """Count what the store holds."""
-
-    def prune_log(self, before: float) -> int:
-        """Delete the log from before a time, and return how many records went; other processes keep writing.
-
-        Deletes calls, exposures, discoveries, prompts, steps, and sessions that have nothing left. Keeps every miss and
-        what it refers to, the catalog with its versions, exposed names, and clients.
-        """
+    def statistics(self) -> Statistics: ...

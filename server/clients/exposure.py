@@ -58,9 +58,7 @@ class Memory(Protocol):
 
     def exposure(self, exposure: Exposure) -> int: ...
 
-    def add_client_relist(
-        self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
-    ) -> None: ...
+    def add_client_relist(self, seen: ClientRecord) -> None: ...
 
     def usage(self) -> list[Usage]: ...
 
@@ -211,9 +209,9 @@ class Exposures:
 
     def record_relist(self, session: SessionRecord, delay_s: float | None) -> None:
         """Record that a client listed again `delay_s` after it was told to, or (None) did not in time."""
-        ms = delay_s * 1000 if delay_s is not None else None
-        relisted = int(delay_s is not None)
-        self._memory.add_client_relist(session.client, session.version, session.era, 1, relisted, ms)
+        relisted, ms = (0, 0.0) if delay_s is None else (1, delay_s * 1000)
+        key = (session.client, session.version, session.era)
+        self._memory.add_client_relist(ClientRecord(*key, 1, relisted, ms, self._clock()))
 
     # -- making a list
 

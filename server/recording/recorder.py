@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.config.live import LiveConfig
@@ -40,13 +39,6 @@ T = TypeVar("T")
 log = logging.getLogger("foretool.recorder")
 
 
-class Statistics(Struct, frozen=True):
-    written: int
-    waiting: int
-    dropped: int
-    failures: int
-
-
 class Recorder:
     """Keeps records until the store has them, and keeps out of them what the setting `record` excludes."""
 
@@ -62,7 +54,8 @@ class Recorder:
         """The last id given out for a refused record; such ids are negative."""
         self._ids: dict[int, int] = {}
         """By those ids: the ids that the records got in the end."""
-        self._written = self._dropped = self._failures = 0
+        self.dropped = self.failures = 0
+        """How many records were lost, and how often the store refused."""
         self._failing = False
 
     def now(self) -> float:
@@ -111,10 +104,8 @@ class Recorder:
     def end_session(self, key: str) -> None:
         self._write(partial(self._store.sessions.end, key, self._clock()), None)
 
-    def add_client_relist(
-        self, client: str, version: str, era: Era, announced: int, relisted: int, ms: float | None
-    ) -> None:
-        self._write(partial(self._store.clients.add_relist, client, version, era, announced, relisted, ms), None)
+    def add_client_relist(self, seen: ClientRecord) -> None:
+        self._write(partial(self._store.clients.add_relist, seen), None)
 
     def save_working_set(self, working_set: WorkingSet) -> bool:
         """Return False if another proxy was first. A refused one is not kept: the next epoch brings another."""
@@ -165,16 +156,15 @@ class Recorder:
                 self._trim()
                 return
             self._write_singly()
-        else:
-            self._written += len(self._calls) + len(self._misses)
         self._calls, self._misses = [], []
         if self._failing:
             self._failing = False
-            log.warning("storage: records are written again; %d were lost", self._dropped)
+            log.warning("storage: records are written again; %d were lost", self.dropped)
 
-    def statistics(self) -> Statistics:
-        waiting = len(self._calls) + len(self._misses) + len(self._late)
-        return Statistics(self._written, waiting, self._dropped, self._failures)
+    @property
+    def waiting(self) -> int:
+        """How many records the store does not have yet."""
+        return len(self._calls) + len(self._misses) + len(self._late)
 
     def _identified(self, write: Callable[[], int]) -> int:
         """Write a record that others refer to, as `_write` does; return its id."""
@@ -185,15 +175,12 @@ class Recorder:
 
         if not self._failing:
             try:
-                id = write()
+                return write()
             except StorageError as error:
                 if not error.temporary:
                     self._drop(error)
                     return 0
                 self._refused(error)
-            else:
-                self._written += 1
-                return id
         self._promised = promised
         self._late.append(late)
         return promised
@@ -206,15 +193,12 @@ class Recorder:
         """Write now and return the outcome, or write with the next `retry` and return `instead`."""
         if not self._failing:
             try:
-                done = write()
+                return write()
             except StorageError as error:
                 if not error.temporary:
                     self._drop(error)
                     return instead
                 self._refused(error)
-            else:
-                self._written += 1
-                return done
         self._late.append(write)
         return instead
 
@@ -223,7 +207,6 @@ class Recorder:
         while self._late:
             try:
                 self._late[0]()
-                self._written += 1
             except StorageError as error:
                 if error.temporary:
                     self._refused(error)
@@ -236,15 +219,15 @@ class Recorder:
         try:
             return question()
         except StorageError as error:
-            self._failures += 1
+            self.failures += 1
             if not self._failing:
                 log.warning("%s", error)
             return instead
 
     def _drop(self, error: StorageError) -> None:
         """Give up a record that can never be written."""
-        self._failures += 1
-        self._dropped += 1
+        self.failures += 1
+        self.dropped += 1
         log.error("%s; one record is lost", error)
 
     def _write_singly(self) -> None:
@@ -257,12 +240,11 @@ class Recorder:
         for calls, misses in batches:
             try:
                 self._store.calls.record(calls, misses)
-                self._written += len(calls) + len(misses)
             except StorageError:
-                self._dropped += len(calls) + len(misses)
+                self.dropped += len(calls) + len(misses)
 
     def _refused(self, error: StorageError) -> None:
-        self._failures += 1
+        self.failures += 1
         if not self._failing:
             self._failing = True
             log.warning("%s; calls go on, their records wait in memory", error)
@@ -272,8 +254,8 @@ class Recorder:
         if over > 0:
             kept = [replace(miss, call=max(miss.call - over, 0)) for miss in self._misses]
             self._calls, self._misses = self._calls[over:], kept[-KEEP:]
-            self._dropped += over
+            self.dropped += over
         over = len(self._late) - KEEP
         if over > 0:
             del self._late[:over]
-            self._dropped += over
+            self.dropped += over

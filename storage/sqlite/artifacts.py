@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from foretool.storage.records import Artifact, Episode
-from foretool.storage.sqlite.database import Database, insert_into
+from foretool.storage.sqlite.database import Subject, insert_into
 from foretool.storage.stores import KEPT_MODELS
 
 _COLUMNS = "id, kind, number, created_at, sha256, length(data), active, previous, promoted_at, report"
@@ -23,11 +23,8 @@ _ADD = insert_into(
 _episode = msgspec.json.Decoder(Episode)
 
 
-class Artifacts:
+class Artifacts(Subject):
     """Implements `ArtifactStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @property
     def version(self) -> int:

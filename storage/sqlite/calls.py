@@ -1,17 +1,19 @@
-"""The tables `calls`, `misses` and `usage`: what clients called, and which needed tools they did not see."""
+"""The tables `calls`, `misses`, `usage` and `flows`: what clients called and missed, what flowed between calls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from foretool.storage.records import Call, Event, Miss, Usage
-from foretool.storage.sqlite.database import TOOL_IDS, Database, Table
+from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, Usage
+from foretool.storage.sqlite.database import TOOL_IDS, Subject, Table
 
 _CALLS = Table("calls", Call, flags=("hidden", "sent"))
 _MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])})
+_USAGE = Table("usage", Usage)
+_FLOWS = Table("flows", Flow)
 _GET_EVENTS = "SELECT at, tool, outcome, handle, session FROM calls ORDER BY id DESC LIMIT ?"
 
 _FOLD_CALLS = """
@@ -27,11 +29,8 @@ ON CONFLICT (tool) DO UPDATE SET misses = misses + excluded.misses
 """
 
 
-class Calls:
+class Calls(Subject):
     """Implements `CallStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
         if len(calls) == 1 and not misses:
@@ -49,11 +48,10 @@ class Calls:
             self._database.run_all(_MISSES.insert, map(_MISSES.row, found))
 
     def get(self, id: int) -> Call | None:
-        row = self._database.row(f"{_CALLS.select} WHERE id = ?", (id,))
-        return _CALLS.read(row) if row else None
+        return _CALLS.find(self._database, "WHERE id = ?", (id,))
 
     def recent(self, limit: int) -> list[Call]:
-        return _CALLS.read_all(self._database.rows(f"{_CALLS.select} ORDER BY id DESC LIMIT ?", (limit,)))
+        return _CALLS.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
 
     def events(self, limit: int) -> list[Event]:
         return [
@@ -62,12 +60,10 @@ class Calls:
         ]
 
     def miss(self, id: int) -> Miss | None:
-        row = self._database.row(f"{_MISSES.select} WHERE id = ?", (id,))
-        return _MISSES.read(row) if row else None
+        return _MISSES.find(self._database, "WHERE id = ?", (id,))
 
     def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]:
-        sql = f"{_MISSES.select} WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?"
-        return _MISSES.read_all(self._database.rows(sql, (since, limit)))
+        return _MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
 
     def count_causes(self, since: float) -> dict[str, int]:
         sql = "SELECT cause, count(*) FROM misses WHERE at >= ? GROUP BY cause ORDER BY count(*) DESC, cause"
@@ -75,8 +71,7 @@ class Calls:
 
     def usage(self) -> list[Usage]:
         self._fold_usage()
-        sql = "SELECT tool, calls, misses, last_at FROM usage ORDER BY calls DESC, last_at DESC, tool"
-        return [Usage(*row) for row in self._database.rows(sql)]
+        return _USAGE.find_all(self._database, "ORDER BY calls DESC, last_at DESC, tool")
 
     def _fold_usage(self) -> None:
         """Add new calls and misses to the table `usage`; `record` does not, so that it stays cheap."""
@@ -89,3 +84,17 @@ class Calls:
             self._database.run(_FOLD_CALLS, (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
             self._database.run("INSERT OR REPLACE INTO usage_folded (id, call, miss) VALUES (1, ?, ?)", until)
+
+
+class Flows(Subject):
+    """Implements `FlowStore`."""
+
+    def add(self, seen: Mapping[FlowKey, int], at: float) -> None:
+        self._database.write_all(
+            f"{_FLOWS.insert} ON CONFLICT (before, after, field, parameter)"
+            " DO UPDATE SET times = times + excluded.times, last_at = excluded.last_at",
+            ((*key, times, at) for key, times in seen.items()),
+        )
+
+    def all(self) -> list[Flow]:
+        return _FLOWS.find_all(self._database, "ORDER BY times DESC, before, after, field, parameter")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
-from foretool.storage.sqlite.database import Database, Table
+from foretool.storage.sqlite.database import Subject, Table
 
 _UPSTREAMS = Table("upstreams", UpstreamRecord)
 
@@ -42,11 +42,8 @@ _VERSIONS = (
 )
 
 
-class Catalog:
+class Catalog(Subject):
     """Implements `CatalogStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def load(self, upstreams: Sequence[tuple[str, str]]) -> list[tuple[UpstreamRecord, list[Tool]]]:
         with self._database.snapshot():

@@ -168,6 +168,12 @@ class Database:
         with self.atomic():
             self.run_all(sql, rows)
 
+    def insert(self, sql: str, row: Sequence[Any]) -> int:
+        """Insert one row; return its id."""
+        with self.atomic():
+            self.run(sql, row)
+            return self.last_id()
+
     def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
         try:
@@ -232,6 +238,13 @@ def quote_columns(columns: Sequence[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 
 
+class Subject:
+    """One subject of the store: its own tables in the open file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 class Table(Generic[R]):
     """Turns records of one type into rows of the table whose columns have the names of their fields, and back.
 
@@ -253,16 +266,21 @@ class Table(Generic[R]):
         self._readers = [(fields.index(field), decoder.decode) for field, decoder in decoders.items()]
         self._readers += [(fields.index(field), bool) for field in flags]
 
+    def find(self, database: Database, rest: str, values: Values = ()) -> R | None:
+        """Return the first record of a query; `rest` is what follows the table's name in the SELECT."""
+        row = database.row(f"{self.select} {rest}", values)
+        return self.read(row) if row else None
+
+    def find_all(self, database: Database, rest: str, values: Values = ()) -> list[R]:
+        """Return all records of a query."""
+        return [self.read(row) for row in database.rows(f"{self.select} {rest}", values)]
+
     def read(self, row: Sequence[Any]) -> R:
         """Return the record of a row that `select` found."""
         values = list(row)
         for place, reader in self._readers:
             values[place] = reader(values[place])
         return self._record(*values)
-
-    def read_all(self, rows: Iterable[Sequence[Any]]) -> list[R]:
-        """Return the records of rows that `select` found."""
-        return [self.read(row) for row in rows]
 
 
 def _encode_fields(row: tuple[Any, ...], places: Sequence[int]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec.json import Decoder
 
 from foretool.storage.records import Discovery, Event, Match, Need, Prompt, StepRecord, ToolId
-from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Database, Table
+from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Subject, Table
 
 _DISCOVERIES = Table("discoveries", Discovery, {"names": STRINGS, "matches": Decoder(tuple[Match, ...])})
 _PROMPTS = Table("prompts", Prompt)
@@ -26,35 +26,28 @@ _NEEDS = """
 """
 
 
-class Discoveries:
+class Discoveries(Subject):
     """Implements `DiscoveryStore`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def add(self, discovery: Discovery) -> int:
-        with self._database.atomic():
-            self._database.run(_DISCOVERIES.insert, _DISCOVERIES.row(discovery))
-            return self._database.last_id()
+        return self._database.insert(_DISCOVERIES.insert, _DISCOVERIES.row(discovery))
 
     def set_handle(self, id: int, handle: str) -> None:
         self._database.run("UPDATE discoveries SET handle = ? WHERE id = ?", (handle, id))
 
     def get(self, id: int) -> Discovery | None:
-        row = self._database.row(f"{_DISCOVERIES.select} WHERE id = ?", (id,))
-        return _DISCOVERIES.read(row) if row else None
+        return _DISCOVERIES.find(self._database, "WHERE id = ?", (id,))
 
     def recent(self, limit: int) -> list[Discovery]:
-        rows = self._database.rows(f"{_DISCOVERIES.select} ORDER BY id DESC LIMIT ?", (limit,))
-        return _DISCOVERIES.read_all(rows)
+        return _DISCOVERIES.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
 
     def events(self) -> list[Event]:
         rows = self._database.rows("SELECT at, task, handle, session FROM discoveries WHERE task != '' ORDER BY id")
         return [Event(at, "task", task, handle=handle, session=session) for at, task, handle, session in rows]
 
     def answered(self, limit: int) -> list[Discovery]:
-        sql = f"{_DISCOVERIES.select} WHERE names = '[]' AND matches != '[]' ORDER BY id DESC LIMIT ?"
-        return _DISCOVERIES.read_all(self._database.rows(sql, (limit,)))
+        rest = "WHERE names = '[]' AND matches != '[]' ORDER BY id DESC LIMIT ?"
+        return _DISCOVERIES.find_all(self._database, rest, (limit,))
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
         return {found: tool for found, tool, _ in self._database.rows(_FIRST_CALLS, (id, since))}
@@ -63,28 +56,20 @@ class Discoveries:
         return (Need(*row) for row in self._database.each_row(_NEEDS, (since, since)))
 
 
-class Tasks:
+class Tasks(Subject):
     """Implements `TaskStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def texts(self, limit: int = -1) -> list[str]:
         return [task for (task,) in self._database.rows(_TASKS, (limit,))]
 
     def add_prompt(self, prompt: Prompt) -> int:
-        with self._database.atomic():
-            self._database.run(_PROMPTS.insert, _PROMPTS.row(prompt))
-            return self._database.last_id()
+        return self._database.insert(_PROMPTS.insert, _PROMPTS.row(prompt))
 
     def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]:
-        sql = f"{_PROMPTS.select} WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?"
-        return _PROMPTS.read_all(self._database.rows(sql, (since, limit)))
+        return _PROMPTS.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
 
     def add_step(self, step: StepRecord) -> int:
-        with self._database.atomic():
-            self._database.run(_STEPS.insert, _STEPS.row(step))
-            return self._database.last_id()
+        return self._database.insert(_STEPS.insert, _STEPS.row(step))
 
     def steps(self) -> list[StepRecord]:
-        return _STEPS.read_all(self._database.rows(f"{_STEPS.select} ORDER BY at DESC, id DESC"))
+        return _STEPS.find_all(self._database, "ORDER BY at DESC, id DESC")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foretool.storage.records import UpstreamState, WorkingSet
-from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Database, Table
+from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Subject, Table
 
 _WORKING_SETS = Table("working_sets", WorkingSet, {"tools": TOOL_IDS})
 _STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS})
@@ -20,15 +20,11 @@ _CLEAR_STATES = (
 )
 
 
-class Serving:
+class Serving(Subject):
     """Implements `ServingStore`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def working_set(self, key: str) -> WorkingSet | None:
-        row = self._database.row(f"{_WORKING_SETS.select} WHERE key = ?", (key,))
-        return _WORKING_SETS.read(row) if row else None
+        return _WORKING_SETS.find(self._database, "WHERE key = ?", (key,))
 
     def save_working_set(self, working_set: WorkingSet) -> bool:
         return self._database.run(_SAVE_WORKING_SET, _WORKING_SETS.row(working_set)).rowcount > 0
@@ -37,7 +33,7 @@ class Serving:
         self._database.run(_SAVE_STATE, _STATES.row(state))
 
     def states(self) -> list[UpstreamState]:
-        return _STATES.read_all(self._database.rows(f"{_STATES.select} ORDER BY started_at, pid, upstream"))
+        return _STATES.find_all(self._database, "ORDER BY started_at, pid, upstream")
 
     def clear_states(self, pid: int, upstream: str | None = None, started_at: float | None = None) -> None:
         self._database.run(_CLEAR_STATES, {"pid": pid, "upstream": upstream, "started_at": started_at})

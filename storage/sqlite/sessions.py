@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec.json import Decoder
 
 from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord
-from foretool.storage.sqlite.database import TOOL_IDS, Database, Table, encode_json
+from foretool.storage.sqlite.database import TOOL_IDS, Subject, Table, encode_json
 
 _KEPT_DELAYS = 31
 """Re-list delays kept for each client, from which the median is taken."""
@@ -39,11 +38,8 @@ _OF_CLIENT = "WHERE client = ? AND version = ? AND era = ?"
 _GET_CLIENTS = "SELECT client, version, era, announced, relisted, delays, last_seen FROM clients"
 
 
-class Sessions:
+class Sessions(Subject):
     """Implements `SessionStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def begin(self, session: SessionRecord) -> None:
         with self._database.atomic():
@@ -54,12 +50,10 @@ class Sessions:
         self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
 
     def get(self, key: str) -> SessionRecord | None:
-        row = self._database.row(f"{_SESSIONS.select} WHERE key = ?", (key,))
-        return _SESSIONS.read(row) if row else None
+        return _SESSIONS.find(self._database, "WHERE key = ?", (key,))
 
     def recent(self, limit: int = -1) -> list[SessionRecord]:
-        rows = self._database.rows(f"{_SESSIONS.select} ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
-        return _SESSIONS.read_all(rows)
+        return _SESSIONS.find_all(self._database, "ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
 
     def ended(self) -> set[str]:
         return {key for (key,) in self._database.rows("SELECT key FROM sessions WHERE ended_at IS NOT NULL")}
@@ -72,8 +66,7 @@ class Sessions:
                 "INSERT INTO lists (hash, tools) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", (digest, tools)
             )
             head = (exposure.session, exposure.at, exposure.policy, exposure.epoch)
-            self._database.run(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
-            return self._database.last_id()
+            return self._database.insert(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
 
     def exposure(self, id: int) -> Exposure | None:
         row = self._database.row(f"{_GET_EXPOSURES} WHERE exposures.id = ?", (id,))
@@ -84,33 +77,20 @@ class Sessions:
         return [_read_exposure(row) for row in rows]
 
 
-class Clients:
+class Clients(Subject):
     """Implements `ClientLedger`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add_relist(
-        self,
-        client: str,
-        version: str,
-        era: Era,
-        announced: int,
-        relisted: int,
-        ms: float | None = None,
-        *,
-        at: float | None = None,
-    ) -> None:
-        key = (client, version, era)
+    def add_relist(self, seen: ClientRecord) -> None:
+        key = (seen.client, seen.version, seen.era)
         with self._database.atomic():
-            self._database.run(_SEE_CLIENT, (*key, time.time() if at is None else at))
+            self._database.run(_SEE_CLIENT, (*key, seen.last_seen))
             (kept,) = self._database.rows(f"SELECT delays FROM clients {_OF_CLIENT}", key)[0]  # noqa: S608
             delays = _numbers.decode(kept)
-            if ms is not None:
-                delays = [*delays, ms][-_KEPT_DELAYS:]
+            if seen.relisted:
+                delays = [*delays, seen.relist_ms][-_KEPT_DELAYS:]
             self._database.run(
                 f"UPDATE clients SET announced = announced + ?, relisted = relisted + ?, delays = ? {_OF_CLIENT}",  # noqa: S608  # a constant
-                (announced, relisted, encode_json(delays), *key),
+                (seen.announced, seen.relisted, encode_json(delays), *key),
             )
 
     def get(self, name: str, version: str, era: Era) -> ClientRecord | None:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
-
+from foretool.storage.records import Statistics
 from foretool.storage.sqlite.artifacts import Artifacts
-from foretool.storage.sqlite.calls import Calls
+from foretool.storage.sqlite.calls import Calls, Flows
 from foretool.storage.sqlite.catalog import Catalog
 from foretool.storage.sqlite.database import Database
 from foretool.storage.sqlite.discoveries import Discoveries, Tasks
-from foretool.storage.sqlite.flows import Flows
 from foretool.storage.sqlite.serving import Serving
 from foretool.storage.sqlite.sessions import Clients, Sessions
 from foretool.storage.sqlite.vectors import Vectors
+from foretool.storage.stores import Store
 
-if TYPE_CHECKING:
-    from foretool.storage.records import Statistics
+_STATISTICS = """
+    SELECT (SELECT count(*) FROM upstreams), (SELECT count(*) FROM tools), (SELECT count(*) FROM tool_versions),
+        (SELECT count(*) FROM sessions), (SELECT count(*) FROM exposures), (SELECT count(*) FROM discoveries),
+        (SELECT count(*) FROM calls), (SELECT count(*) FROM misses), (SELECT count(*) FROM clients),
+        (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size)
+"""
 
 
-class SqliteStore(AbstractContextManager["SqliteStore"]):
-    """Implements `Store`."""
+class SqliteStore(Store):
+    """A store in one SQLite file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,11 +49,4 @@ class SqliteStore(AbstractContextManager["SqliteStore"]):
         return self._database.is_checkpoint_due
 
     def statistics(self) -> Statistics:
-        from foretool.storage.sqlite.upkeep import count_rows
-
-        return count_rows(self._database)
-
-    def prune_log(self, before: float) -> int:
-        from foretool.storage.sqlite.upkeep import prune_log
-
-        return prune_log(self._database, before)
+        return Statistics(*self._database.rows(_STATISTICS)[0])

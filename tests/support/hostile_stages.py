@@ -190,8 +190,8 @@ def nothing_waits(stage: Stage) -> None:
         assert not client.exchanges, client.exchanges
     for upstream in stage.app.upstreams:
         assert upstream.in_flight == 0, upstream.name
-    waiting = stage.app.recorder.statistics()
-    assert (waiting.waiting, waiting.dropped, waiting.failures) == (0, 0, 0)
+    recorder = stage.app.recorder
+    assert (recorder.waiting, recorder.dropped, recorder.failures) == (0, 0, 0)
 
 
 # A client on stdio

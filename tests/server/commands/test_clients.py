@@ -31,7 +31,7 @@ def test_the_policy_of_auto_comes_with_its_reason(
 def test_every_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path, policy="full")
     with fill(path) as store:
-        store.clients.add_relist("cursor", "1.2", "legacy", 2, 1, 35.0, at=200.0)
+        store.clients.add_relist(ClientRecord("cursor", "1.2", "legacy", 2, 1, 35.0, 200.0))
     assert run(["clients", "--json", "--config", str(path)]) == 0
     row = json.loads(capsys.readouterr().out)[0]
     assert (row["client"], row["announced"], row["relisted"], row["relist_ms"]) == ("cursor", 2, 1, 35.0)

@@ -13,7 +13,7 @@ from stored_records import calls_of
 from foretool.server.config.live import LiveConfig
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import KEEP, Recorder
-from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord, ToolId
+from foretool.storage.records import Call, ClientRecord, Discovery, Exposure, Miss, SessionRecord, ToolId
 
 SESSION = SessionRecord("s" * 32, "c", "1", "legacy", "stdio", "", 1.0)
 CALL = Call(
@@ -38,7 +38,7 @@ def test_a_batch_is_written_at_commit_with_each_miss_at_its_call() -> None:
     recorder.commit()
     assert [call.tool for call in store.calls.recent(-1)] == ["c__d", "a__b"]
     assert {miss.noticed: miss.call for miss in store.calls.misses(0.0)} == {"call": 2, "unknown_name": 0}
-    assert recorder.statistics().waiting == 0
+    assert recorder.waiting == 0
 
 
 def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refer_to_them() -> None:
@@ -51,7 +51,7 @@ def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refe
     recorder.call(CALL, [changed(MISS, exposure=promised)])
     recorder.commit()
     recorder.retry()
-    assert recorder.statistics().waiting == 4
+    assert recorder.waiting == 4
     connection.refuse = 0
     recorder.commit()
     assert store.sessions.recent() == []  # only `retry` asks a store again that refused
@@ -60,7 +60,7 @@ def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refe
     assert calls_of(store, SESSION.key) == [changed(CALL, id=1)]
     (exposure,) = store.sessions.exposures(SESSION.key)
     assert [miss.exposure for miss in store.calls.misses(0.0)] == [exposure.id]
-    assert recorder.statistics().waiting == 0
+    assert recorder.waiting == 0
 
 
 def test_what_refers_to_a_refused_record_later_on_gets_its_id_too() -> None:
@@ -89,7 +89,7 @@ def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:
     recorder.commit()
     assert len(store.calls.recent(-1)) == 2
     assert [miss.call for miss in store.calls.misses(0.0)] == [2]
-    assert recorder.statistics().dropped == 1
+    assert recorder.dropped == 1
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY])
@@ -98,7 +98,7 @@ def test_nothing_is_raised_and_questions_get_the_answer_of_an_empty_store(code: 
     recorder = Recorder(store, live_config(), time.time)
     connection.refuse = code
     recorder.begin_session(SESSION)
-    recorder.add_client_relist("c", "1", "legacy", 1, 1, 2.0)
+    recorder.add_client_relist(ClientRecord("c", "1", "legacy", 1, 1, 2.0, 3.0))
     recorder.end_session(SESSION.key)
     assert recorder.client("c", "1", "legacy") is None
     assert (recorder.usage(), recorder.tasks(5), recorder.working_set("x")) == ([], [], None)
@@ -113,7 +113,7 @@ def test_what_waits_is_bounded_and_the_oldest_go_first() -> None:
     for number in range(KEEP + 10):
         recorder.call(changed(CALL, at=float(number)), [MISS] if number == KEEP else [])
     recorder.commit()
-    assert recorder.statistics().dropped == 10
+    assert recorder.dropped == 10
     connection.refuse = 0
     recorder.retry()
     kept = store.calls.recent(-1)

@@ -4,8 +4,10 @@ import pytest
 from msgspec.structs import replace
 from stored_records import CALL, MISS, SESSION
 
-from foretool.storage.records import ToolId, Usage
+from foretool.storage.records import Flow, ToolId, Usage
 from foretool.storage.stores import Store
+
+LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")
 
 
 def test_a_call_comes_back_as_it_was(store: Store) -> None:
@@ -61,3 +63,13 @@ def test_usage_counts_calls_and_misses_of_tools(store: Store) -> None:
     assert store.calls.usage() == [Usage(log.tool, 2, 0, 15.0), Usage(diff.tool, 1, 0, 20.0), blame]
     store.calls.record([log])
     assert store.calls.usage()[0] == Usage(log.tool, 3, 0, 15.0)
+
+
+def test_a_repeated_flow_is_counted_and_the_most_frequent_flow_comes_first(store: Store) -> None:
+    flows = store.flows
+    flows.add({(LOGIN, POST, "token", "token"): 1, (LIST, POST, "", "id"): 2}, 10.0)
+    flows.add({(LOGIN, POST, "token", "token"): 2}, 20.0)
+    assert flows.all() == [
+        Flow(LOGIN, POST, "token", "token", 3, 20.0),
+        Flow(LIST, POST, "", "id", 2, 10.0),
+    ]

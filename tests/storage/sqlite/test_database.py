@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, STATE, UPSTREAM, fill_store, rows, tool
 
 from foretool.storage.opening import open_store
-from foretool.storage.records import ToolId, WorkingSet
+from foretool.storage.records import ClientRecord, ToolId, WorkingSet
 from foretool.storage.sqlite.database import Database
 from foretool.storage.sqlite.migrations import MIGRATIONS, migrate
 from foretool.storage.sqlite.store import SqliteStore
@@ -111,7 +111,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "end_session": lambda store: store.sessions.end("s1", 50.0),
     "add_exposure": lambda store: store.sessions.add_exposure(replace(EXPOSURE, tools=(ToolId("x"),))),
     "add_discovery": lambda store: store.discoveries.add(DISCOVERY),
-    "add_client_relist": lambda store: store.clients.add_relist("c", "1", "legacy", 1, 1, 5.0, at=1.0),
+    "add_client_relist": lambda store: store.clients.add_relist(ClientRecord("c", "1", "legacy", 1, 1, 5.0, 1.0)),
     "save_upstream": lambda store: store.catalog.save_upstream(UPSTREAM, [tool("b", "new", tokens=3), tool("c")]),
     "set_tokens": lambda store: store.catalog.save_token_counts({"hash of a": 8}),
     "save_exposed_names": lambda store: store.catalog.save_exposed_names({ToolId("n"): ("git", "n")}),

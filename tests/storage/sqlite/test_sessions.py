@@ -38,9 +38,9 @@ def test_the_ledger_counts_re_lists_and_takes_their_median_delay(store: Store) -
     key = ("claude-code", "2.1", "modern")
     assert store.clients.get(*key) == ClientRecord(*key, 0, 0, 0.0, 10.0)
     for ms, at in [(30.0, 11.0), (10.0, 12.0), (20.0, 13.0)]:
-        store.clients.add_relist(*key, announced=1, relisted=1, ms=ms, at=at)
-    store.clients.add_relist(*key, announced=1, relisted=0, at=14.0)
-    store.clients.add_relist("cursor", "1", "legacy", 1, 0)
+        store.clients.add_relist(ClientRecord(*key, announced=1, relisted=1, relist_ms=ms, last_seen=at))
+    store.clients.add_relist(ClientRecord(*key, announced=1, relisted=0, relist_ms=0.0, last_seen=14.0))
+    store.clients.add_relist(ClientRecord("cursor", "1", "legacy", 1, 0, 0.0, 15.0))
     assert store.clients.get(*key) == ClientRecord(*key, 4, 3, 20.0, 14.0)
     assert [record.client for record in store.clients.all()] == ["cursor", "claude-code"]
     assert store.clients.get("vscode", "1", "legacy") is None
@@ -48,5 +48,5 @@ def test_the_ledger_counts_re_lists_and_takes_their_median_delay(store: Store) -
 
 def test_the_median_is_of_the_latest_delays(store: Store) -> None:
     for ms in [1000.0] * 40 + [5.0] * 31:
-        store.clients.add_relist("c", "1", "legacy", 1, 1, ms)
+        store.clients.add_relist(ClientRecord("c", "1", "legacy", 1, 1, ms, 1.0))
     assert [(record.relisted, record.relist_ms) for record in store.clients.all()] == [(71, 5.0)]

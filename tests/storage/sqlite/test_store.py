@@ -1,13 +1,15 @@
-"""The subjects of one store share its transactions."""
+"""The subjects of one store share its transactions, and their records are counted."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
-from stored_records import CALL, MISS, SESSION
+from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, fill_store
 
 from foretool.storage.opening import open_store
+from foretool.storage.records import Statistics
 from foretool.storage.stores import Store
 
 
@@ -36,3 +38,13 @@ def test_other_stores_see_a_block_only_when_it_ends(path: Path) -> None:
             store.calls.record([CALL])
             assert (other.sessions.recent(), other.calls.recent(9)) == ([], [])
         assert (len(other.sessions.recent()), len(other.calls.recent(9))) == (1, 1)
+
+
+def test_statistics_count_every_kind_of_record(store: Store) -> None:
+    fill_store(store)
+    store.calls.record([CALL], [MISS])
+    store.sessions.add_exposure(EXPOSURE)
+    store.discoveries.add(DISCOVERY)
+    size = store.statistics().file_bytes
+    assert store.statistics() == Statistics(1, 2, 2, 1, 1, 1, 2, 1, 1, size)
+    assert size % os.sysconf("SC_PAGE_SIZE") == 0

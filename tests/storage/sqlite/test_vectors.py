@@ -1,4 +1,4 @@
-"""Embeddings are kept by encoder and text, shared by processes, and deleted when nobody uses them."""
+"""Embeddings are kept by encoder and text, and shared by processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from foretool.storage.opening import open_store
-from foretool.storage.sqlite.vectors import MARK_USED_S
 
 
 @pytest.fixture
@@ -33,13 +32,3 @@ def test_a_vector_saved_again_replaces_the_old_one(path: Path) -> None:
         vectors.save("m", {b"a": b"old."})
         vectors.save("m", {b"a": b"new."})
         assert vectors.load("m", [b"a"]) == {b"a": b"new."}
-
-
-def test_vectors_in_use_survive_pruning(path: Path) -> None:
-    with open_store(path) as store:
-        vectors = store.vectors
-        vectors.save("m", {b"used": b"1111", b"gone": b"2222"}, at=0.0)
-        vectors.load("m", [b"used"], at=MARK_USED_S + 1.0)
-        assert vectors.prune(before=MARK_USED_S) == 1
-        assert vectors.prune(before=MARK_USED_S) == 0
-        assert vectors.known("m") == {b"used"}
