@@ -4,7 +4,7 @@
 The table `migrations` keeps when each step was applied. sqlite-utils is imported only when a step has to be applied.
 
 Tables of the log (calls, misses, ...) do not reference each other by foreign keys: a call must be writable even if
-its session was never written, or was pruned while it ran.
+its session was never written.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ class Sessions(Subject):
                 "INSERT INTO lists (hash, tools) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", (digest, tools)
             )
             head = (exposure.session, exposure.at, exposure.policy, exposure.epoch)
-            return self._database.insert(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
+            self._database.run(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
+            return self._database.last_id()
 
     def exposure(self, id: int) -> Exposure | None:
         row = self._database.row(f"{_GET_EXPOSURES} WHERE exposures.id = ?", (id,))
