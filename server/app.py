@@ -18,25 +18,27 @@ from foretool.server.catalog.models import ModelLoader, read_base, read_prior
 from foretool.server.catalog.name_keeper import NameKeeper
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
-from foretool.server.clients.announcements import Announcements
 from foretool.server.clients.exchange import Outbox
 from foretool.server.clients.exposure import Exposures
-from foretool.server.clients.registry import ClientRegistry
+from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.learning.schedule import Schedule
-from foretool.server.methods.aggregate import Aggregate
 from foretool.server.methods.call_tool import Bridge, ToolCalls
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
 from foretool.server.methods.list_tools import ListTools
+from foretool.server.methods.merged_lists import MergedLists
 from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_hook import PromptHook
+from foretool.server.methods.prompts import Prompts
+from foretool.server.methods.resources import Resources
 from foretool.server.methods.router import Router
 from foretool.server.methods.server_requests import ServerRequests
+from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.methods.upstream_events import UpstreamEvents
@@ -98,10 +100,12 @@ class App:
         forwarder = Forwarder(self.outbox, self.server_requests, live)
         self.predictor = Predictor(self.search, self.catalog, live)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients)
-        self.aggregate = Aggregate(
-            self.upstreams, self.clients, forwarder, live,
-            lambda exchange: self.steps.answer_prompt(exchange), lambda: self._instructions,
-        )  # fmt: skip
+        lists = MergedLists(self.upstreams, self.clients, forwarder, live)
+        resources = Resources(self.upstreams, lists, forwarder)
+        prompts = Prompts(
+            self.upstreams, lists, forwarder, live, resources, lambda exchange: self.steps.answer_prompt(exchange)
+        )
+        subscriptions = Subscriptions(self.upstreams, self.clients, resources, forwarder)
         self.answers = AnswerWriter(self.catalog, self.search, lambda: self.instructions, live)
         calls = ToolCalls(
             DiscoverTools(self.upstreams, self.search, self.answers, self.recorder, self.predictor),
@@ -111,15 +115,15 @@ class App:
         )
         listing = ListTools(self.upstreams, self.catalog)
         self.router = Router(
-            self.clients, self.upstreams, self.server_requests, self.aggregate.subscriptions,
-            (self.greeting, listing, calls, *self.aggregate.groups),
+            self.clients, self.upstreams, self.server_requests, subscriptions,
+            (self.greeting, listing, calls, resources, prompts),
         )  # fmt: skip
         self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, time.time)
 
         # What takes the reports of upstreams, and what follows the config
         self._events = UpstreamEvents(
-            live, self.upstreams, self.catalog, self.clients, self.announcements, self.server_requests, self.aggregate,
-            self.memory,
+            live, self.upstreams, self.catalog, self.clients, self.announcements, self.server_requests, lists,
+            subscriptions, lambda: self._instructions, self.memory,
         )  # fmt: skip
         self._launcher = Launcher(self.upstreams, self.memory, self._make_upstream)
         self._launcher.load(list(config.servers.values()))
@@ -169,9 +173,6 @@ class App:
         self._children.has_unread_output = has_unread_output
 
     # -- for HTTP
-
-    def has_profile(self, name: str) -> bool:
-        return name in self.config.profiles
 
     def annotated_schema(self, profile: str, tool: str) -> Any:
         """Return the input schema of a tool that wants arguments repeated in headers (`x-mcp-header`), else None."""

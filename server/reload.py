@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.clients.announcements import Announcements
-from foretool.server.clients.registry import ClientRegistry
+from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Config, diff, load, stamp

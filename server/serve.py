@@ -60,7 +60,7 @@ async def serve_http(config: Config, address: str = "") -> None:
             max_sessions=settings.max_sessions,
             session_idle_s=settings.session_idle_s,
             max_body=message_limit(config),
-            profiles=app.has_profile,
+            profiles=lambda name: name in app.config.profiles,
             input_schema=app.annotated_schema,
         )
         ended = asyncio.Event()

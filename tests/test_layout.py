@@ -17,10 +17,7 @@ ELSEWHERE = {
 """Source files without a test file, and why."""
 
 CONVERSATIONS = {
-    "server/clients/announcements.py": "tests/scenarios/test_full_list.py",
     "server/clients/tool_list.py": "tests/scenarios/test_growing_list.py",
-    "server/methods/aggregate.py": "tests/scenarios/test_resources_and_prompts.py",
-    "server/methods/completion.py": "tests/scenarios/test_resources_and_prompts.py",
     "server/methods/discover_tools.py": "tests/scenarios/test_conversations.py",
     "server/methods/forwarder.py": "tests/scenarios/test_progress_and_cancellation.py",
     "server/methods/instruction_files.py": "tests/server/methods/test_instructions.py",

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,7 @@ from foretool.server.config.loader import Profile
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import (
     Cause,
     ClientRecord,
@@ -49,24 +50,6 @@ RELIST_SHARE: Final = 0.5
 
 
 ListReason = Literal["list", "growth", "epoch"]
-
-
-class Memory(Protocol):
-    """The records that lists are made from, and those that they leave."""
-
-    def client(self, name: str, version: str, era: Era) -> ClientRecord | None: ...
-
-    def exposure(self, exposure: Exposure) -> int: ...
-
-    def add_client_relist(self, seen: ClientRecord) -> None: ...
-
-    def usage(self) -> list[Usage]: ...
-
-    def tasks(self, limit: int) -> list[str]: ...
-
-    def working_set(self, key: str) -> WorkingSet | None: ...
-
-    def save_working_set(self, working_set: WorkingSet) -> bool: ...
 
 
 class Why(Struct, frozen=True):
@@ -110,14 +93,6 @@ class View(Struct, frozen=True):
         return Why("rank", 0, len(ranked), f"pin {tool}, or let it be used: the working set follows usage")
 
 
-def _no_prior() -> tuple[int, bytes]:
-    return 0, b""
-
-
-def _no_base() -> int | None:
-    return None
-
-
 class Exposures:
     """Makes the lists of all profiles, keeps each for its epoch, and records which client was given which."""
 
@@ -125,12 +100,12 @@ class Exposures:
         self,
         catalog: Catalog,
         rank: Callable[[Sequence[str]], Sequence[ToolId]],
-        memory: Memory,
+        recorder: Recorder,
         config: LiveConfig,
         unlisted: Callable[[], frozenset[str]],
         clock: Callable[[], float],
-        prior: Callable[[], tuple[int, bytes]] = _no_prior,
-        base: Callable[[], int | None] = _no_base,
+        prior: Callable[[], tuple[int, bytes]],
+        base: Callable[[], int | None],
     ) -> None:
         """`rank`: returns the best tools for some words, best first. `unlisted`: the upstreams whose tools are unknown.
         `prior`: number of the last learning run, and what it says of coming tasks (`retrieval.list_prior`). `base`:
@@ -138,7 +113,7 @@ class Exposures:
         None where nothing was learned."""
         self._catalog = catalog
         self._rank = rank
-        self._memory = memory
+        self._recorder = recorder
         self._config = config
         self._unlisted = unlisted
         self._clock = clock
@@ -149,7 +124,7 @@ class Exposures:
 
     def choose_policy(self, profile: Profile, session: SessionRecord) -> Policy:
         """Return the policy of one session, from its profile, its era and the client ledger."""
-        ledger = self._memory.client(session.client, session.version, session.era)
+        ledger = self._recorder.client(session.client, session.version, session.era)
         return choose_policy(profile.policy, session.era, session.client, ledger)
 
     def view(self, profile: Profile, policy: Policy) -> View:
@@ -205,13 +180,13 @@ class Exposures:
         more = tuple(tool for tool in grown if tool not in view.shown)
         tokens = view.tokens + sum(self._catalog.tokens(tool) for tool in more)
         given = Exposure(session, self._clock(), view.policy, view.epoch, view.tools + more, tokens, reason)
-        return self._memory.exposure(given)
+        return self._recorder.exposure(given)
 
     def record_relist(self, session: SessionRecord, delay_s: float | None) -> None:
         """Record that a client listed again `delay_s` after it was told to, or (None) did not in time."""
         relisted, ms = (0, 0.0) if delay_s is None else (1, delay_s * 1000)
         key = (session.client, session.version, session.era)
-        self._memory.add_client_relist(ClientRecord(*key, 1, relisted, ms, self._clock()))
+        self._recorder.add_client_relist(ClientRecord(*key, 1, relisted, ms, self._clock()))
 
     # -- making a list
 
@@ -220,14 +195,14 @@ class Exposures:
         if (stored := self._restore(profile, policy)) is not None:
             return self._show(profile, policy, stored, None)
         new, ranked = self._make(profile, policy)
-        if not self._memory.save_working_set(new):
+        if not self._recorder.save_working_set(new):
             # Another proxy on this store was first; all of them serve one list.
-            theirs = self._memory.working_set(new.key)
+            theirs = self._recorder.working_set(new.key)
             new = theirs if theirs is not None and theirs.inputs == new.inputs else new
         return self._show(profile, policy, new, ranked)
 
     def _restore(self, profile: Profile, policy: Policy) -> WorkingSet | None:
-        stored = self._memory.working_set(f"{profile.name}/{policy}")
+        stored = self._recorder.working_set(f"{profile.name}/{policy}")
         if stored is None or stored.inputs != self._digest_inputs(profile, policy):
             return None
         return None if self._is_over(stored.created_at, self._clock()) else stored
@@ -282,10 +257,10 @@ class Exposures:
         """Return the tools in the order in which they compete for the budget: by what was learned and by usage, then by
         the profile's words and the tasks on record."""
         pinned = self._pinned(profile)
-        usages = [each for each in self._memory.usage() if self._is_candidate(profile, each.tool, pinned)]
+        usages = [each for each in self._recorder.usage() if self._is_candidate(profile, each.tool, pinned)]
         expected = self._expected(usages)
         ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
-        lines = tuple(line for line in (profile.about, *self._memory.tasks(5)) if line.strip())
+        lines = tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
         if lines:
             for tool in self._rank(lines):
                 if self._is_candidate(profile, tool, pinned):
@@ -312,7 +287,7 @@ class Exposures:
         key = f"{profile.name}/{policy}"
         ranked = self._ranked(profile) if policy != "full" else ()
         tools, listing = self._choose(profile, policy, ranked)
-        stored = self._memory.working_set(key)
+        stored = self._recorder.working_set(key)
         epoch = stored.epoch + 1 if stored else 1
         return WorkingSet(key, epoch, tools, listing, self._clock(), self._digest_inputs(profile, policy)), ranked
 

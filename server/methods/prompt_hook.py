@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from foretool.retrieval.list_growth import DEPTH
 from foretool.retrieval.ranking import Query
@@ -20,7 +20,7 @@ from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.methods.prediction import Predictor
 from foretool.storage.records import Prompt
-from foretool.storage.stores import StorageError
+from foretool.storage.stores import StorageError, TaskStore
 
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Ranking
@@ -30,17 +30,11 @@ MOST_CHARACTERS: Final = 2_000
 """Characters of a prompt that are searched with; what is pasted into one can be megabytes."""
 
 
-class PromptLog(Protocol):
-    """The recorded prompts."""
-
-    def prompts(self, since: float, limit: int) -> list[Prompt]: ...
-
-
 class PromptHook:
     """Watches the store for prompts and has the list of the only client grow for them."""
 
     def __init__(
-        self, store: PromptLog, clients: ClientRegistry, search: Search, predictor: Predictor,
+        self, store: TaskStore, clients: ClientRegistry, search: Search, predictor: Predictor,
         clock: Callable[[], float], folder: Path | None = None,
     ) -> None:  # fmt: skip
         self._store = store

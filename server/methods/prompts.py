@@ -1,4 +1,4 @@
-"""Prompts of all upstreams under the prefix of their server, and our own prompt `assemble_step`."""
+"""Lists and gets the prompts of all upstreams and our own prompt `assemble_step`; answers `completion/complete`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.merged_lists import MergedLists
+from foretool.server.methods.resources import Resources
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
 STEP: Final = "assemble_step"
-"""Our own prompt."""
-
 _STEP_PROMPT: Final = {
     "name": STEP,
     "title": "Assemble a step",
@@ -32,23 +31,24 @@ _STEP_PROMPT: Final = {
 
 
 class Prompts:
-    """Lists prompts and finds the upstream of each."""
+    """Finds the upstream of each prompt; prompts are exposed under the prefix of their server."""
 
     def __init__(
         self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder, config: LiveConfig,
-        answer_step: Callable[[Exchange], None],
+        resources: Resources, answer_step: Callable[[Exchange], None],
     ) -> None:  # fmt: skip
-        """`answer_step`: answers a request for our own prompt."""
+        """`resources` finds the upstream of a template to complete; `answer_step` answers a request for our prompt."""
         self._upstreams = upstreams
         self._lists = lists
         self._forwarder = forwarder
         self._config = config
+        self._resources = resources
         self._answer_step = answer_step
         self._known: dict[str, tuple[str, str]] = {}
         """Exposed name to upstream and its name there."""
 
     def handlers(self, era: Era) -> dict[str, Any]:
-        return {"prompts/list": self.list_all, "prompts/get": self.get}
+        return {"prompts/list": self.list_all, "prompts/get": self.get, "completion/complete": self.complete}
 
     def list_all(self, exchange: Exchange) -> None:
         own = [jsonrpc.raw(_STEP_PROMPT)] if offers_steps(exchange.client.profile) else []
@@ -70,18 +70,37 @@ class Prompts:
         name = jsonrpc.text(exchange.params.get("name"))
         if name is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "prompts/get: name is missing")
-        if self.is_own(name, exchange.client.profile):
+        if self._is_own(name, exchange.client.profile):
             # Before the first upstreams have listed their tools, nothing would be found.
             self._upstreams.when_listed(lambda: exchange.attempt(lambda: self._answer_step(exchange)))
             return
-        upstream, own = self.find(name, exchange.client.profile)
+        upstream, own = self._find(name, exchange.client.profile)
         self._forwarder.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})
 
-    def is_own(self, name: str | None, profile: Profile) -> bool:
-        """Tell whether a name means our own prompt."""
+    def complete(self, exchange: Exchange) -> None:
+        """Send a completion request to the upstream of the prompt or resource template that it is about."""
+        profile = exchange.client.profile
+        reference = jsonrpc.fields(exchange.params.get("ref", UNSET))
+        if jsonrpc.text(reference.get("type")) == "ref/prompt":
+            name = jsonrpc.text(reference.get("name")) or ""
+            if self._is_own(name, profile):
+                exchange.own_result({"completion": {"values": []}})
+                return
+            upstream, own = self._find(name, profile)
+            reference["name"] = jsonrpc.raw(own)
+        else:
+            uri = jsonrpc.text(reference.get("uri")) or ""
+            found = self._resources.template_owner(uri, profile)
+            candidates = self._upstreams.with_capability("completions", profile)
+            if found is None and not candidates:
+                raise RpcError(jsonrpc.INVALID_PARAMS, f"completion/complete: nothing is known of {uri!r}")
+            upstream = found or candidates[0]
+        self._forwarder.pass_on(exchange, upstream, {**exchange.params, "ref": jsonrpc.raw(reference)})
+
+    def _is_own(self, name: str, profile: Profile) -> bool:
         return name == STEP and name not in self._known and offers_steps(profile)
 
-    def find(self, name: str, profile: Profile) -> tuple[Upstream, str]:
+    def _find(self, name: str, profile: Profile) -> tuple[Upstream, str]:
         """Return the upstream of a prompt and the prompt's name there. Raises `RpcError`."""
         upstreams = {upstream.name: upstream for upstream in self._upstreams.admitted(profile)}
         known = self._known.get(name)

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.clients.announcements import Announcements
-from foretool.server.clients.registry import ClientRegistry
+from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.live import LiveConfig
-from foretool.server.methods.aggregate import Aggregate
+from foretool.server.methods.merged_lists import CHANGES, MergedLists
 from foretool.server.methods.server_requests import ServerRequests
+from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.upstreams.connection import Request
+from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era
 
-LIST_CHANGES: Final = {
-    "notifications/resources/list_changed": "resourcesListChanged",
-    "notifications/prompts/list_changed": "promptsListChanged",
-}
+if TYPE_CHECKING:
+    from foretool.server.methods.instructions import Instructions
 
 log = logging.getLogger("foretool.upstreams")
-
-
-class Keeper(Protocol):
-    """Writes down what is known of upstreams."""
-
-    def save_tools(self, upstream: Upstream) -> None: ...
-
-    def save_state(self, upstream: Upstream) -> None: ...
 
 
 class UpstreamEvents:
@@ -40,16 +31,20 @@ class UpstreamEvents:
 
     def __init__(
         self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry,
-        announcements: Announcements, server_requests: ServerRequests, aggregate: Aggregate, keeper: Keeper,
+        announcements: Announcements, server_requests: ServerRequests, lists: MergedLists, subscriptions: Subscriptions,
+        instructions: Callable[[], Instructions | None], memory: UpstreamMemory,
     ) -> None:  # fmt: skip
+        """`instructions`: returns the instruction corpus, None before the first search."""
         self._config = config
         self._upstreams = upstreams
         self._catalog = catalog
         self._clients = clients
         self._announcements = announcements
         self._server_requests = server_requests
-        self._aggregate = aggregate
-        self._keeper = keeper
+        self._lists = lists
+        self._subscriptions = subscriptions
+        self._instructions = instructions
+        self._memory = memory
         self._trouble: dict[str, str] = {}
         """By upstream: its last trouble, so that the same is logged once."""
 
@@ -60,8 +55,8 @@ class UpstreamEvents:
         over_http = server is not None and server.type == "http"
         changes = self._catalog.replace(upstream.name, tools, upstream.server_info.instructions, over_http)
         self._upstreams.mark_listed(upstream)
-        self._aggregate.upstream_came(upstream)
-        self._keeper.save_tools(upstream)
+        self._lists.upstream_came(upstream)
+        self._memory.save_tools(upstream)
         self._upstreams.wake(upstream)
         if upstream.announced:
             upstream.announced = False
@@ -74,7 +69,7 @@ class UpstreamEvents:
         if trouble and trouble != self._trouble.get(upstream.name):
             log.warning("upstream %r: %s", upstream.name, trouble)
         self._trouble[upstream.name] = trouble
-        self._keeper.save_state(upstream)
+        self._memory.save_state(upstream)
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
             self._upstreams.wake(upstream)
 
@@ -88,16 +83,16 @@ class UpstreamEvents:
         if not isinstance(params, dict):
             return
         if method == "notifications/resources/updated":
-            self._aggregate.resource_updated(upstream, str(params.get("uri", "")), params, era)
+            self._subscriptions.resource_updated(upstream, str(params.get("uri", "")), params, era)
         elif method == "notifications/cancelled":
             self._server_requests.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
         elif method == "notifications/elicitation/complete":
             self._server_requests.complete(message, str(params.get("elicitationId")))
-        elif method in LIST_CHANGES:
-            if method == "notifications/prompts/list_changed":
-                self._aggregate.prompts_changed(upstream)
+        elif kind := next((kind for kind, change in CHANGES.values() if change == method), ""):
+            if kind == "promptsListChanged" and (instructions := self._instructions()) is not None:
+                instructions.prompts_changed(upstream)
             for client in self._clients.admitted(upstream.name):
-                client.notify(LIST_CHANGES[method], method)
+                client.notify(kind, method)
         elif method == "notifications/message":
             for client in self._clients.log_readers(upstream, str(params.get("level", ""))):
                 client.notify("", method, params)

@@ -59,7 +59,7 @@ class UpstreamMemory:
         now = time.time()
         return now - self._listed_at.get(name, now) > REFRESH_S
 
-    # -- what upstreams tell (`methods.upstream_events.Keeper`)
+    # -- what upstreams tell
 
     def save_tools(self, upstream: Upstream) -> None:
         if upstream.name not in self._config.now.servers:
