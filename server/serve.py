@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
 from typing import Final
 
 from foretool.server.app import App
@@ -29,8 +28,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
         app = App(config, store)
         transport = StdioServer(app.router, profile, message_limit(config), app.turn)
         app.yield_to(transport.has_unread_output)
-        ended = asyncio.Event()
-        _on_signals(ended.set)
+        ended = _stop_on_signals()
         async with app.running():
             await transport.start()
             await _wait_for_first(transport.closed, ended)
@@ -63,8 +61,7 @@ async def serve_http(config: Config, address: str = "") -> None:
             profiles=lambda name: name in app.config.profiles,
             input_schema=app.annotated_schema,
         )
-        ended = asyncio.Event()
-        _on_signals(ended.set)
+        ended = _stop_on_signals()
         async with app.running():
             serving = asyncio.create_task(transport.serve())
             await _wait_for_first(ended, transport.ready, serving)
@@ -77,10 +74,12 @@ async def serve_http(config: Config, address: str = "") -> None:
         serving.result()
 
 
-def _on_signals(stop: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
+def _stop_on_signals() -> asyncio.Event:
+    """Return an event that is set when the process is asked to end."""
+    ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop)
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    return ended
 
 
 async def _wait_for_first(*events: asyncio.Event | asyncio.Task[None]) -> None:
@@ -90,11 +89,3 @@ async def _wait_for_first(*events: asyncio.Event | asyncio.Task[None]) -> None:
     for event, wait in zip(events, waits, strict=True):
         if isinstance(event, asyncio.Event):
             wait.cancel()
-
-
-def run_stdio(config: Config, profile: str = "") -> None:
-    asyncio.run(serve_stdio(config, profile))
-
-
-def run_http(config: Config, address: str = "") -> None:
-    asyncio.run(serve_http(config, address))

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import click
+from msgspec import Struct
 
 from foretool.server.commands import hint, output
-from foretool.server.commands.launcher import launcher
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.config.loader import Config, default_config, load
 
 NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """How one client learns about foretool."""
 
     client: str
@@ -51,29 +48,30 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
     config = load(path) if chosen.exists() or profile else None
     if config is not None:
         config.require_profile(profile)
-    arguments = ["serve", "--config", str(chosen), *(["--profile", profile] if profile else [])]
-    found = [_add_hook(registration(name, launcher(), arguments), chosen) for name in NAMES if client in (None, name)]
-    output.show(found, as_json, _print)
+    found = [registration(name, hint.launcher(), chosen, profile) for name in NAMES if client in (None, name)]
+    if as_json:
+        output.emit(found)
+    else:
+        for each in found:
+            _print(each)
     _warn(config, chosen, found)
     return 0
 
 
-def _add_hook(each: Registration, config: Path) -> Registration:
-    if each.client != "claude-code":
-        return each
-    return replace(each, hook=hint.hook_entry(hint.hook_command(config)), hook_file=str(hint.SETTINGS))
-
-
-def registration(client: str, command: list[str], arguments: list[str]) -> Registration:
-    """Return the entry for a client that starts `command` with `arguments`."""
-    program, rest = command[0], [*command[1:], *arguments]
+def registration(client: str, command: list[str], config: Path, profile: str = "") -> Registration:
+    """Return the entry for a client that starts `command` to serve a profile of a config."""
+    of_profile = ["--profile", profile] if profile else []
+    program, rest = command[0], [*command[1:], "serve", "--config", str(config), *of_profile]
     server: dict[str, object] = {"command": program, "args": rest}
     servers: dict[str, object] = {"mcpServers": {"foretool": server}}
     if client == "claude-desktop":
-        return Registration(client, "Claude Desktop", _desktop_file(), servers, "", "Then restart Claude Desktop.")
+        folders = {"darwin": "~/Library/Application Support/Claude/", "win32": "%APPDATA%\\Claude\\"}
+        file = f"{folders.get(sys.platform, '~/.config/Claude/')}claude_desktop_config.json"
+        return Registration(client, "Claude Desktop", file, servers, "", "Then restart Claude Desktop.")
     if client == "claude-code":
         typed = f"claude mcp add --scope user foretool -- {shlex.join([program, *rest])}"
-        return Registration(client, "Claude Code", "~/.claude.json", servers, typed, "Check with: claude mcp list")
+        after, hook = "Check with: claude mcp list", hint.hook_entry(hint.hook_command(config))
+        return Registration(client, "Claude Code", "~/.claude.json", servers, typed, after, hook, str(hint.SETTINGS))
     if client == "cursor":
         return Registration(client, "Cursor", "~/.cursor/mcp.json", servers, "", "Then enable it in Settings, MCP.")
     entry: dict[str, object] = {"servers": {"foretool": {"type": "stdio", **server}}}
@@ -81,18 +79,7 @@ def registration(client: str, command: list[str], arguments: list[str]) -> Regis
     return Registration(client, "VS Code", ".vscode/mcp.json", entry, typed, "Then start it in the MCP servers view.")
 
 
-def _desktop_file(platform: Literal["darwin", "win32"] | str = sys.platform) -> str:
-    places = {"darwin": "~/Library/Application Support/Claude", "win32": "%APPDATA%\\Claude"}
-    separator = "\\" if platform == "win32" else "/"
-    return f"{places.get(platform, '~/.config/Claude')}{separator}claude_desktop_config.json"
-
-
-def _print(found: list[Registration]) -> None:
-    for each in found:
-        _print_one(each)
-
-
-def _print_one(each: Registration) -> None:
+def _print(each: Registration) -> None:
     output.say(each.title, "bold")
     if each.command:
         click.echo(f"\n{each.command}\n")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from foretool.retrieval.fields import fields
 from foretool.retrieval.graph import Edge, Graph, flow_edges, schema_edges
@@ -19,8 +19,7 @@ from foretool.server.offline import Offline
 from foretool.storage.records import ToolId
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Struct, frozen=True):
     """The edges of one tool, the surest first."""
 
     tool: ToolId

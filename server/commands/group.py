@@ -51,6 +51,8 @@ def run(arguments: Sequence[str]) -> int:
         )
     except ConfigError as error:
         return complain(str(error))
+    except click.ClickException as error:
+        return complain(error.format_message(), error.exit_code)
     except StorageError as error:
         return complain(str(error), WRONG)
     except click.Abort:

@@ -1,10 +1,15 @@
-"""`foretool hint` for click: its help, and adding or removing the hook in the settings of Claude Code."""
+"""`foretool hint` for click: its help, and adding or removing the hook in the settings of Claude Code.
+
+The commands that entries and hooks of clients run are worked out here too.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +17,6 @@ import click
 
 from foretool.server import hint
 from foretool.server.commands import output
-from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.launcher import launcher
 from foretool.server.commands.options import config_option
 from foretool.server.config.loader import default_config
 
@@ -21,10 +24,6 @@ SETTINGS = Path("~/.claude/settings.json")
 EVENT = "UserPromptSubmit"
 TIMEOUT_S = 2
 """How long Claude Code waits for the hook; the command itself gives up long before."""
-
-
-class SettingsError(Exception):
-    """The settings file cannot be used; the message says which file, what was found, and the way out."""
 
 
 @click.command("hint")
@@ -48,10 +47,7 @@ def command(path: Path | None, wanted: str | None, settings: Path) -> int:
         return hint.main(path)
     settings = settings.expanduser()
     typed = hook_command((path or default_config()).absolute())
-    try:
-        changed = install(settings, typed) if wanted == "install" else remove(settings)
-    except SettingsError as error:
-        return complain(str(error), WRONG)
+    changed = install(settings, typed) if wanted == "install" else remove(settings)
     if not changed:
         output.say(f"{settings}: nothing to change")
     elif wanted == "install":
@@ -61,6 +57,18 @@ def command(path: Path | None, wanted: str | None, settings: Path) -> int:
     else:
         output.say(f"{settings}: removed the hook")
     return 0
+
+
+def launcher() -> list[str]:
+    """Return the command with its full path, because clients rarely have the PATH of this shell."""
+    started = Path(sys.argv[0])
+    if started.name == "foretool" and started.is_file() and os.access(started, os.X_OK):
+        return [str(started.absolute())]
+    beside = Path(sys.executable).with_name("foretool")
+    if beside.is_file():
+        return [str(beside)]
+    installed = shutil.which("foretool")
+    return [installed] if installed else [sys.executable, "-m", "foretool"]
 
 
 def hook_command(config: Path) -> str:
@@ -78,7 +86,7 @@ def _hook(typed: str) -> dict[str, Any]:
 
 
 def install(settings: Path, typed: str) -> bool:
-    """Add the hook, or update the existing one. Returns whether the file changed. Raises `SettingsError`."""
+    """Add the hook, or update the existing one. Returns whether the file changed. Raises `ClickException`."""
     before = _read(settings)
     after = _without(before)
     after.setdefault("hooks", {}).setdefault(EVENT, []).append({"hooks": [_hook(typed)]})
@@ -86,18 +94,18 @@ def install(settings: Path, typed: str) -> bool:
 
 
 def remove(settings: Path) -> bool:
-    """Remove the hook. Returns whether there was one. Raises `SettingsError`."""
+    """Remove the hook. Returns whether there was one. Raises `ClickException`."""
     before = _read(settings)
     return _write(settings, before, _without(before))
 
 
 def _without(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings without our hook and without what this leaves empty. Raises `SettingsError`."""
+    """Return the settings without our hook and without what this leaves empty. Raises `ClickException`."""
     copy: dict[str, Any] = json.loads(json.dumps(settings))
     hooks = copy.get("hooks", {})
     groups = hooks.get(EVENT, []) if isinstance(hooks, dict) else None
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
-        raise SettingsError(
+        raise click.ClickException(
             f"hooks: expected {EVENT} with a list of objects, found something else; correct it, or add the hook by hand"
         )
     for group in groups:
@@ -127,11 +135,13 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+        raise click.ClickException(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     except ValueError as error:
-        raise SettingsError(f"{path}: expected JSON, found something else ({error}); correct the file first") from None
+        raise click.ClickException(
+            f"{path}: expected JSON, found something else ({error}); correct the file first"
+        ) from None
     if not isinstance(found, dict):
-        raise SettingsError(f"{path}: expected an object, found {type(found).__name__}; correct the file first")
+        raise click.ClickException(f"{path}: expected an object, found {type(found).__name__}; correct the file first")
     return found
 
 
@@ -147,5 +157,5 @@ def _write(path: Path, before: dict[str, Any], after: dict[str, Any]) -> bool:
         beside.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o600)
         beside.replace(target)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be written ({error.strerror}); add the hook by hand") from None
+        raise click.ClickException(f"{path}: cannot be written ({error.strerror}); add the hook by hand") from None
     return True

@@ -83,19 +83,18 @@ def command(
                 "learn: no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG
             )
         for file in files:
-            if (wrong := _import(store, file, tools)) is not None:
-                return wrong
+            _import(store, file, tools)
         return _learn(config, known.app.catalog, store, methods, as_json=as_json, quiet=background)
 
 
-def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
-    """Imports the demonstrations of a file; returns an exit status if the file is wrong."""
+def _import(store: Store, file: Path, tools: Sequence[Tool]) -> None:
+    """Import the demonstrations of a file. Raises `ClickException` if the file is wrong."""
     from foretool.server.learning.tools import names_of
 
     try:
         read = read_demonstrations(file, names_of(tools))
     except (ValueError, OSError) as error:
-        return complain(f"learn: {error}", WRONG)
+        raise click.ClickException(f"learn: {error}") from None
     episodes = list(read.episodes)
     # Files are often sorted by tool, but the replayed tasks have to be like those trained on.
     Random(7).shuffle(episodes)  # noqa: S311 (an order, not a secret)
@@ -104,7 +103,6 @@ def _import(store: Store, file: Path, tools: Sequence[Tool]) -> int | None:
     if read.unknown:
         some = ", ".join(read.unknown[:5]) + (", ..." if len(read.unknown) > 5 else "")
         output.warn(f"{file}: rows with {output.plural(len(read.unknown), 'unknown tool')} were left out: {some}")
-    return None
 
 
 def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, as_json: bool, quiet: bool) -> int:

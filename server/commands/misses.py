@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
 import click
+from msgspec import Struct
 
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
@@ -16,7 +17,6 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, SessionRecord
-from foretool.storage.stores import Store
 
 _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -53,16 +53,7 @@ class Ago(click.ParamType[float]):
         return float(match[1]) * _UNITS[match[2]]
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """Misses, the newest first, and how many of each cause there are in the requested time."""
-
-    misses: tuple[Miss, ...]
-    causes: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class MissDetails:
+class MissDetails(Struct, frozen=True):
     """One miss, with every record that it refers to."""
 
     miss: Miss
@@ -96,19 +87,15 @@ def command(
         return 0
     after = time.time() - since if since is not None else 0.0
     with open_existing_store(load(path).storage) as store:
-        ledger = read_ledger(store, after, cause, limit)
+        found = store.calls.misses(after, -1 if cause else limit)
+        causes = store.calls.count_causes(after)
+    misses = [miss for miss in found if cause in (None, miss.cause)][:limit]
     narrowed = since is not None or cause is not None
-    return output.show(ledger, as_json, lambda ledger: _print(ledger, narrowed=narrowed))
+    return output.show({"misses": misses, "causes": causes}, as_json, lambda _: _print(misses, causes, narrowed))
 
 
-def read_ledger(store: Store, after: float, cause: Cause | None, limit: int) -> Ledger:
-    found = store.calls.misses(after, -1 if cause else limit)
-    kept = [miss for miss in found if cause in (None, miss.cause)]
-    return Ledger(tuple(kept[:limit]), store.calls.count_causes(after))
-
-
-def _print(ledger: Ledger, *, narrowed: bool) -> None:
-    if not ledger.misses:
+def _print(misses: Sequence[Miss], causes: Mapping[str, int], narrowed: bool) -> None:
+    if not misses:
         wider = " Try a longer time or another cause." if narrowed else ""
         output.say(f"No misses: every tool that was called was in its client's list.{wider}")
         return
@@ -117,13 +104,13 @@ def _print(ledger: Ledger, *, narrowed: bool) -> None:
             miss.id, output.when(miss.at), miss.tool or "-", miss.noticed, miss.cause, _rank(miss), miss.query or "-",
             miss.recovered, _cost(miss),
         )
-        for miss in ledger.misses
+        for miss in misses
     ]  # fmt: skip
     columns = ("id#", "when", "tool…", "noticed", "cause", "rank#", "task…", "recovered", "cost")
     output.table(columns, rows)
-    counts = ", ".join(f"{count} {cause}" for cause, count in ledger.causes.items())
-    total = sum(ledger.causes.values())
-    shown = f" ({len(ledger.misses)} of them shown)" if len(ledger.misses) < total else ""
+    counts = ", ".join(f"{count} {cause}" for cause, count in causes.items())
+    total = sum(causes.values())
+    shown = f" ({len(misses)} of them shown)" if len(misses) < total else ""
     output.say(f"{output.plural(total, 'miss')}{shown}: {counts}; `foretool misses show ID` shows one in full")
 
 
@@ -143,24 +130,18 @@ def _cost(miss: Miss) -> str:
 def show(path: Path | None, as_json: bool, id: int) -> int:
     """Show one miss in full: the task, the list, what was found, and what would have helped."""
     with open_existing_store(load(path).storage) as store:
-        details = read_miss(store, id)
-    if details is None:
-        return complain(f"misses show: there is no miss {id}; `foretool misses` lists all misses", WRONG)
+        miss = store.calls.miss(id)
+        if miss is None:
+            return complain(f"misses show: there is no miss {id}; `foretool misses` lists all misses", WRONG)
+        details = MissDetails(
+            miss=miss,
+            cause_in_words=CAUSES[miss.cause],
+            session=store.sessions.get(miss.session),
+            exposure=store.sessions.exposure(miss.exposure) if miss.exposure else None,
+            discovery=store.discoveries.get(miss.discovery) if miss.discovery else None,
+            call=store.calls.get(miss.call) if miss.call else None,
+        )
     return output.show(details, as_json, _print_details)
-
-
-def read_miss(store: Store, id: int) -> MissDetails | None:
-    miss = store.calls.miss(id)
-    if miss is None:
-        return None
-    return MissDetails(
-        miss=miss,
-        cause_in_words=CAUSES[miss.cause],
-        session=store.sessions.get(miss.session),
-        exposure=store.sessions.exposure(miss.exposure) if miss.exposure else None,
-        discovery=store.discoveries.get(miss.discovery) if miss.discovery else None,
-        call=store.calls.get(miss.call) if miss.call else None,
-    )
 
 
 def _print_details(details: MissDetails) -> None:

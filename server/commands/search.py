@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import click
+from msgspec import Struct
 
 from foretool.server import offline
 from foretool.server.catalog import embedding, models
@@ -22,9 +22,10 @@ from foretool.server.methods.discovery_answer import Arguments
 from foretool.server.offline import Offline
 from foretool.storage.records import Level, Match
 
+Schema = Literal["whole", "trimmed", "none"]
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+
+class Hit(Struct, frozen=True):
     """One match: what the answer says about it, and how it was ranked."""
 
     rank: int
@@ -33,13 +34,12 @@ class Hit:
     parts: dict[str, float]
     why: str
     listed: bool
-    schema: Literal["whole", "trimmed", "none"]
+    schema: Schema
     """How much of its schema the answer contains."""
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """An answer of `discover_tools`, and the ranking behind it."""
 
     task: str
@@ -82,7 +82,9 @@ def command(
         for problem in models.install_models(known.app.search, known.store):
             output.warn(problem)
         found = search(known, " ".join(task), profile, limit)
-    return output.show(found, as_json, _print_answer if as_text else _print)
+    return output.show(
+        found, as_json, lambda found: click.echo(output.clean(found.answer)) if as_text else _print(found)
+    )
 
 
 def search(known: Offline, task: str, profile: str = "", limit: int | None = None) -> SearchResult:
@@ -101,18 +103,9 @@ def search(known: Offline, task: str, profile: str = "", limit: int | None = Non
 
 
 def _describe_hit(match: Match, card: dict[str, Any]) -> Hit:
-    listed, schema = card.get("listed", False), _schema_shown(card)
+    schema: Schema = "none" if "inputSchema" not in card else "trimmed" if "trimmed" in card else "whole"
+    listed = card.get("listed", False)
     return Hit(match.rank, match.tool, match.score, match.parts, card["why"], listed, schema, card["description"])
-
-
-def _schema_shown(card: dict[str, Any]) -> Literal["whole", "trimmed", "none"]:
-    if "inputSchema" not in card:
-        return "none"
-    return "trimmed" if "trimmed" in card else "whole"
-
-
-def _print_answer(found: SearchResult) -> None:
-    click.echo(output.clean(found.answer))
 
 
 def _print(found: SearchResult) -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from foretool.server.commands.exit import WRONG, complain
-
-if TYPE_CHECKING:
-    from foretool.server.config.loader import Config
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import Config, host_and_port, load
 
 
 class ServeOptions(NamedTuple):
@@ -47,47 +46,33 @@ def plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
 
 def serve(options: ServeOptions) -> int:
     """Serve until the client leaves or a signal arrives. Returns the exit status."""
-    from foretool.server.config.errors import ConfigError
-    from foretool.server.config.loader import load
+    from foretool.storage.stores import StorageError
 
     try:
         config = load(options.config)
         _check_options(options, config)
+
+        import asyncio
+
+        from foretool.server import reload
+        from foretool.server import serve as serving
+        from foretool.server.system import logs
+
+        logs.start_logging(config)
+        reload.report_problems(config)
+        if options.http is not None:
+            asyncio.run(serving.serve_http(config, options.http))
+        else:
+            asyncio.run(serving.serve_stdio(config, options.profile))
     except ConfigError as error:
         return complain(str(error))
-
-    from foretool.server import reload
-    from foretool.server import serve as serving
-    from foretool.server.system import logs
-    from foretool.storage.stores import StorageError
-
-    logs.start_logging(config)
-    reload.report_problems(config)
-    try:
-        if options.http is not None:
-            return _serve_http(config, options.http)
-        serving.run_stdio(config, options.profile)
     except StorageError as error:
         return complain(config.redact(str(error)), WRONG)
     return 0
 
 
-def _serve_http(config: Config, address: str) -> int:
-    from foretool.server import serve as serving
-    from foretool.server.transports.client.http import BindError
-
-    try:
-        serving.run_http(config, address)
-    except BindError as error:
-        return complain(str(error))
-    return 0
-
-
 def _check_options(options: ServeOptions, config: Config) -> None:
     """Raise `ConfigError` for options that do not fit this config."""
-    from foretool.server.config.errors import ConfigError
-    from foretool.server.config.loader import host_and_port
-
     config.require_profile(options.profile)
     if options.http is None:
         return

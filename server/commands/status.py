@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 import click
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
 from foretool.server.commands import output
@@ -29,8 +29,7 @@ LEAST_RATED = 50
 """Fewer rated searches say nothing about the quality of search."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(Struct, frozen=True):
     """One process that serves, or that was killed while serving."""
 
     pid: int
@@ -40,8 +39,7 @@ class Proxy:
     upstreams: tuple[UpstreamState, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """What the log keeps, and when it last grew."""
 
     level: Record
@@ -50,8 +48,7 @@ class Recording:
     last_discovery: float
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(Struct, frozen=True):
     """How many texts each encoder, described with licence and source, has embedded."""
 
     setting: str
@@ -60,8 +57,7 @@ class Encoding:
     """Why only words rank, or "" if encoders do too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """What the store and the config say."""
 
     config: Path
@@ -103,14 +99,16 @@ def command(path: Path | None, as_json: bool, verbose: bool) -> int:
     """
     status = read_status(load(path))
     if as_json:
-        output.emit({"is_well": status.is_well, **{name: getattr(status, name) for name in Status.__slots__}})
+        output.emit({"is_well": status.is_well, **asdict(status)})
     else:
         _print(status, verbose)
     return int(not status.is_well)
 
 
 def read_status(config: Config) -> Status:
+    now = time.time()
     with open_existing_store(config.storage) as store:
+        by_proxy = groupby(store.serving.states(), lambda state: (state.started_at, state.pid))
         last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
         last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
         return Status(
@@ -120,7 +118,10 @@ def read_status(config: Config) -> Status:
             recording=Recording(config.settings.record, last_call, last_discovery),
             encoder=_describe_encoders(config, store),
             confidence=assured(discovery_outcomes(store.discoveries)),
-            proxies=tuple(_group_by_proxy(store.serving.states())),
+            proxies=tuple(
+                Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(own))
+                for (started_at, pid), own in by_proxy
+            ),
             broken=config.broken,
             disabled=config.disabled,
             warnings=config.warnings,
@@ -139,12 +140,6 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
     return Encoding(setting, known, missing)
 
 
-def _group_by_proxy(states: list[UpstreamState]) -> Iterator[Proxy]:
-    now = time.time()
-    for (started_at, pid), own in groupby(states, lambda state: (state.started_at, state.pid)):
-        yield Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(own))
-
-
 def _print(status: Status, verbose: bool) -> None:
     if not status.proxies:
         output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
@@ -158,9 +153,11 @@ def _print(status: Status, verbose: bool) -> None:
         output.say(f"warning   {warning}", "yellow")
     output.say(f"config    {status.config}")
     output.say(f"storage   {status.storage}: {_contents(status.contents)}")
-    recording = status.recording
+    encoding, recording = status.encoder, status.recording
+    embedded = (f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
+    ranks = f"only words rank: {encoding.problem}" if encoding.problem else ", ".join(embedded)
+    output.say(f"encoder   {ranks}")
     last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
-    output.say(f"encoder   {_say_encoders(status.encoder)}")
     output.say(f"recorder  record: {recording.level}; {last}")
     if status.confidence.verdicts >= LEAST_RATED:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
@@ -178,23 +175,12 @@ def _say_quality(found: Assured, verbose: bool) -> str:
     return f"{said}."
 
 
-def _say_encoders(encoding: Encoding) -> str:
-    if encoding.problem:
-        return f"only words rank: {encoding.problem}"
-    return ", ".join(f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
-
-
 def _contents(contents: Statistics | None) -> str:
     if contents is None:
         return "does not exist yet; the first proxy creates it"
-    counts = ", ".join(
-        output.plural(count, noun)
-        for count, noun in (
-            (contents.tools, "tool"), (contents.sessions, "session"), (contents.calls, "call"),
-            (contents.discoveries, "discovery"), (contents.misses, "miss"), (contents.clients, "client"),
-        )
-    )  # fmt: skip
-    return f"{output.size(contents.file_bytes)}, {counts}"
+    nouns = {"tools": "tool", "sessions": "session", "calls": "call", "discoveries": "discovery", "misses": "miss"}
+    counts = [output.plural(getattr(contents, field), noun) for field, noun in (nouns | {"clients": "client"}).items()]
+    return ", ".join([output.size(contents.file_bytes), *counts])
 
 
 def _print_proxy(proxy: Proxy, verbose: bool) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
+from msgspec import Struct
 
 from foretool.server import offline
 from foretool.server.commands import output
@@ -22,8 +22,7 @@ from foretool.server.offline import Offline
 from foretool.storage.records import Tool, Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One tool."""
 
     name: str
@@ -39,8 +38,7 @@ class Row:
     last_used: float
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """The list of one profile."""
 
     profile: str
@@ -52,8 +50,7 @@ class Listed:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """Tools in the requested order, and the tokens of the whole catalog and of the lists."""
 
     tools: tuple[Row, ...]

@@ -17,7 +17,7 @@ from foretool.server.config.settings import ProfileEntry, ServerEntry, Settings
 
 
 class ConfigError(Exception):
-    """The file cannot be used at all. One line: file, line, column, key, what was found, the way out."""
+    """The config or an option cannot be used. One line: file, line, column, key, what was found, the way out."""
 
 
 class Invalid(Exception):

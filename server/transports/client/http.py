@@ -16,6 +16,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from foretool.server.config.errors import ConfigError
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage
@@ -36,7 +37,7 @@ KEEP_ALIVE_S: Final = 65
 """Longer than clients keep an unused connection, so that none sends into one that is being closed."""
 
 
-class BindError(Exception):
+class BindError(ConfigError):
     """The address cannot be served as configured. The message is one line: what, where, the way out."""
 
 

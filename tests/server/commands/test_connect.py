@@ -23,11 +23,12 @@ def test_every_client_gets_absolute_paths(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_words_are_quoted_for_the_shell() -> None:
-    told = registration("claude-code", ["/opt/my tools/foretool"], ["serve", "--config", "/a b/mcp.json"])
+    told = registration("claude-code", ["/opt/my tools/foretool"], Path("/a b/mcp.json"))
     after = shlex.split(told.command)[shlex.split(told.command).index("--") + 1 :]
     assert after == ["/opt/my tools/foretool", "serve", "--config", "/a b/mcp.json"]
-    vscode = shlex.split(registration("vscode", ["/opt/it's/foretool"], ["serve"]).command)
-    assert json.loads(vscode[2]) == {"name": "foretool", "command": "/opt/it's/foretool", "args": ["serve"]}
+    vscode = shlex.split(registration("vscode", ["/opt/it's/foretool"], Path("/it's.json")).command)
+    args = ["serve", "--config", "/it's.json"]
+    assert json.loads(vscode[2]) == {"name": "foretool", "command": "/opt/it's/foretool", "args": args}
 
 
 def test_one_client_is_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

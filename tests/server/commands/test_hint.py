@@ -13,7 +13,7 @@ from command_fakes import fill, write_config
 from requirements import requirement
 
 from foretool.server.commands.group import run
-from foretool.server.commands.hint import hook_command, install, remove
+from foretool.server.commands.hint import hook_command, install, launcher, remove
 
 OTHERS: dict[str, Any] = {
     "model": "opus",
@@ -82,3 +82,8 @@ def test_connect_offers_the_hook_to_the_client_that_has_hooks(
     assert group["hooks"][0]["command"] == hook_command(path)
     assert run(["connect", "claude-code", "--config", str(path)]) == 0
     assert "foretool hint --install" in capsys.readouterr().out
+
+
+def test_the_command_it_prints_starts_this_foretool() -> None:
+    done = subprocess.run([*launcher(), "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("foretool, version ")
