@@ -153,7 +153,7 @@ class Client:
             self._refuse(ident, channel, jsonrpc.INVALID_REQUEST, f"request id {ident!r} is already in use")
             return
         self.exchanges[key] = exchange
-        exchange.attempt(lambda: self._begin(exchange))
+        exchange.attempt(self._begin, exchange)
 
     def _refuse(self, ident: Id, channel: Channel, code: int, text: str) -> None:
         self._outbox.finish(channel, jsonrpc.failure(ident, jsonrpc.error_object(code, text)), code)

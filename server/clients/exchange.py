@@ -111,12 +111,12 @@ class Exchange(Struct, eq=False):
         assert self.session is not None
         return self.session
 
-    def attempt(self, step: Callable[[], None]) -> None:
+    def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
         """Run one step of answering, unless the request is answered. An exception becomes the request's error."""
         if self.done:
             return
         try:
-            step()
+            step(*arguments)
         except RpcError as error:
             self.error(error.code, str(error), error.data)
         except ValueError as error:

@@ -177,21 +177,21 @@ class Session:
 
     # -- decisions
 
-    def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> list[Miss | Forward]:
+    def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> tuple[list[Miss], Forward]:
         """Decide what a call means. It always goes through. A hidden tool is a miss, once per list; so is a tool that
         the list gained only because a discovery found it."""
         chat = chat or self._whole
         found = chat.found.get(tool.id)
         hidden = not self.sees(tool.id)
-        decisions: list[Miss | Forward] = []
+        misses: list[Miss] = []
         was_missing = tool.id in self._grown_found and found is not None
         key = (0 if was_missing else self.exposure, tool.id)
         if (hidden or was_missing) and key not in chat.missed:
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
             chat.missed.add(key)
-            decisions.append(self._hidden(tool, via, at, found, chat))
+            misses.append(self._hidden(tool, via, at, found, chat))
         chat.note_call(tool, at)
-        return [*decisions, Forward(tool, hidden, found.discovery if found else 0)]
+        return misses, Forward(tool, hidden, found.discovery if found else 0)
 
     def discovered(self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None) -> list[Miss]:
         """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from foretool.server.catalog.catalog import annotation
@@ -66,15 +67,8 @@ class ToolCalls:
             self._call(exchange, name, "bridge")
 
     def _call(self, exchange: Exchange, name: str, via: Via) -> None:
-        def run(at: Exchange, tool: Tool) -> None:
-            self._runner.run_call(at, tool, via)
-
-        def go(tool: Tool) -> None:
-            if via == "bridge":
-                self._bridge.check_call(exchange, tool, run)
-            else:
-                run(exchange, tool)
-
+        run = partial(self._runner.run_call, via)
+        go = partial(run, exchange) if via == "name" else partial(self._bridge.check_call, run, exchange)
         self._lookup.look_up(exchange, name, via, go)
 
 
@@ -85,7 +79,7 @@ class Bridge:
         self._config = config
         self._server_requests = server_requests
 
-    def check_call(self, exchange: Exchange, tool: Tool, go: Go) -> None:
+    def check_call(self, go: Go, exchange: Exchange, tool: Tool) -> None:
         """Call `go` with the exchange to answer, or answer with the reason that the call does not go on."""
         schema = jsonrpc.plain(jsonrpc.fields(tool.definition)["inputSchema"])
         if errors := argument_errors(schema, jsonrpc.plain(exchange.params["arguments"])):

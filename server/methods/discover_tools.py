@@ -41,7 +41,7 @@ class DiscoverTools:
         arguments = discovery_answer.read_arguments(raw)
         self.join_conversation(exchange, arguments.handle)
         # Before the first upstreams have listed their tools, nothing would be found.
-        self._upstreams.when_listed(lambda: exchange.attempt(lambda: self._find(exchange, arguments)))
+        self._upstreams.when_listed(lambda: exchange.attempt(self._find, exchange, arguments))
 
     def join_conversation(self, exchange: Exchange, handle: str) -> None:
         """Continue the conversation of a handle. When a handle comes back for the first time, its discovery turns out

@@ -29,7 +29,7 @@ class ListTools:
     def start(self, exchange: Exchange) -> None:
         if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")
-        self._upstreams.when_listed(lambda: exchange.attempt(lambda: self._answer(exchange)))
+        self._upstreams.when_listed(lambda: exchange.attempt(self._answer, exchange))
 
     def _answer(self, exchange: Exchange) -> None:
         session, tools = exchange.own_session, exchange.client.tools

@@ -72,7 +72,7 @@ class Prompts:
             raise RpcError(jsonrpc.INVALID_PARAMS, "prompts/get: name is missing")
         if self._is_own(name, exchange.client.profile):
             # Before the first upstreams have listed their tools, nothing would be found.
-            self._upstreams.when_listed(lambda: exchange.attempt(lambda: self._answer_step(exchange)))
+            self._upstreams.when_listed(lambda: exchange.attempt(self._answer_step, exchange))
             return
         upstream, own = self._find(name, exchange.client.profile)
         self._forwarder.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})

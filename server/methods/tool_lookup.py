@@ -40,7 +40,7 @@ class ToolLookup:
             return
 
         def look_again() -> None:
-            exchange.attempt(lambda: self._find_listed(exchange, name, via, go))
+            exchange.attempt(self._find_listed, exchange, name, via, go)
 
         # Its upstream has not listed yet, or one may that has it: the name may be right, so wait rather than refuse.
         if (owner := self._upstreams.unlisted_owner(name)) is not None:

@@ -58,7 +58,7 @@ class ToolRunner:
         self._flows = flows
         self._predictor = predictor
 
-    def run_call(self, exchange: Exchange, tool: Tool, via: Via) -> None:
+    def run_call(self, via: Via, exchange: Exchange, tool: Tool) -> None:
         """Forward the call and answer the exchange, once, with what comes back."""
         attempt = self._decide(exchange, tool, via)
         arguments = exchange.params.get("arguments")
@@ -77,15 +77,15 @@ class ToolRunner:
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
         session, chat, at = exchange.own_session, exchange.chat, self._recorder.now()
-        decisions = session.call(tool, via, at, chat)
+        misses, forward = session.call(tool, via, at, chat)
         return _Attempt(
             session=session,
             handle=chat.handle if chat else "",
             tool=tool,
             upstream=self._upstreams[tool.upstream],
             via=via,
-            forward=next(decision for decision in decisions if isinstance(decision, Forward)),
-            misses=[decision for decision in decisions if isinstance(decision, Miss)],
+            forward=forward,
+            misses=misses,
             arguments=self._recorder.describe_arguments(exchange.params.get("arguments")),
             at=at,
             started=time.perf_counter(),

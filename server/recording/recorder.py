@@ -68,9 +68,10 @@ class Recorder:
 
     def describe_arguments(self, arguments: Raw | None) -> str:
         """Return what may be kept of a call's arguments: nothing, names and types, or values without secrets."""
-        if self._config.settings.record == "off":
+        record = self._config.settings.record
+        if record == "off":
             return ""
-        if self._config.settings.record == "full":
+        if record == "full":
             return self._config.redact(bytes(arguments or b"{}").decode(errors="replace"))
         return translate.argument_shape(arguments)
 

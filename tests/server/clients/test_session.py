@@ -30,22 +30,22 @@ def found(*tools: Tool, task: str = "") -> Discovery:
 
 
 def test_a_listed_tool_is_forwarded_without_a_miss() -> None:
-    assert session(ADD.id).call(ADD, "name", 1.0) == [Forward(ADD, False, 0)]
+    assert session(ADD.id).call(ADD, "name", 1.0) == ([], Forward(ADD, False, 0))
 
 
 def test_a_hidden_tool_is_forwarded_and_missed_once_a_list() -> None:
     conversation = session(ADD.id)
-    miss, forward = conversation.call(SUB, "bridge", 1.0)
+    (miss,), forward = conversation.call(SUB, "bridge", 1.0)
     assert forward == Forward(SUB, True, 0)
     assert isinstance(miss, Miss)
     assert (miss.tool, miss.noticed, miss.exposure, miss.recovered) == ("calc__sub", "bridge", 7, "called")
-    assert conversation.call(SUB, "bridge", 2.0) == [Forward(SUB, True, 0)]
+    assert conversation.call(SUB, "bridge", 2.0) == ([], Forward(SUB, True, 0))
 
 
 def test_what_a_discovery_found_is_missed_with_its_rank_and_task() -> None:
     conversation = session()
     assert conversation.discovered(found(ADD, SUB, task="subtract"), 3, 40) == []
-    miss, forward = conversation.call(SUB, "name", 1.0)
+    (miss,), forward = conversation.call(SUB, "name", 1.0)
     assert forward == Forward(SUB, True, 3)
     assert isinstance(miss, Miss)
     assert (miss.noticed, miss.rank, miss.of, miss.query) == ("discovery", 2, 40, "subtract")
@@ -58,7 +58,7 @@ def test_a_discovery_without_a_match_is_a_miss_of_its_own() -> None:
 
 
 def test_a_call_before_any_list_is_hidden() -> None:
-    (miss, _) = Session(RECORD).call(ADD, "name", 1.0)
+    (miss,), _ = Session(RECORD).call(ADD, "name", 1.0)
     assert isinstance(miss, Miss)
     assert (miss.cause, miss.exposure) == ("unknown", 0)
 
