@@ -1,7 +1,7 @@
 """Counts tokens with a real tokenizer (o200k_base, GPT-4o and later), and estimates them until the count is there.
 
 The tokenizer needs no network, but takes 50 MB and half a second to load (docs/decisions/0010). So a server counts in a
-child process (`server.catalog.count_worker`).
+child process (`server.catalog.workers`).
 """
 
 from __future__ import annotations

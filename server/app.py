@@ -15,7 +15,7 @@ from foretool.server import housekeeping
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.models import ModelLoader, read_base, read_prior
-from foretool.server.catalog.name_keeper import NameKeeper
+from foretool.server.catalog.names import NameKeeper
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.clients.exchange import Outbox

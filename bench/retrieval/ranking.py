@@ -44,7 +44,7 @@ from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
-from foretool.server.catalog.opening import open_encoder
+from foretool.server.catalog.encoders import open_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.stores import Store

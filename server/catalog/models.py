@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval import methods
+from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.records import Artifact
 from foretool.storage.stores import StorageError, Store
 
@@ -49,7 +50,7 @@ class OpenedModels(Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-class ModelLoader:
+class ModelLoader(BackgroundWork):
     """Installs the models that are to serve, one load at a time. Housekeeping calls `tick` about once a second."""
 
     def __init__(self, search: Search, store: Store, changed: Callable[[], None]) -> None:
@@ -57,7 +58,6 @@ class ModelLoader:
         self._search = search
         self._store = store
         self._changed = changed
-        self._task: asyncio.Task[None] | None = None
         self._version = 0
         self._wait = 0
         self._has_listed = False
@@ -65,7 +65,7 @@ class ModelLoader:
     def tick(self, has_listed: bool) -> None:
         """Look for other models. `has_listed`: a client has a list, so no client waits for its first one any more."""
         self._has_listed |= has_listed
-        if not self._has_listed or (self._task is not None and not self._task.done()):
+        if not self._has_listed or self.is_working:
             return
         if self._wait:
             self._wait -= 1
@@ -79,14 +79,7 @@ class ModelLoader:
             log.warning("%s; the models in use stay", error)
             self._wait = RETRY_TICKS
             return
-        self._task = asyncio.create_task(self._load(version, kept))
-
-    async def stop(self) -> None:
-        """End the load under way."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        self.begin(self._load(version, kept))
 
     async def _load(self, version: int, kept: Mapping[str, Candidates]) -> None:
         opened = await asyncio.to_thread(open_models, kept)
@@ -155,7 +148,7 @@ def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
 
 def open_model(kind: str, data: bytes) -> LearnedModel:
     """Open one model. Raises `ModelError`, and `ImportError` if a package that it needs is not installed."""
-    from foretool.server.catalog.prepare_worker import prepare_apart
+    from foretool.server.catalog.encoders import prepare_apart
 
     model: LearnedModel = methods.load(methods.METHODS[kind].served).loads(data, prepare_apart)
     return model

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import json
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.workers import COMMAND
 from foretool.storage.stores import CatalogStore, StorageError
 
 COUNTED_AT_ONCE: Final = 2000
@@ -54,10 +54,9 @@ class TokenCounter:
 
     async def _count(self, texts: list[str]) -> list[int]:
         lines = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
-        command = (sys.executable, "-m", "foretool.server.catalog.count_worker")
         pipe = asyncio.subprocess.PIPE
         try:
-            counter = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+            counter = await asyncio.create_subprocess_exec(*COMMAND, "count", stdin=pipe, stdout=pipe, stderr=pipe)
             output, _ = await counter.communicate(lines)
             return [int(line) for line in output.split()]
         except (OSError, ValueError, RuntimeError) as error:

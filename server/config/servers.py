@@ -50,7 +50,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
     def offers(self, tool: str) -> bool:
         """Whether the upstream tool of this name exists for clients."""
-        return matches(tool, self.include) and not matches(tool, self.exclude)
+        return (not self.include or matches(tool, self.include)) and not matches(tool, self.exclude)
 
     def __repr__(self) -> str:
         return f"Server({self.name!r}, {self.type!r})"

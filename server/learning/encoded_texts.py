@@ -30,7 +30,7 @@ class EncodedTexts:
     def open(cls, settings: Settings, store: Store) -> EncodedTexts | None:
         """Opens the encoders of the settings; None if there are none or one cannot be opened."""
         from foretool.retrieval.encoders import EncoderError
-        from foretool.server.catalog.opening import open_encoder
+        from foretool.server.catalog.encoders import open_encoder
 
         try:
             weights = embedding.find_weights(settings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.training.replay import Comparison, StepRanks, rank_steps
-from foretool.server.catalog.index import Index
+from foretool.server.catalog.search import Index
 from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.server.learning.timeline import Timeline
 from foretool.storage.records import Artifact, ToolId

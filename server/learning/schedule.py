@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.stores import StorageError, Store
 
 LOOK_S: Final = 60.0
@@ -26,7 +27,7 @@ LEAST_CALLS: Final = 20
 log = logging.getLogger("foretool.schedule")
 
 
-class Schedule:
+class Schedule(BackgroundWork):
     """Starts a learning process when a run is due; `tick` is called about once a second."""
 
     def __init__(self, store: Store, config: Path, clock: Callable[[], float] = time.time) -> None:
@@ -34,24 +35,16 @@ class Schedule:
         self._config = config
         self._clock = clock
         self._look_at = clock() + SETTLED_S
-        self._task: asyncio.Task[None] | None = None
 
     def tick(self, learn_s: float) -> None:
         """Starts a run if one is due. `learn_s`: seconds between two runs; 0 means never."""
         now = self._clock()
-        if not learn_s or now < self._look_at or (self._task is not None and not self._task.done()):
+        if not learn_s or now < self._look_at or self.is_working:
             return
         self._look_at = now + LOOK_S
         with contextlib.suppress(StorageError):
             if is_due(self._store, learn_s, now):
-                self._task = asyncio.create_task(self._learn())
-
-    async def stop(self) -> None:
-        """Ends a run in progress, which leaves the models in use as they are."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+                self.begin(self._learn())
 
     async def _learn(self) -> None:
         command = (sys.executable, "-m", "foretool", "learn", "--background", "--json", "--config", str(self._config))

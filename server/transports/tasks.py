@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any
 
 log = logging.getLogger(__name__)
+
+
+class BackgroundWork:
+    """Base of a part that does its slow work in one task at a time."""
+
+    _task: asyncio.Task[None] | None = None
+
+    @property
+    def is_working(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start the task."""
+        self._task = asyncio.get_running_loop().create_task(work)
+
+    async def finish(self, patience_s: float | None = None) -> None:
+        """Wait until the work under way is done, for `patience_s` at most."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=patience_s)
+
+    async def stop(self) -> None:
+        """Cancel the work under way, and wait until it has ended."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
 
 
 class Tasks:

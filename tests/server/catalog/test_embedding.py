@@ -27,7 +27,7 @@ from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.stores import Store
 
-from tests.server.catalog.test_endpoint import provider  # isort: skip
+from tests.server.catalog.test_encoders import provider  # isort: skip
 from tiny_model import write_model  # isort: skip
 
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 
 def entry(name: str) -> Any:
-    return SimpleNamespace(name=name, prefix=name, include=("*",), exclude=(), pin=(), description="")
+    return SimpleNamespace(name=name, prefix=name, offers=lambda tool: True, pin=(), description="")
 
 
 def definitions(*names: str) -> list[Any]:

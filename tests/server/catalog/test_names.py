@@ -1,16 +1,19 @@
-"""Exposed names: short enough, unlike, always the same, and finding their way back."""
+"""Exposed names: short enough, unlike, always the same, finding their way back, and saved."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
+import sqlite3
 
 import pytest
+from fakes import failing_store
 from hypothesis import given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.server.catalog.names import LIMIT, OWN, Key, Resolver, assign_names, plain_name
+from foretool.server.catalog.names import LIMIT, OWN, Key, NameKeeper, Resolver, assign_names, plain_name
 from foretool.storage.records import ToolId
 
 words = st.text(alphabet="abcXYZ012_-./ é", min_size=1, max_size=60)
@@ -124,3 +127,19 @@ def test_a_name_that_no_tool_has_finds_near_ones_among_tens_of_thousands() -> No
     assert resolver.near("git__create_isue")[0][0] == "git__create_issue"
     compared = resolver._likely("gitcreateisue")
     assert len(compared) <= 100 and "gitcreateissue" in compared[:2]
+
+
+def test_names_that_the_store_refuses_are_saved_later() -> None:
+    store, connection = failing_store()
+    keeper = NameKeeper(store.catalog)
+
+    async def keep() -> None:
+        keeper.keep({ToolId("a__b"): ("a", "b")})
+        await asyncio.sleep(0)
+
+    connection.refuse = sqlite3.SQLITE_FULL
+    asyncio.run(keep())
+    assert keeper.load() == {}
+    connection.refuse = 0
+    keeper.save()
+    assert keeper.load() == {("a", "b"): "a__b"}

@@ -1,8 +1,9 @@
-"""Slow parts of a search run in threads, and a search never fails for them."""
+"""Slow parts of a search run in threads, and a search never fails for them; the index follows the catalog in slices."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -10,14 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import end_of_searches, search_over, tool
+from fakes import FakeUpstream, end_of_searches, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.search import Search
+from foretool.server.catalog.search import Index, Search
 from foretool.server.protocol.jsonrpc import raw
-from foretool.storage.records import Usage
+from foretool.storage.records import Tool, ToolId, Usage
+from tests.server.catalog.test_catalog import catalog as catalog_of
+from tests.server.catalog.test_catalog import config_of, listed
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +31,7 @@ def anyio_backend() -> str:
 
 
 def catalog() -> Catalog:
-    entry: Any = SimpleNamespace(name="git", prefix="git", include=("*",), exclude=(), pin=(), description="")
+    entry: Any = SimpleNamespace(name="git", prefix="git", offers=lambda tool: True, pin=(), description="")
     made = Catalog([entry])
     made.replace("git", [raw(tool("open", "Open an issue")), raw(tool("close", "Close an issue"))])
     return made
@@ -181,3 +184,50 @@ async def test_the_index_is_made_beside_who_does_not_wait_for_it(monkeypatch: py
     assert await search.index(5.0)
     assert await search.index(0.0)
     await search.stop()
+
+
+@requirement("discovery:index")
+def test_the_index_is_made_in_slices_and_is_the_same_in_the_end() -> None:
+    one, other = (catalog_of(FakeUpstream("calc"), FakeUpstream("mail")) for _ in range(2))
+    for each in (one, other):
+        each.replace("calc", listed("add", "sub", "mul"))
+        each.replace("mail", listed("send", "add"))
+    query, index = Query(("add",)), Index(one)
+    assert (index.is_complete, index.count_missing()) == (False, 5)
+    assert not index.advance(0.0)
+    assert [each.tool for each in index.update(4).rank(query).ranked] == ["calc__add"]  # the one tool that is there
+    assert (index.pipeline.is_filling, index.is_complete) == (True, False)
+    assert index.update(5).rank(query) == Index(other).update().rank(query)
+    assert (index.pipeline.is_filling, index.is_complete, index.count_missing()) == (False, True, 0)
+
+
+@requirement("discovery:index")
+def test_what_changes_while_it_is_indexed_is_indexed_once_more() -> None:
+    one = catalog_of(FakeUpstream("calc"))
+    index = Index(one)
+    one.replace("calc", listed("add", "sub", "mul"))
+    assert not index.advance(0.0)
+    one.replace("calc", listed("sub", "div"))
+    while not index.advance(0.0):
+        pass
+    assert index.pipeline.corpus.slot_of.keys() == {"calc__sub", "calc__div"}
+
+
+def test_tools_that_the_store_remembers_are_indexed() -> None:
+    one = catalog_of(FakeUpstream("calc"))
+    data = json.dumps(tool("add", "Adds")).encode()
+    one.load("calc", [Tool(ToolId("calc__add"), "calc", "add", data, "h1", 12)])
+    one.settle()
+    assert "calc__add" in Index(one).update().corpus
+
+
+def test_tools_of_an_upstream_that_left_the_config_leave_the_index() -> None:
+    gone, stays = FakeUpstream("gone"), FakeUpstream("stays")
+    one = catalog_of(gone, stays)
+    index = Index(one)
+    one.replace("gone", listed("x"))
+    one.replace("stays", listed("y"))
+    assert "gone__x" in index.update().corpus
+    one.configure(list(config_of(stays).servers.values()))
+    assert not index.is_complete
+    assert index.update().corpus.slot_of.keys() == {"stays__y"}

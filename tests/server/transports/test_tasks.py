@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from foretool.server.transports.tasks import Tasks
+from foretool.server.transports.tasks import BackgroundWork, Tasks
 
 pytestmark = pytest.mark.anyio
 
@@ -47,3 +47,26 @@ async def test_tasks_that_must_not_be_cancelled_are_waited_for() -> None:
     tasks.spawn(closing())
     await tasks.close(cancel=False)
     assert ended == ["closed"]
+
+
+async def test_work_is_waited_for_with_patience_and_ends_with_its_owner() -> None:
+    blocked, ended = asyncio.Event(), []
+
+    async def work() -> None:
+        try:
+            await blocked.wait()
+        finally:
+            ended.append("ended")
+
+    owner = BackgroundWork()
+    await owner.finish()
+    await owner.stop()  # nothing has begun
+    owner.begin(work())
+    await owner.finish(patience_s=0.0)
+    assert owner.is_working and ended == []
+    await owner.stop()
+    assert not owner.is_working and ended == ["ended"]
+    owner.begin(work())
+    blocked.set()
+    await owner.finish()
+    assert not owner.is_working and ended == ["ended"] * 2

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint: what is sent, what is read, and what goes wrong."""
+"""Every kind of encoder is opened by its weights; an endpoint: what is sent, what is read, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval.encoders import EncoderError, Endpoint, Weights  # noqa: E402
-from foretool.server.catalog.endpoint import AT_ONCE, TRIES, EndpointEncoder  # noqa: E402
+from foretool.retrieval import adapters  # noqa: E402
+from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, find, locate  # noqa: E402
+from foretool.retrieval.encoders.weights import BY_NAME  # noqa: E402
+from foretool.server.catalog.encoders import AT_ONCE, TRIES, EndpointEncoder, open_encoder, prepare_apart  # noqa: E402
 
 WEIGHTS = Weights("tiny", "at here", "licence of its provider", kind="endpoint")
 
@@ -113,3 +116,26 @@ def test_an_endpoint_that_is_not_there_is_an_encoder_error() -> None:
         url = server.url
     with pytest.raises(EncoderError, match="ConnectError"):
         EndpointEncoder(WEIGHTS, Endpoint(url)).queries(["a"])
+
+
+def test_each_kind_has_its_class(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
+    pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
+    from tiny_model import write_model
+
+    from foretool.retrieval.encoders.onnx import OnnxEncoder
+
+    assert isinstance(open_encoder(find(str(write_model(tmp_path / "m")))[0]), OnnxEncoder)
+    assert isinstance(open_encoder(find("any", Endpoint("http://127.0.0.1:1/v1"))[0], key="k"), EndpointEncoder)
+
+
+def test_the_changed_model_is_made_by_another_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
+    weights = next(each for each in BY_NAME if each.name == "minilm-tools")
+    if locate(weights) is None:
+        pytest.skip(f"{weights.package} is not installed")
+    model = Path(adapters.__file__).with_name(weights.adapter).read_bytes()
+    monkeypatch.setattr(adapters, "apply", None)  # here it cannot be made
+    assert prepare_apart(weights, model, tmp_path).is_file()
+    (folder,) = tmp_path.iterdir()
+    assert sorted(each.name for each in folder.iterdir()) == ["model.onnx", "numbers.bin"]

@@ -1,10 +1,9 @@
-"""The process that embeds answers in order, says what is missing, and ends."""
+"""The process that embeds answers in order, says what is missing, and ends; `test_token_counter` has the other one."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,9 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from tiny_model import DIMENSION, write_model  # noqa: E402
 
 from foretool.retrieval.encoders import find, open_encoder  # noqa: E402
-from foretool.server.catalog.embed_worker import MISSING_STATUS  # noqa: E402
+from foretool.server.catalog.workers import COMMAND, MISSING_STATUS  # noqa: E402
 
-WORKER = [sys.executable, "-m", "foretool.server.catalog.embed_worker"]
+WORKER = [*COMMAND, "embed"]
 
 
 def test_it_answers_in_order_and_ends(tmp_path: Path) -> None:

@@ -1,18 +1,24 @@
-"""An encoder behind an OpenAI-compatible API: `POST {url}/embeddings` with `model` and `input`.
+"""Opens any encoder that the settings can choose: in this process, or behind an OpenAI-compatible endpoint.
 
-Tools and queries are sent alike. The key goes into one header and nowhere else.
+An endpoint gets `POST {url}/embeddings` with `model` and `input`; tools and queries are sent alike. The key goes into
+one header and nowhere else.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from subprocess import run
 from typing import TYPE_CHECKING, Any, Final
 
+from foretool.retrieval import encoders
 from foretool.retrieval.encoders.base import EncoderError, unit
-from foretool.retrieval.encoders.weights import Endpoint, Weights
+from foretool.retrieval.encoders.weights import BY_NAME, Endpoint, Weights
 
 if TYPE_CHECKING:
+    from foretool.retrieval.encoders import Encoder
     from foretool.retrieval.encoders.base import Vectors
 
 AT_ONCE: Final = 64
@@ -24,6 +30,27 @@ PAUSE_S: Final = 1.0
 """The pause before the second try of a batch of documents; doubled each time."""
 CHARACTERS: Final = 8_000
 """How much of a text is sent; a provider refuses a text that is longer than its model reads."""
+
+
+def open_encoder(weights: Weights, cache: Path | None = None, key: str = "") -> Encoder:
+    """Open an encoder; `cache` is the folder of prepared models, `key` lets us in at an endpoint.
+
+    Raises `EncoderError`.
+    """
+    if weights.kind == "endpoint":
+        return EndpointEncoder(weights, Endpoint(weights.file, key))
+    return encoders.open_encoder(weights, cache, prepare=prepare_apart)
+
+
+def prepare_apart(weights: Weights, model: bytes, cache: Path) -> Path:
+    """Do what `prepare_model` does, in another process where the weights are known by name: it takes 90 MB."""
+    from foretool.retrieval.encoders.adapted import prepare_model, prepared_folder
+
+    if not prepared_folder(weights, model, cache).is_dir() and weights in BY_NAME:
+        command = (sys.executable, "-m", "foretool.server.catalog.workers", "prepare", weights.name, str(cache))
+        # If the other process fails, this one tries and says why.
+        run(command, input=model, capture_output=True, check=False)
+    return prepare_model(weights, model, cache)
 
 
 class EndpointEncoder:

@@ -1,0 +1,91 @@
+"""Child processes that do heavy work and end, so that their memory goes back to the system.
+
+    python -m foretool.server.catalog.workers count
+    python -m foretool.server.catalog.workers embed NAME CACHE
+    python -m foretool.server.catalog.workers prepare NAME CACHE
+
+`count` reads one JSON string a line and answers one number of tokens a line, in the same order. `embed` reads the same
+and answers with one line of JSON (`{"dimension": 384}`), then the vectors as raw float32 in the same order. `prepare`
+reads the adapter of a trained encoder and leaves the prepared model in CACHE, the folder of prepared models; for
+`embed`, CACHE may be empty. The address and the key of an endpoint come in the environment, `FORETOOL_ENCODER_URL` and
+`FORETOOL_ENCODER_KEY`, because everybody can read a command line.
+
+A worker that misses the tokenizer or the encoder says so on stderr, answers nothing and exits with status 3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+if TYPE_CHECKING:
+    from foretool.retrieval.encoders import Encoder
+
+COMMAND: Final = (sys.executable, "-m", "foretool.server.catalog.workers")
+MISSING_STATUS: Final = 3
+URL, KEY = "FORETOOL_ENCODER_URL", "FORETOOL_ENCODER_KEY"
+COUNTED_AT_ONCE: Final = 256
+"""How many texts are counted at once."""
+
+
+def count(stdin: BinaryIO) -> Iterator[bytes]:
+    """Yield the number of tokens of each text, a number a line."""
+    from foretool.retrieval import tokens
+
+    for batch in _read_batches(stdin, COUNTED_AT_ONCE):
+        yield b"".join(b"%d\n" % number for number in tokens.count(batch))
+
+
+def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
+    """Yield the header, then the vectors batch by batch."""
+    from foretool.retrieval.encoders import Endpoint, find
+    from foretool.retrieval.encoders.base import BATCH
+    from foretool.server.catalog.encoders import open_encoder
+
+    os.nice(10)
+    endpoint = Endpoint(os.environ.get(URL, ""), os.environ.get(KEY, ""))
+    encoder: Encoder | None = None
+    for batch in _read_batches(stdin, BATCH):
+        started = encoder is not None
+        weights = find(name, endpoint)[0].untrained
+        encoder = encoder or open_encoder(weights, Path(cache) if cache else None, key=endpoint.key)
+        vectors = encoder.documents(batch)
+        if not started:
+            yield json.dumps({"dimension": vectors.shape[1]}).encode() + b"\n"
+        yield vectors.tobytes()
+
+
+def prepare(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
+    """Make the prepared model; yield nothing."""
+    from foretool.retrieval.encoders.adapted import prepare_model
+    from foretool.retrieval.encoders.weights import BY_NAME
+
+    (weights,) = (each for each in BY_NAME if each.name == name)
+    prepare_model(weights, stdin.read(), Path(cache))
+    return iter(())
+
+
+def _read_batches(lines: Iterable[bytes], size: int) -> Iterator[list[str]]:
+    rest = iter(lines)
+    while batch := [json.loads(line) for line in islice(rest, size)]:
+        yield batch
+
+
+if __name__ == "__main__":
+    from foretool.retrieval.encoders import EncoderError
+    from foretool.retrieval.tokens import TokenizerMissing
+
+    work, *options = sys.argv[1:]
+    works: dict[str, Callable[..., Iterator[bytes]]] = {"count": count, "embed": embed, "prepare": prepare}
+    try:
+        for answer in works[work](sys.stdin.buffer, *options):
+            sys.stdout.buffer.write(answer)
+            sys.stdout.buffer.flush()
+    except (EncoderError, TokenizerMissing) as missing:
+        sys.stderr.write(f"{missing}\n")
+        sys.exit(MISSING_STATUS)
