@@ -1,13 +1,13 @@
-"""foretool as a library: what a step of an agent needs, out of the user's MCP servers (ITR, Algorithm 1).
+"""foretool as a library: picks what a step of an agent needs out of the user's MCP servers (ITR, Algorithm 1).
 
     async with Foretool("mcp.json") as ft:
         step = await ft.step("find the newest issue and answer it")
         reply = ask(step.system_prompt, step.tools.openai)
         result = await step.call(reply.name, reply.arguments)
 
-It is the proxy without a client at the other end: the same config, catalog, upstreams, ranking and store. Steps are on
-record as discoveries, calls as calls, and a call of a tool that the step did not have is a miss. One event loop, one
-task: leave the block in the task that entered it; then every server it started has ended.
+It is the proxy without a client at the other end: the same config, catalog, upstreams, ranking and store. It records
+steps as discoveries, calls as calls, and a call of a tool that the step did not have as a miss. Leave the block in the
+task that entered it; every server that it started has ended then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -37,16 +36,14 @@ from foretool.storage.records import Level
 from foretool.storage.stores import Store
 
 GRACE_S: Final = 2.0
-"""At the end, calls under way have so long to be answered."""
-
-LOOK_S: Final = 0.02
+"""How long calls under way may still be answered when the block ends."""
 
 T = TypeVar("T")
 
 
 class CallFailed(Exception):
-    """The proxy refused a call: no such tool, or not in this profile. What a tool says of its own failure is a `Result`
-    with `is_error`."""
+    """The proxy refused a call: no such tool, or not in this profile. A tool that failed returns a `Result` with
+    `is_error` instead."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -57,7 +54,7 @@ class Result(Struct, frozen=True):
     """What a tool returned."""
 
     text: str
-    """Its text blocks, one after the other."""
+    """Its text blocks, joined by line breaks."""
     content: list[dict[str, Any]]
     """All its blocks, as the server wrote them."""
     structured: Any = None
@@ -65,9 +62,9 @@ class Result(Struct, frozen=True):
 
 
 class Tools(Struct, frozen=True):
-    """The tools of a step, `discover_tools` the last of them, in the shapes that APIs take.
+    """The tools of a step in the shapes that APIs take; the last one is `discover_tools`.
 
-    Exposed names have letters, digits, `_` and `-` only and at most 49 of them, so every API takes them as they are.
+    Exposed names consist of at most 49 letters, digits, `_` and `-`, so every API takes them as they are.
     """
 
     mcp: list[dict[str, Any]]
@@ -85,7 +82,7 @@ class Tools(Struct, frozen=True):
 
     @property
     def openai(self) -> list[dict[str, Any]]:
-        """For `tools` of OpenAI's chat completions and whatever is compatible with them."""
+        """As OpenAI's chat completions and compatible APIs take `tools`."""
         return [
             {
                 "type": "function",
@@ -100,7 +97,7 @@ class Tools(Struct, frozen=True):
 
     @property
     def anthropic(self) -> list[dict[str, Any]]:
-        """For `tools` of Anthropic's messages."""
+        """As Anthropic's messages take `tools`."""
         return [
             {
                 "name": tool["name"],
@@ -111,57 +108,34 @@ class Tools(Struct, frozen=True):
         ]
 
 
-class Step:
+class Step(Struct, frozen=True, eq=False):
     """What one step of an agent is given."""
 
-    def __init__(self, owner: Foretool, plan: Plan) -> None:
-        self._owner = owner
-        self._plan = plan
-
-    @property
-    def query(self) -> str:
-        """The task it was made for."""
-        return self._plan.task
-
-    @property
-    def system_prompt(self) -> str:
-        """Safety overlay, instructions that apply, routing note. The tools are not in it: they have their own place in
-        every API."""
-        return self._plan.prompt
-
-    @cached_property
-    def tools(self) -> Tools:
-        shown = [*self._plan.tools, self._owner.discover_tool()]
-        return Tools([jsonrpc.plain(each.definition) for each in shown])
-
-    @property
-    def instructions(self) -> list[str]:
-        """Where the instructions in the prompt are from, chunk by chunk."""
-        return [fragment.id for fragment in self._plan.fragments]
-
-    @property
-    def confidence(self) -> Level:
-        """How sure we are that a needed tool is among the first five."""
-        return self._plan.level
-
-    @property
-    def probability(self) -> float:
-        """The same as a number, 0 to 1."""
-        return self._plan.probability
-
-    @property
-    def tokens(self) -> int:
-        """Of prompt and tools."""
-        return self._plan.tokens
-
-    @property
-    def fallback(self) -> str:
-        """`none`, or how it was widened: `expand` (more tools) or `discover` (the names of the others)."""
-        return self._plan.fallback
+    query: str
+    """The task that the step was made for."""
+    system_prompt: str
+    """Safety overlay, instructions that apply, routing note. It leaves out the tools, for which every API has a place
+    of its own."""
+    tools: Tools
+    instructions: list[str]
+    """Where the instructions in the prompt come from, chunk by chunk."""
+    confidence: Level
+    """How sure foretool is that a needed tool is among the first five."""
+    probability: float
+    """The same as a number, 0 to 1."""
+    tokens: int
+    """Tokens of the prompt and the tools."""
+    fallback: str
+    """`none`, or how the step was widened: `expand` (more tools) or `discover` (the names of the others)."""
+    _owner: Foretool
+    _plan: Plan
 
     async def widen(self, sufficiency: float) -> Step:
-        """The step after the model has rated its tools, 0 to 1: below the threshold with more of them, else itself."""
-        return await self._owner.widen(self, sufficiency)
+        """Return a step with more tools if the model rated these below the threshold (0 to 1), else this step."""
+        if sufficiency >= self._owner.threshold:
+            return self
+        app, caller = self._owner._running()
+        return self._owner._make_step(app.steps.widen(self._plan, sufficiency, caller.profile))
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
         """Call a tool of the step, or any other. Raises `CallFailed`."""
@@ -169,7 +143,7 @@ class Step:
 
 
 class Reply(Struct, Generic[T], frozen=True):
-    """What a model made of a step, and how far it finds its tools sufficient, 0 to 1."""
+    """What a model made of a step, and how sufficient it finds the tools, 0 to 1."""
 
     value: T
     sufficiency: float = 1.0
@@ -179,7 +153,7 @@ Model = Callable[[Step], Awaitable[Reply[T]]]
 
 
 class Foretool:
-    """See the module."""
+    """The user's MCP servers, started as they are needed, and the steps that are picked out of their tools."""
 
     def __init__(
         self,
@@ -190,9 +164,9 @@ class Foretool:
         threshold: float = PUBLISHED.threshold,
         patience_s: float = 30.0,
     ) -> None:
-        """`config`: the file, what would stand in it, or a config that was read; without one that of the command line.
+        """`config`: the file, its content, or a config that was read; None for the file that the command line takes.
 
-        `name`: of your program, as `foretool clients` and `foretool misses` show it. `threshold`: tau of ITR, the
+        `name`: your program, as `foretool clients` and `foretool misses` show it. `threshold`: tau of ITR, the
         self-rating below which a step is widened. `patience_s`: longest wait, at the beginning, for servers whose tools
         are not known from an earlier run. Raises `ConfigError`.
         """
@@ -217,8 +191,10 @@ class Foretool:
             info = {"name": self._name, "version": __version__}
             greeting = {"protocolVersion": versions.LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
             await self._caller.ask("initialize", greeting)
-            await self._caller.listed(self.patience_s)
-            # A list might never be searched, steps always are: the encoders may be loaded.
+            end = time.monotonic() + self.patience_s
+            while app.upstreams.still_coming() and time.monotonic() < end:
+                await asyncio.sleep(0.02)
+            # Steps are always searched, unlike lists, so the encoders may be loaded.
             app.search.want_encoders()
         except BaseException:
             await self._stack.aclose()
@@ -235,8 +211,8 @@ class Foretool:
         await self._stack.aclose()
 
     async def step(self, query: str, history: Sequence[str] | None = None, budget: int = BUDGET) -> Step:
-        """What the next step needs: `query` in words, one need a line; `history`: the tools called so far, oldest
-        first, by default those called through this object; `budget`: tokens of prompt and tools."""
+        """Return what the next step needs. `query`: the task in words, one need a line; `history`: the tools called so
+        far, oldest first, by default those called through this object; `budget`: tokens of prompt and tools."""
         app, caller = self._running()
         chat = caller.session.conversation()
         chat.note_task(tuple(line.strip() for line in query.splitlines() if line.strip()), app.recorder.now())
@@ -244,28 +220,21 @@ class Foretool:
         planned: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
 
         def ready(plan: Plan) -> None:
-            if not planned.done():  # nobody waits for it any more
+            if not planned.done():  # the caller may have stopped waiting
                 planned.set_result(plan)
 
         app.steps.plan(wanted, caller.profile, budget, ready)
-        return self._given(await planned)
-
-    async def widen(self, step: Step, sufficiency: float) -> Step:
-        """See `Step.widen`."""
-        if sufficiency >= self.threshold:
-            return step
-        app, caller = self._running()
-        return self._given(app.steps.widen(step._plan, sufficiency, caller.profile))
+        return self._make_step(await planned)
 
     async def answer(
         self, query: str, model: Model[T], history: Sequence[str] | None = None, budget: int = BUDGET
     ) -> tuple[T, Step]:
-        """Algorithm 1: ask the model with a step, and once more with a wider one where its tools do not suffice. What
-        the model raises is on record and goes on."""
+        """Run Algorithm 1: ask the model with a step, and once more with a wider one if its tools do not suffice. An
+        error of the model is recorded and raised."""
         step = await self.step(query, history, budget)
         try:
             reply = await model(step)
-            wider = await self.widen(step, reply.sufficiency)
+            wider = await step.widen(reply.sufficiency)
             if wider is not step:
                 step, reply = wider, await model(wider)
         except Exception as error:
@@ -280,18 +249,19 @@ class Foretool:
         _, caller = self._running()
         return _result(await caller.ask("tools/call", {"name": name, "arguments": dict(arguments or {})}))
 
-    def discover_tool(self) -> Any:
-        """`discover_tools`, which every step has."""
-        app, caller = self._running()
-        return app.steps.discover(caller.profile)
-
-    def _given(self, plan: Plan) -> Step:
+    def _make_step(self, plan: Plan) -> Step:
+        """Show and record a plan, and return it as a step."""
         app, caller = self._running()
         app.catalog.fix_names()
         app.steps.record(caller.session, plan)
         app.steps.show(caller.session, plan, caller.profile)
         app.outbox.flush()
-        return Step(self, plan)
+        shown = [*plan.tools, app.steps.discover(caller.profile)]
+        tools = Tools([jsonrpc.plain(each.definition) for each in shown])
+        sources = [fragment.id for fragment in plan.fragments]
+        return Step(
+            plan.task, plan.prompt, tools, sources, plan.level, plan.probability, plan.tokens, plan.fallback, self, plan
+        )
 
     def _running(self) -> tuple[App, _Caller]:
         if self._app is None or self._caller is None:
@@ -303,16 +273,14 @@ class Foretool:
 
 
 class _Caller:
-    """Requests in memory, answered as those of a client are."""
+    """Sends requests to the proxy as a client does, in memory."""
 
     def __init__(self, app: App, profile: str) -> None:
-        self._upstreams = app.upstreams
-        self.client = app.router.open("legacy", "library", _Nowhere(), profile)
+        self.client = app.router.open("legacy", "library", _Answer(), profile)
         self._last = 0
 
     @property
     def profile(self) -> Profile:
-        """As the config says now."""
         return self.client.profile
 
     @property
@@ -320,14 +288,8 @@ class _Caller:
         assert self.client.session is not None, "not initialized"
         return self.client.session
 
-    async def listed(self, patience_s: float) -> None:
-        """Until every server has listed its tools, or failed to, or had its time."""
-        end = time.monotonic() + patience_s
-        while self._upstreams.still_coming() and time.monotonic() < end:
-            await asyncio.sleep(LOOK_S)
-
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """A result. Raises `CallFailed`. A cancelled wait is a cancelled request."""
+        """Return the result of a request. Raises `CallFailed`. Cancelling the wait cancels the request."""
         self._last += 1
         answer = _Answer()
         self.client.receive(Message(id=self._last, method=method, params=jsonrpc.raw(params)), answer)
@@ -335,7 +297,7 @@ class _Caller:
             message = await answer.future
         except asyncio.CancelledError:
             params_of = jsonrpc.raw({"requestId": self._last, "reason": "cancelled"})
-            self.client.receive(Message(method="notifications/cancelled", params=params_of), _Nowhere())
+            self.client.receive(Message(method="notifications/cancelled", params=params_of), answer)
             raise
         if message.error is not UNSET:
             code, said = jsonrpc.error_of(message.error)
@@ -345,23 +307,15 @@ class _Caller:
         return result
 
 
-class _Nowhere:
-    """Where what belongs to no request goes: nobody listens."""
-
-    def send(self, data: bytes) -> None: ...
-
-    def finish(self, data: bytes, code: int | None) -> None: ...
-
-    def poll(self) -> None: ...
-
-    def end(self) -> None: ...
-
-
-class _Answer(_Nowhere):
-    """Where the answer to one request goes."""
+class _Answer:
+    """Takes the answer to one request, and drops notifications."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    def send(self, data: bytes) -> None: ...
+
+    def poll(self) -> None: ...
 
     def finish(self, data: bytes, code: int | None) -> None:
         if not self.future.done():
