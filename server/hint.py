@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -122,7 +122,8 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
     if level(ranking) == "none":
         return ""
     by_id = {tool.id: tool for tool in near}
-    listed = _listed_tools(store)
+    working_set = store.serving.working_set("/frozen")
+    listed = working_set.tools if working_set is not None else ()
     lines = [HEAD]
     left = TOKENS - estimate(HEAD)
     for each in ranking.ranked:
@@ -159,9 +160,3 @@ def _preselect(heads: Sequence[Head], text: str) -> list[Head]:
             scores[place] += weight * (IN_NAME if term in names[place] else 1.0)
     best = nlargest(MOST_RANKED, range(len(heads)), key=lambda place: (scores[place], -place))
     return [heads[place] for place in sorted(best) if scores[place] > 0.0]
-
-
-def _listed_tools(store: Store) -> Iterable[ToolId]:
-    """Return the tools in the frozen list of all servers; none if there is no such list yet."""
-    working_set = store.serving.working_set("/frozen")
-    return frozenset(working_set.tools) if working_set is not None else frozenset()

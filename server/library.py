@@ -27,7 +27,7 @@ from foretool._version import __version__
 from foretool.retrieval.itr import PUBLISHED
 from foretool.server.app import App
 from foretool.server.clients.session import Session
-from foretool.server.config.loader import Config, Profile, default_config, load, parse
+from foretool.server.config.loader import Config, default_config, load, parse
 from foretool.server.methods.agent_step import BUDGET, Plan
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
@@ -135,7 +135,7 @@ class Step(Struct, frozen=True, eq=False):
         if sufficiency >= self._owner.threshold:
             return self
         app, caller = self._owner._running()
-        return self._owner._make_step(app.steps.widen(self._plan, sufficiency, caller.profile))
+        return self._owner._make_step(app.steps.widen(self._plan, sufficiency, caller.client.profile))
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
         """Call a tool of the step, or any other. Raises `CallFailed`."""
@@ -223,7 +223,7 @@ class Foretool:
             if not planned.done():  # the caller may have stopped waiting
                 planned.set_result(plan)
 
-        app.steps.plan(wanted, caller.profile, budget, ready)
+        app.steps.plan(wanted, caller.client.profile, budget, ready)
         return self._make_step(await planned)
 
     async def answer(
@@ -254,9 +254,9 @@ class Foretool:
         app, caller = self._running()
         app.catalog.fix_names()
         app.steps.record(caller.session, plan)
-        app.steps.show(caller.session, plan, caller.profile)
+        app.steps.show(caller.session, plan, caller.client.profile)
         app.outbox.flush()
-        shown = [*plan.tools, app.steps.discover(caller.profile)]
+        shown = [*plan.tools, app.steps.discover(caller.client.profile)]
         tools = Tools([jsonrpc.plain(each.definition) for each in shown])
         sources = [fragment.id for fragment in plan.fragments]
         return Step(
@@ -278,10 +278,6 @@ class _Caller:
     def __init__(self, app: App, profile: str) -> None:
         self.client = app.router.open("legacy", "library", _Answer(), profile)
         self._last = 0
-
-    @property
-    def profile(self) -> Profile:
-        return self.client.profile
 
     @property
     def session(self) -> Session:

@@ -31,9 +31,6 @@ from foretool.server.config.servers import Server, matches, read_servers
 from foretool.server.config.settings import REMOVED, REMOVED_ENCODERS, DomainEntry, PolicyChoice, ProfileEntry, Settings
 from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde
 
-KEYS_NAMED = 5
-"""How many top-level keys of other programs a warning names."""
-
 
 class Profile(Struct, frozen=True, kw_only=True):
     """What one group of clients is shown. The profile named "" shows every server under the general settings."""
@@ -208,8 +205,8 @@ def _read_top_level(source: Source) -> tuple[str, dict[str, Any], list[str]]:
     warnings = [f"{source.name}: {dotted((name,))}: not read by foretool{advice}" for name, advice in meant.items()]
     # Claude Code's own file has dozens of other keys.
     if others := [dotted((name,)) for name in ignored if name not in meant]:
-        more = f" and {len(others) - KEYS_NAMED} more" if len(others) > KEYS_NAMED else ""
-        warnings.append(f"{source.name}: not read by foretool: {', '.join(others[:KEYS_NAMED])}{more}")
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+        warnings.append(f"{source.name}: not read by foretool: {', '.join(others[:5])}{more}")
     return key, entries, warnings
 
 
