@@ -49,9 +49,8 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.stdio import ChildWatcher
-from foretool.server.upstreams.launcher import Launcher
+from foretool.server.upstreams.launcher import Launcher, link_opener, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
-from foretool.server.upstreams.opening import link_opener, message_limit
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import OpenLink, Upstream
 from foretool.storage.stores import Store

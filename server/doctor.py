@@ -23,7 +23,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server, matches
 from foretool.server.probe import OnProbed, Probe, probe_all
-from foretool.server.upstreams.opening import message_limit
+from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import examine_store, open_store
 from foretool.storage.records import Era, ToolId
 from foretool.storage.stores import StorageError
@@ -123,12 +123,11 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
     upstream, server = probe.upstream, probe.server
     redact, server_info = server.secrets.redact, upstream.server_info
     info = server_info.implementation
-    spoken = [era for era, does in upstream.speaks.items() if does]
     return UpstreamCheck(
         upstream=server.name,
         address=server.address,
         is_well=not probe.error,
-        era=spoken[-1] if spoken else None,
+        era=upstream.spoken_era(),
         version=server_info.version,
         server=f"{info.get('name', '')} {info.get('version', '')}".strip(),
         tools=len(catalog.of(server.name)),

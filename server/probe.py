@@ -14,7 +14,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
-from foretool.server.upstreams.opening import link_opener
+from foretool.server.upstreams.launcher import link_opener
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era
 

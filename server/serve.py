@@ -13,7 +13,7 @@ from typing import Final
 from foretool.server.app import App
 from foretool.server.config.loader import Config, host_and_port
 from foretool.server.transports.client.stdio import StdioServer
-from foretool.server.upstreams.opening import message_limit
+from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import open_store
 
 GRACE_S: Final = 2.0

@@ -27,7 +27,6 @@ CONVERSATIONS = {
     "server/methods/upstream_events.py": "tests/scenarios/test_lists_of_upstreams.py",
     "server/reload.py": "tests/scenarios/test_reload.py",
     "server/serve.py": "tests/scenarios/test_processes.py",
-    "server/upstreams/opening.py": "tests/scenarios/test_processes.py",
 }
 """Source files that show what they do in whole conversations only, and where these are."""
 

@@ -144,7 +144,7 @@ class ClientRegistry:
             levels = [client.log_level for client in asking if client.profile.admits(upstream.name)]
             known = self._upstreams.capabilities(upstream.name)
             if levels and (known is None or "logging" in known):
-                upstream.set_level(min(levels, key=LEVELS.index))
+                upstream.subscriptions.set_level(min(levels, key=LEVELS.index))
 
     def log_readers(self, upstream: Upstream, level: str) -> list[Client]:
         """Return who may see a log entry that belongs to no known request.

@@ -47,7 +47,7 @@ class Forwarder:
     ) -> None:
         """Forward a request. `on_reply` gets the reply, untranslated, exactly once, with the exchange to answer: a
         retry if the client had to be asked in between. `headers`: for an HTTP upstream."""
-        if "requestState" in params and upstream.is_legacy(exchange.era):
+        if "requestState" in params and upstream.era_for(exchange.era) == "legacy":
             # The request was parked here and is no more; to send it again could carry it out twice.
             raise RpcError(jsonrpc.INVALID_PARAMS, "requestState has expired; send the request again without it")
         exchange.upstream = upstream

@@ -105,7 +105,7 @@ class MergedLists:
             self._finish(pending)
 
     def _finish(self, pending: _Pending) -> None:
-        ordered = {name: pending.parts[name] for name in self._upstreams.names() if name in pending.parts}
+        ordered = {each.name: pending.parts[each.name] for each in self._upstreams if each.name in pending.parts}
         pending.exchange.own_result({pending.key: pending.merge(ordered)})
 
 

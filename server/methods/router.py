@@ -11,8 +11,8 @@ from foretool.server.clients.registry import ClientRegistry
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.versions import ERAS
 from foretool.server.transports.client.base import Channel
-from foretool.server.upstreams.eras import ERAS
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Era
 

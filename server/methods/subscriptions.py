@@ -13,7 +13,6 @@ from foretool.server.methods.resources import Resources
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, RpcError
 from foretool.server.upstreams.connection import Lost, Reply
-from foretool.server.upstreams.eras import ERAS
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
@@ -48,14 +47,14 @@ class Subscriptions:
         def on_reply(at: Exchange, reply: Reply) -> None:
             if not isinstance(reply, Lost) and reply.error is UNSET:
                 self._legacy.setdefault(uri, set()).add(at.client)
-                upstream.subscribe("legacy", [uri], asked=True)
+                upstream.subscriptions.add(upstream.era_for("legacy"), [uri], asked=True)
             self._forwarder.answer(at, upstream, reply)
 
-        if upstream.is_legacy("legacy"):
+        if upstream.era_for("legacy") == "legacy":
             self._forwarder.forward(exchange, upstream, exchange.params, on_reply)
             return
         self._legacy.setdefault(uri, set()).add(exchange.client)
-        upstream.subscribe("legacy", [uri])
+        upstream.subscriptions.add(upstream.era_for("legacy"), [uri])
         exchange.result(jsonrpc.EMPTY)
 
     def unsubscribe(self, exchange: Exchange) -> None:
@@ -63,8 +62,8 @@ class Subscriptions:
         self._leave(exchange.client, uri)
 
         def go(upstream: Upstream) -> None:
-            if upstream.is_legacy("legacy") and not self._is_wanted(upstream, "legacy", uri):
-                upstream.unsubscribe("legacy", [uri], asked=True)
+            if upstream.era_for("legacy") == "legacy" and not self._is_wanted(upstream, "legacy", uri):
+                upstream.subscriptions.remove("legacy", [uri], asked=True)
                 self._forwarder.pass_on(exchange, upstream, exchange.params)
                 return
             self._release([uri])
@@ -107,7 +106,7 @@ class Subscriptions:
                 wanted.setdefault(upstream.name, []).append(uri)
         for name, of_one in wanted.items():
             upstream = self._upstreams[name]
-            upstream.subscribe("modern", of_one)
+            upstream.subscriptions.add(upstream.era_for("modern"), of_one)
             upstream.start("modern")  # one that rests tells nobody of anything
 
     # -- both eras
@@ -115,9 +114,10 @@ class Subscriptions:
     def _release(self, uris: Sequence[str]) -> None:
         """End the subscriptions of upstreams to resources that nobody wants to hear of."""
         for upstream in self._upstreams:
-            told = [uri for uri in uris if upstream.tells_of(uri)]
-            for era in ERAS if told else ():
-                upstream.unsubscribe(era, [uri for uri in told if not self._is_wanted(upstream, era, uri)])
+            told = [uri for uri in uris if uri in upstream.subscriptions]
+            for era in versions.ERAS if told else ():
+                unwanted = [uri for uri in told if not self._is_wanted(upstream, era, uri)]
+                upstream.subscriptions.remove(upstream.era_for(era), unwanted)
 
     def _is_wanted(self, upstream: Upstream, era: Era, uri: str) -> bool:
         """Tell whether anybody wants to hear of a resource over the connection that serves clients of `era`."""

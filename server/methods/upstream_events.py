@@ -49,7 +49,7 @@ class UpstreamEvents:
         """By upstream: its last trouble, so that the same is logged once."""
 
     def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
-        if not self._upstreams.is_current(upstream):
+        if self._upstreams.get(upstream.name) is not upstream:  # a reload has replaced it
             return
         server = self._config.now.servers.get(upstream.name)
         over_http = server is not None and server.type == "http"

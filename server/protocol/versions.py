@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from foretool._version import __version__
 from foretool.server.protocol.jsonrpc import Raw, raw
+from foretool.storage.records import Era
+
+ERAS: Final[tuple[Era, Era]] = ("legacy", "modern")
 
 MODERN_VERSIONS: Final = ("2026-07-28",)
 LEGACY_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -32,3 +35,7 @@ COMPLETE: Final = Raw(b'"complete"')
 
 MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests whose result may be `input_required`, and during which a legacy upstream may ask the client."""
+
+
+def other_era(era: Era) -> Era:
+    return "modern" if era == "legacy" else "legacy"

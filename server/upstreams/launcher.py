@@ -1,15 +1,42 @@
-"""Makes the upstreams of the config, runs them, and ends those that a reload removes."""
+"""Makes the upstreams of the config, opens their transports, runs them, and ends those that a reload removes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
+from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
+from foretool.server.transports.pipes import Turn
+from foretool.server.transports.upstream.base import Link, Receiver
+from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.server.upstreams.upstream import Upstream
+from foretool.server.upstreams.upstream import OpenLink, Upstream
 from foretool.storage.records import Era
+
+
+def message_limit(config: Config) -> int:
+    """Return the bytes that one message may have, from either side."""
+    return int(config.settings.max_message_mib * 1024 * 1024)
+
+
+def link_opener(server: Server, limit: int, watcher: ChildWatcher, turn: Turn | None = None) -> OpenLink:
+    """Return what opens the link to a server. `limit`: bytes of one message. `turn`: shared by all pipes of a proxy."""
+
+    async def open_link(receiver: Receiver, era: Era) -> Link:
+        if server.type == "stdio":
+            return await open_stdio(server.command, server.args, server.env, server.cwd, receiver, watcher, limit, turn)
+        # The HTTP client takes a tenth of a second to import; only who has such an upstream waits for it.
+        if server.type == "sse":
+            from foretool.server.transports.upstream.sse import open_sse
+
+            return await open_sse(server.url, server.headers, receiver, limit)
+        from foretool.server.transports.upstream.http import open_http
+
+        return await open_http(server.url, server.headers, era, receiver, limit, fall_back=server.entry.type is None)
+
+    return open_link
 
 
 class Launcher:
@@ -29,12 +56,7 @@ class Launcher:
         for server in servers:
             upstream = self._make_upstream(server)
             if (record := known.get(server.name)) is not None:
-                speaks: dict[Era, bool] = {}
-                if record.era:
-                    speaks[record.era] = True
-                if record.lacks:
-                    speaks[record.lacks] = False
-                upstream.speaks = speaks
+                upstream.speaks = {era: does for era, does in ((record.era, True), (record.lacks, False)) if era}
             self._upstreams.add(upstream)
 
     def run(self, tasks: asyncio.TaskGroup) -> None:

@@ -1,13 +1,36 @@
-"""One era's way to an upstream: the current connection, and the requests that wait for one."""
+"""One era's way to an upstream: the current connection, the requests that wait for one, and a refused handshake."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
+from typing import Final
 
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.versions import other_era
 from foretool.server.upstreams.connection import Connection, Lost, Request
 from foretool.storage.records import Era
+
+_REPLACED: Final = frozenset({jsonrpc.METHOD_NOT_FOUND, jsonrpc.UNSUPPORTED_VERSION})
+"""Error codes of a refused handshake that mean: a version that speaks only the other era has replaced the upstream."""
+
+
+def note_refusal(speaks: dict[Era, bool], era: Era, code: int) -> bool:
+    """Note that a handshake of this era was refused with this error code.
+
+    Returns whether the upstream may speak the other era; False means that it is simply broken.
+    """
+    other = other_era(era)
+    if speaks.get(era) and code not in _REPLACED:
+        return False
+    if speaks.get(other) is False:
+        # As far as we know it speaks neither era: either that is out of date, or the upstream is broken.
+        del speaks[other]
+        if not speaks.get(era):
+            return False
+    speaks[era] = False
+    return True
 
 
 class Line:
@@ -20,8 +43,6 @@ class Line:
         """Set when somebody needs a connection."""
         self.lost = asyncio.Event()
         """Set when the current connection is lost or no longer needed."""
-        self.is_kept = False
-        """Whether a task of the upstream keeps this line connected."""
         self.failures = 0
         """Starts in a row that failed, on this line or on the one that it took over from."""
         self._waiting: deque[Request] = deque()
@@ -36,10 +57,11 @@ class Line:
         return bool(self._waiting)
 
     def put(self, request: Request) -> None:
-        """Keep a request until there is a connection."""
+        """Keep a request until there is a connection, and wake the upstream's keeper of the line."""
         if request.timeout and not request.deadline:
             request.deadline = time.monotonic() + request.timeout
         self._waiting.append(request)
+        self.wanted.set()
 
     def take_over(self, other: Line) -> None:
         """Let the requests that wait for the other line wait for this one."""

@@ -17,7 +17,7 @@ from foretool.server.config.servers import Server, fingerprint
 from foretool.server.system.processes import is_running
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Era, UpstreamRecord, UpstreamState
+from foretool.storage.records import UpstreamRecord, UpstreamState
 from foretool.storage.stores import StorageError, Store
 
 SAVE_S: Final = 0.5
@@ -65,17 +65,15 @@ class UpstreamMemory:
         if upstream.name not in self._config.now.servers:
             return
         info = upstream.server_info
-        spoken: list[Era] = [era for era, does in upstream.speaks.items() if does]
-        lacking: list[Era] = [era for era, does in upstream.speaks.items() if not does]
         record = UpstreamRecord(
             name=upstream.name,
             fingerprint=self._fingerprints[upstream.name],
-            era=spoken[-1] if spoken else None,
+            era=upstream.spoken_era(),
             server_info=json.dumps(info.implementation),
             instructions=info.instructions,
             capabilities=json.dumps(info.capabilities),
             listed_at=time.time(),
-            lacks=lacking[-1] if lacking else None,
+            lacks=upstream.spoken_era(lacking=True),
         )
         self._listed_at[upstream.name] = record.listed_at
         try:
@@ -103,7 +101,6 @@ class UpstreamMemory:
 
     def _describe(self, upstream: Upstream) -> UpstreamState:
         redact = self._config.redact
-        spoken = [era for era, does in upstream.speaks.items() if does]
         problems = "; ".join(self._catalog.problems.get(upstream.name, ()))
         return UpstreamState(
             pid=os.getpid(),
@@ -111,7 +108,7 @@ class UpstreamMemory:
             upstream=upstream.name,
             state=upstream.state.value,
             since=upstream.since,
-            era=spoken[-1] if spoken else None,
+            era=upstream.spoken_era(),
             tools=len(self._catalog.of(upstream.name)),
             restarts=max(upstream.starts - 1, 0),
             skipped_lines=upstream.invalid_lines,

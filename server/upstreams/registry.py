@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from foretool.server.config.live import LiveConfig
@@ -44,10 +44,6 @@ class UpstreamRegistry:
     def get(self, name: str) -> Upstream | None:
         return self._upstreams.get(name)
 
-    def names(self) -> list[str]:
-        """Return the names in config order."""
-        return list(self._upstreams)
-
     def add(self, upstream: Upstream) -> None:
         """Add an upstream; its place follows the config in force."""
         found = {**self._upstreams, upstream.name: upstream}
@@ -56,10 +52,6 @@ class UpstreamRegistry:
 
     def remove(self, name: str) -> Upstream | None:
         return self._upstreams.pop(name, None)
-
-    def is_current(self, upstream: Upstream) -> bool:
-        """Tell whether a reload has left this upstream in place."""
-        return self._upstreams.get(upstream.name) is upstream
 
     def admitted(self, profile: Profile) -> list[Upstream]:
         """Return the upstreams of a profile."""
@@ -174,7 +166,3 @@ class UpstreamRegistry:
                 upstream.expire()
             if idle_stop_s and upstream.pids and time.monotonic() - upstream.used_at > idle_stop_s:
                 upstream.rest()
-
-    async def stop(self, names: Iterable[str]) -> None:
-        """End these upstreams at the same time."""
-        await asyncio.gather(*(self._upstreams[name].stop() for name in names))

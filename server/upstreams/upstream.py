@@ -12,17 +12,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Any, Final, Protocol
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.protocol.versions import ERAS, other_era
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.upstreams.connection import Connection, HandshakeError, Lost, Reply, Request, ServerInfo
-from foretool.server.upstreams.eras import ERAS, note_refusal, other_era
-from foretool.server.upstreams.line import Line
+from foretool.server.upstreams.line import Line, note_refusal
 from foretool.server.upstreams.subscriptions import Subscriptions
 from foretool.server.upstreams.tool_list import ToolList
 from foretool.storage.records import Era
@@ -110,8 +110,8 @@ class Upstream:
         self._closing = Tasks(f"upstream {name!r}")
         """They end connections and are never cancelled: a child that nobody waits for becomes a zombie."""
         self._list = ToolList(name, self._ready_connections, self._tasks, self._on_listed, self._on_unlisted)
-        self._subscriptions = Subscriptions(lambda era: self._lines[era].ready, self._list.ask_soon)
-        self._stopped: asyncio.Event | None = None
+        self.subscriptions = Subscriptions(lambda era: self._lines[era].ready, self._list.ask_soon)
+        self._stopped = asyncio.Event()
         self._stderr: tuple[str, ...] = ()
 
     # -- what it is
@@ -137,13 +137,13 @@ class Upstream:
         """Returns the requests in flight in whose course the upstream may speak."""
         return [request for connection in self._connections() for request in connection.askers()]
 
+    def spoken_era(self, *, lacking: bool = False) -> Era | None:
+        """The era that the upstream is known to speak, or not to speak (`lacking`); None while that is unknown."""
+        return next((era for era, does in reversed(self.speaks.items()) if does is not lacking), None)
+
     def era_for(self, era: Era) -> Era:
         """The era in which a client of `era` is served."""
         return era if self.speaks.get(era, True) else other_era(era)
-
-    def is_legacy(self, era: Era) -> bool:
-        """Whether a client of `era` is served in the legacy era."""
-        return self.era_for(era) == "legacy"
 
     def _connections(self) -> list[Connection]:
         return [line.connection for line in self._lines.values() if line.connection is not None]
@@ -165,7 +165,6 @@ class Upstream:
             connection.send(request)
         else:
             line.put(request)
-            self._want(line)
 
     def ask(self, method: str, params: dict[str, Any], reply: Callable[[Reply], None]) -> bool:
         """Send a request of our own if the upstream is up. Returns whether it was sent."""
@@ -189,23 +188,6 @@ class Upstream:
         if (connection := self._lines[self.era_for(era)].ready) is not None:
             connection.notify(method, params)
 
-    def subscribe(self, era: Era, uris: Collection[str], asked: bool = False) -> None:
-        """Tell clients of `era` when these resources change, now and after each restart. `asked`: a client's request
-        has already told the upstream."""
-        self._subscriptions.add(self.era_for(era), uris, asked)
-
-    def unsubscribe(self, era: Era, uris: Collection[str], asked: bool = False) -> None:
-        """No client that is served in this era wants to hear of these resources any more. `asked`: as above."""
-        self._subscriptions.remove(self.era_for(era), uris, asked)
-
-    def tells_of(self, uri: str) -> bool:
-        """Whether somebody has subscribed to this resource."""
-        return uri in self._subscriptions
-
-    def set_level(self, level: str) -> None:
-        """Set the least severe log level that a legacy upstream should send."""
-        self._subscriptions.set_level(level)
-
     def relist_all(self) -> None:
         """Ask for its tools again; the filters of its config may have changed."""
         for connection in self._ready_connections():
@@ -215,22 +197,19 @@ class Upstream:
 
     def start(self, era: Era) -> None:
         """Bring it up without waiting for a request."""
-        if self.state is not State.STOPPED:
-            self._want(self._lines[self.era_for(era)])
+        self._lines[self.era_for(era)].wanted.set()
 
     def rest(self) -> None:
         """End the running process until it is wanted again, unless a request is in flight or a client subscribed."""
-        if self.state is State.READY and not self.in_flight and not self._subscriptions:
+        if self.state is State.READY and not self.in_flight and not self.subscriptions:
             self._set(State.KNOWN)
             for line in self._lines.values():
                 line.lost.set()
 
     async def run(self) -> None:
         """Serve until `stop` is called or the task is cancelled."""
-        self._stopped = asyncio.Event()
         for line in self._lines.values():
-            if line.wanted.is_set():
-                self._want(line)
+            self._tasks.spawn(self._keep(line))
         try:
             await self._stopped.wait()
         finally:
@@ -243,14 +222,9 @@ class Upstream:
         self._list.close()
         for line in self._lines.values():
             line.fail_waiting("the upstream was stopped")
+        await self._tasks.close()
         await asyncio.gather(*(connection.close() for connection in self._connections()))
-        for line in self._lines.values():
-            line.lost.set()
-        if self._stopped is not None:
-            self._stopped.set()
-
-    def _is_stopped(self) -> bool:
-        return self.state is State.STOPPED
+        self._stopped.set()
 
     def _set(self, state: State) -> None:
         # Stopped is final: what fails because of the stop must not restart the upstream.
@@ -260,24 +234,21 @@ class Upstream:
 
     # -- keeping a line connected
 
-    def _want(self, line: Line) -> None:
-        line.wanted.set()
-        if self._stopped is not None and not line.is_kept:
-            line.is_kept = True
-            self._tasks.spawn(self._keep(line))
-
     async def _keep(self, line: Line) -> None:
-        """Connect, serve until the connection is lost, pause, and repeat."""
+        """Wait until the line is wanted, connect, serve until the connection is lost, pause, and repeat."""
         now = asyncio.get_running_loop().time
-        while not self._is_stopped():
+        pause: float | None = None
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await line.wanted.wait()
             began = now()
             line.wanted.clear()
             try:
                 await self._connect(line)
             except (LinkError, HandshakeError) as error:
-                if self._pass_on(line, error):
-                    break
-                self._failed(line, str(error))
+                if not self._pass_on(line, error):
+                    self._failed(line, str(error))
             except Exception as error:  # the boundary: whoever waits must hear of our mistake, and a retry may succeed
                 log.exception("upstream %r: its start failed", self.name)
                 self._failed(line, f"foretool itself made a mistake ({type(error).__name__}); its log has more")
@@ -286,17 +257,13 @@ class Upstream:
                 if not line.is_waited_for:
                     line.wanted.clear()  # set before this connection was ready
                 line.failures = 0 if now() - began > STABLE_S else line.failures + 1
-            if self._is_stopped():
-                return
             self._drop_connection(line)
-            if self.speaks.get(line.era) is False and not line.is_waited_for:
-                break  # this connection turned out to be of the other era
+            is_refused = self.speaks.get(line.era) is False and not line.is_waited_for
+            if is_refused:
+                line.wanted.clear()  # the upstream turned out to speak only the other era
             # One that was put to rest comes back when it is wanted, one that was lost comes back by itself as well.
-            pause = None if self.state is State.KNOWN else BACKOFF_S[min(line.failures, len(BACKOFF_S) - 1)]
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await line.wanted.wait()
-        line.is_kept = False
+            rests = is_refused or self.state is State.KNOWN
+            pause = None if rests else BACKOFF_S[min(line.failures, len(BACKOFF_S) - 1)]
 
     async def _connect(self, line: Line) -> None:
         self.error = ""  # whoever waits for this attempt must not be told of the last one
@@ -320,7 +287,7 @@ class Upstream:
         self.error = ""
         self._set(State.READY)
         line.send_waiting(connection)
-        self._subscriptions.renew(connection)
+        self.subscriptions.renew(connection)
         await self._list.ask(connection)
 
     def _swap(self, line: Line) -> None:
@@ -331,7 +298,7 @@ class Upstream:
         if other.connection is not None and not other.connection.in_flight:
             other.lost.set()  # one connection serves the clients of both eras from now on
         line.take_over(other)
-        self._subscriptions.move("modern", "legacy", asked=True)  # `renew` tells the connection
+        self.subscriptions.move("modern", "legacy", asked=True)  # `renew` tells the connection
 
     def _pass_on(self, line: Line, error: Exception) -> bool:
         """Let the other line serve whoever waits, if the error says that the upstream does not speak this line's era.
@@ -341,13 +308,12 @@ class Upstream:
             return False
         other = self._lines[other_era(line.era)]
         other.failures = line.failures
-        self._subscriptions.move(line.era, other.era)
-        self._drop_connection(line)
+        self.subscriptions.move(line.era, other.era)
         other.take_over(line)
         if (connection := other.ready) is not None:
             other.send_waiting(connection)
         else:
-            self._want(other)
+            other.wanted.set()
         return True
 
     def _failed(self, line: Line, reason: str) -> None:
@@ -382,9 +348,7 @@ class Upstream:
         if request.method in ("initialize", "server/discover"):
             request.reply(Lost("its session had expired", sent=False))
         else:
-            line = self._line_of(connection)
-            line.put(request)
-            self._want(line)
+            self._line_of(connection).put(request)
 
     def on_lost(self, connection: Connection, reason: str) -> None:
         self.error = self._redact(reason)

@@ -1,9 +1,15 @@
-"""The requests that wait for a connection of one era."""
+"""The requests that wait for a connection of one era, and what is known of eras after a refused handshake."""
 
 from __future__ import annotations
 
+import pytest
+
+from foretool.server.protocol import jsonrpc
 from foretool.server.upstreams.connection import Lost, Reply, Request
-from foretool.server.upstreams.line import Line
+from foretool.server.upstreams.line import Line, note_refusal
+from foretool.storage.records import Era
+
+Known = dict[Era, bool]
 
 
 def asking(replies: list[Reply], timeout: float = 0.0) -> Request:
@@ -43,3 +49,15 @@ def test_a_line_takes_over_who_waits_for_the_other() -> None:
     assert (line.is_waited_for, other.is_waited_for) == (True, False)
     line.fail_waiting("it is gone")
     assert replies == [Lost("it is gone", sent=False)]
+
+
+@pytest.mark.parametrize(("known", "code", "may_speak_legacy", "after"), [
+    ({}, -32000, True, {"modern": False}),
+    ({"modern": True}, -32000, False, {"modern": True}),
+    ({"modern": True}, jsonrpc.METHOD_NOT_FOUND, True, {"modern": False}),
+    ({"legacy": False}, jsonrpc.METHOD_NOT_FOUND, False, {}),
+    ({"modern": True, "legacy": False}, jsonrpc.UNSUPPORTED_VERSION, True, {"modern": False}),
+])  # fmt: skip
+def test_a_refused_modern_handshake(known: Known, code: int, may_speak_legacy: bool, after: Known) -> None:
+    assert note_refusal(known, "modern", code) is may_speak_legacy
+    assert known == after
