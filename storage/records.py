@@ -24,6 +24,7 @@ tool that a discovery had found, a discovery without a match, or a name that no 
 
 Cause = Literal["rank", "budget", "gate", "policy", "offline", "denied", "name_limit", "unknown"]
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost"]
+ListReason = Literal["list", "growth", "epoch"]
 """`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out."""
 
 
@@ -84,7 +85,7 @@ class Exposure(Struct, frozen=True):
     epoch: int
     tools: tuple[ToolId, ...]
     tokens: int
-    reason: Literal["list", "growth", "epoch"]
+    reason: ListReason
     id: int = 0
 
 

@@ -7,10 +7,10 @@ or `foretool learn` has run. No request of a client changes it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +31,7 @@ from foretool.storage.records import (
     ClientRecord,
     Era,
     Exposure,
+    ListReason,
     Policy,
     SessionRecord,
     ToolId,
@@ -38,18 +39,12 @@ from foretool.storage.records import (
     WorkingSet,
 )
 
-HALF_LIFE_S: Final = 14 * 86_400.0
-"""A tool not called for two weeks counts half."""
-
 RELISTERS: Final = frozenset({"claude-code", "mcp-use", "goose", "opencode", "cline", "windsurf"})
 """Clients known to list again after `list_changed` in the legacy era, until the ledger knows better
 (docs/clients.md has the sources)."""
 
 RELIST_SHARE: Final = 0.5
-"""A client that answered fewer of its announcements than this is not grown for."""
-
-
-ListReason = Literal["list", "growth", "epoch"]
+"""A list grows only for clients that list again after at least this share of announcements."""
 
 
 class Why(Struct, frozen=True):
@@ -87,10 +82,13 @@ class View(Struct, frozen=True):
         if upstream in self.offline:
             change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
             return Why("offline", rank, len(ranked), change)
+        return self._explain_rank(tool, rank, len(ranked))
+
+    def _explain_rank(self, tool: ToolId, rank: int, of: int) -> Why:
+        """Explain why a known tool is hidden. `rank`: its place among `of` tools, 0 if it did not compete."""
         if rank:
-            change = f"raise list_tokens over {self.budget}, or pin {tool}"
-            return Why("budget", rank, len(ranked), change)
-        return Why("rank", 0, len(ranked), f"pin {tool}, or let it be used: the working set follows usage")
+            return Why("budget", rank, of, f"raise list_tokens over {self.budget}, or pin {tool}")
+        return Why("rank", 0, of, f"pin {tool}, or let it be used: the working set follows usage")
 
 
 class Exposures:
@@ -107,10 +105,10 @@ class Exposures:
         prior: Callable[[], tuple[int, bytes]],
         base: Callable[[], int | None],
     ) -> None:
-        """`rank`: returns the best tools for some words, best first. `unlisted`: the upstreams whose tools are unknown.
-        `prior`: number of the last learning run, and what it says of coming tasks (`retrieval.list_prior`). `base`:
-        tokens that a growing list begins with, besides our own tools and pins, as learned (`retrieval.list_growth`);
-        None where nothing was learned."""
+        """`rank` returns the best tools for some words, best first. `unlisted` returns the upstreams whose tools are
+        unknown. `prior` returns the number of the last learning run and its bytes (`retrieval.list_prior`). `base`
+        returns how many tokens a growing list begins with, besides our own tools and pins, or None if that was not
+        learned (`retrieval.list_growth`)."""
         self._catalog = catalog
         self._rank = rank
         self._recorder = recorder
@@ -128,21 +126,19 @@ class Exposures:
         return choose_policy(profile.policy, session.era, session.client, ledger)
 
     def view(self, profile: Profile, policy: Policy) -> View:
-        """Return the current list. Cheap unless an epoch has begun."""
+        """Return the current list. This is cheap unless an epoch has begun."""
         if self._version != self._catalog.version:
             self._views.clear()
             self._version = self._catalog.version
         key = (profile.name, policy)
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = self._restore_or_make(profile, policy)
+            view = self._views[key] = self._restore(profile, policy) or self._make_stored(profile, policy)
         return view
 
     def preview(self, profile: Profile, policy: Policy) -> View:
         """Return the list that `view` would return, without storing a new one."""
-        if (stored := self._restore(profile, policy)) is not None:
-            return self._show(profile, policy, stored, None)
-        return self._show(profile, policy, *self._make(profile, policy))
+        return self._restore(profile, policy) or self._show(profile, policy, *self._make(profile, policy))
 
     def views(self) -> list[View]:
         return list(self._views.values())
@@ -161,17 +157,15 @@ class Exposures:
 
     def grown(self, view: View, tools: Sequence[ToolId]) -> bytes:
         """Return the array of a list that grew: the list as it stood, byte for byte, then the new tools."""
-        extra = [bytes(self._catalog.definition(tool)) for one in tools if (tool := self._catalog.get(one))]
-        if not extra:
+        new = [tool for one in tools if one not in view.shown and (tool := self._catalog.get(one)) is not None]
+        if not new:
             return view.array
-        return b",".join([view.array[:-1], *extra]) + b"]" if len(view.array) > 2 else b"[" + b",".join(extra) + b"]"
+        return b",".join([view.array[:-1], *(bytes(self._catalog.definition(tool)) for tool in new)]) + b"]"
 
-    def tokens(self, tool: ToolId) -> int:
-        return self._catalog.tokens(tool)
-
-    def tokens_left(self, view: View, grown: Sequence[ToolId]) -> int:
-        """Return what the tools that have grown on a list leave of its budget."""
-        return view.budget - view.tokens - sum(self._catalog.tokens(tool) for tool in grown)
+    def fitting(self, view: View, grown: Sequence[ToolId], tools: Iterable[ToolId]) -> list[ToolId]:
+        """Return the tools that fit in the budget of a list beside those that have grown on it."""
+        left = view.budget - view.tokens - sum(self._catalog.tokens(tool) for tool in grown)
+        return fill_budget(tools, self._catalog.tokens, left)
 
     # -- on record
 
@@ -190,10 +184,8 @@ class Exposures:
 
     # -- making a list
 
-    def _restore_or_make(self, profile: Profile, policy: Policy) -> View:
-        """Return the list as it was stored if nothing it was made of has changed, else make and store a new one."""
-        if (stored := self._restore(profile, policy)) is not None:
-            return self._show(profile, policy, stored, None)
+    def _make_stored(self, profile: Profile, policy: Policy) -> View:
+        """Make and store a new list."""
         new, ranked = self._make(profile, policy)
         if not self._recorder.save_working_set(new):
             # Another proxy on this store was first; all of them serve one list.
@@ -201,16 +193,19 @@ class Exposures:
             new = theirs if theirs is not None and theirs.inputs == new.inputs else new
         return self._show(profile, policy, new, ranked)
 
-    def _restore(self, profile: Profile, policy: Policy) -> WorkingSet | None:
+    def _restore(self, profile: Profile, policy: Policy) -> View | None:
+        """Return the stored list, or None if its epoch is over or anything it was made of has changed."""
         stored = self._recorder.working_set(f"{profile.name}/{policy}")
         if stored is None or stored.inputs != self._digest_inputs(profile, policy):
             return None
-        return None if self._is_over(stored.created_at, self._clock()) else stored
+        return None if self._is_over(stored.created_at, self._clock()) else self._show(profile, policy, stored)
 
     def _is_over(self, created_at: float, now: float) -> bool:
         return bool(epoch_s := self._config.settings.epoch_s) and now - created_at >= epoch_s
 
-    def _show(self, profile: Profile, policy: Policy, stored: WorkingSet, ranked: tuple[ToolId, ...] | None) -> View:
+    def _show(
+        self, profile: Profile, policy: Policy, stored: WorkingSet, ranked: tuple[ToolId, ...] | None = None
+    ) -> View:
         tokens = sum(self._catalog.tokens(tool) for tool in stored.tools if tool not in names.OWN)
         own = sum(estimate(bytes(definition).decode()) for _, definition in self._own(profile))
 
@@ -226,17 +221,11 @@ class Exposures:
 
     def _digest_inputs(self, profile: Profile, policy: Policy) -> str:
         """Return a digest of everything a list is made of, except usage, which only a new epoch brings in."""
-        digest = hashlib.sha256()
-        for part in (
-            profile.name,
-            policy,
-            profile.list_tokens,
-            profile.about,
-            profile.pin,
-            self._config.settings.pin,
-            profile.servers,
-        ):
-            digest.update(repr(part).encode())
+        settings = self._config.settings
+        parts = (
+            profile.name, policy, profile.list_tokens, profile.about, profile.pin, settings.pin, profile.servers,
+        )  # fmt: skip
+        digest = hashlib.sha256("".join(map(repr, parts)).encode())
         if (learned := self._prior()[0]) and policy != "full":
             digest.update(b"learned %d" % learned)
         pinned = self._pinned(profile)
@@ -257,20 +246,21 @@ class Exposures:
         """Return the tools in the order in which they compete for the budget: by what was learned and by usage, then by
         the profile's words and the tasks on record."""
         pinned = self._pinned(profile)
-        usages = [each for each in self._recorder.usage() if self._is_candidate(profile, each.tool, pinned)]
-        expected = self._expected(usages)
-        ranked = {tool: None for tool in expected if self._is_candidate(profile, tool, pinned)}
+
+        def competes(tool: ToolId) -> bool:
+            found = self._catalog.get(tool)
+            return found is not None and tool not in pinned and profile.admits(found.upstream)
+
+        expected = self._expected([each for each in self._recorder.usage() if competes(each.tool)])
         lines = tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
-        if lines:
-            for tool in self._rank(lines):
-                if self._is_candidate(profile, tool, pinned):
-                    ranked.setdefault(tool)
-        return tuple(ranked)
+        relevant = self._rank(lines) if lines else ()
+        return tuple(dict.fromkeys(tool for tool in (*expected, *relevant) if competes(tool)))
 
     def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:
         """Order tools by what coming tasks need, per token; by usage alone where nothing was learned."""
-        # Not at the top: a list that is restored is served before any of this is wanted.
+        # Imported here because a stored list is served without them.
         from foretool.retrieval import list_prior
+        from foretool.retrieval.rankers.usage import HALF_LIFE_S
 
         known = list_prior.Prior()
         if learned := self._prior()[1]:
@@ -278,43 +268,32 @@ class Exposures:
                 known = list_prior.loads(learned)
         return list_prior.order(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S)
 
-    def _is_candidate(self, profile: Profile, tool: ToolId, pinned: Sequence[ToolId]) -> bool:
-        found = self._catalog.get(tool)
-        return found is not None and tool not in pinned and profile.admits(found.upstream)
-
     def _make(self, profile: Profile, policy: Policy) -> tuple[WorkingSet, tuple[ToolId, ...]]:
         """Make a list; return it with the order in which the tools competed for it."""
-        key = f"{profile.name}/{policy}"
-        ranked = self._ranked(profile) if policy != "full" else ()
-        tools, listing = self._choose(profile, policy, ranked)
-        stored = self._recorder.working_set(key)
-        epoch = stored.epoch + 1 if stored else 1
-        return WorkingSet(key, epoch, tools, listing, self._clock(), self._digest_inputs(profile, policy)), ranked
-
-    def _choose(self, profile: Profile, policy: Policy, ranked: Sequence[ToolId]) -> tuple[tuple[ToolId, ...], bytes]:
-        """Choose the tools of a list; return them and the JSON array of their definitions."""
-        own = dict(self._own(profile))
+        definitions = dict(self._own(profile))
         pinned = self._pinned(profile)
+        ranked: tuple[ToolId, ...] = ()
         if policy == "full":
             chosen = [tool.id for tool in self._catalog.tools() if profile.admits(tool.upstream)]
         else:
-            left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in own.values())
+            ranked = self._ranked(profile)
+            left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in definitions.values())
             left -= sum(self._catalog.tokens(tool) for tool in pinned)
             if policy == "growing":
-                left = self._begins_with(profile, left)
+                learned = self._base()
+                kept = int((1.0 - BASE_SHARE) * profile.list_tokens)
+                left = left - kept if learned is None else min(learned, left)
             chosen = [*pinned, *fill_budget(ranked, self._catalog.tokens, left)]
-        marked = {versions.ALWAYS_LOAD: True}
-        definitions = dict(own)
         for one in chosen:
             if (tool := self._catalog.get(one)) is not None:
-                definitions[one] = self._catalog.definition(tool, marked if one in pinned else None)
+                mark = {versions.ALWAYS_LOAD: True} if one in pinned else None
+                definitions[one] = self._catalog.definition(tool, mark)
         tools = tuple(sorted(definitions))
-        return tools, b"[" + b",".join(bytes(definitions[tool]) for tool in tools) + b"]"
-
-    def _begins_with(self, profile: Profile, left: int) -> int:
-        """Return how many of the tokens left a growing list may begin with."""
-        learned = self._base()
-        return left - int((1.0 - BASE_SHARE) * profile.list_tokens) if learned is None else min(learned, left)
+        listing = b"[" + b",".join(bytes(definitions[tool]) for tool in tools) + b"]"
+        key = f"{profile.name}/{policy}"
+        stored = self._recorder.working_set(key)
+        epoch = stored.epoch + 1 if stored else 1
+        return WorkingSet(key, epoch, tools, listing, self._clock(), self._digest_inputs(profile, policy)), ranked
 
 
 def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> Policy:

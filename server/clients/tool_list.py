@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from foretool.retrieval.budget import fill_budget
-from foretool.server.clients.exposure import Exposures, ListReason, View
+from foretool.server.clients.exposure import Exposures, View
 from foretool.server.clients.session import Session
 from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Profile
-from foretool.storage.records import Policy, ToolId
+from foretool.storage.records import ListReason, Policy, ToolId
 
 RELIST_S: Final = 2.0
 """A client that lists again within this time of `list_changed` counts as one that re-lists."""
@@ -60,9 +59,7 @@ class ToolList:
 
     def array(self, session: Session) -> bytes:
         """Return the definitions of the session's list as a JSON array."""
-        view = self.view(session)
-        grown = [tool for tool in session.grown if tool not in view.shown]
-        return self._exposures.grown(view, grown) if grown else view.array
+        return self._exposures.grown(self.view(session), session.grown)
 
     def record(self, session: Session, reason: ListReason) -> None:
         """Record what the client was given. The same list again is the same exposure."""
@@ -90,8 +87,8 @@ class ToolList:
         """
         if self.policy(session) != "growing":
             return False
-        left = self._exposures.tokens_left(self.view(session), session.grown)
-        added = fill_budget((tool for tool in tools if not session.sees(tool)), self._exposures.tokens, left)
+        new = (tool for tool in tools if not session.sees(tool))
+        added = self._exposures.fitting(self.view(session), session.grown, new)
         if not added:
             return False
         session.grow(added, found=found)
