@@ -107,7 +107,7 @@ class App:
         subscriptions = Subscriptions(self.upstreams, self.clients, resources, forwarder)
         self.answers = AnswerWriter(self.catalog, self.search, lambda: self.instructions, live)
         calls = ToolCalls(
-            DiscoverTools(self.upstreams, self.search, self.answers, self.recorder, self.predictor),
+            DiscoverTools(self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor),
             ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, live),
             Bridge(live, self.server_requests),
             ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor),

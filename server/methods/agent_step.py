@@ -1,9 +1,9 @@
 """Plans one step of an agent as ITR does: instructions and tools under one budget, and the prompt for them.
 
-Serves `step()` of the library and the prompt `assemble_step`. The algorithm is `retrieval/itr.py`; the ranking, the
-gate and the catalog are the proxy's own. What differs from the paper: the gain of a tool is the gate's probability over
-its rank, that of an instruction the share of the query it has, and the budget is filled by gain, not by gain per token
-(`python -m bench.papers.itr` prints what each finds in the same budget).
+Serves `step()` of the library and the prompt `assemble_step`. The algorithm is in `retrieval/itr.py`. Two things differ
+from the paper. The gain of a tool is the gate's probability over its rank, and the gain of an instruction is the share
+of the query's words that it has. The budget is filled by gain, not by gain per token (`python -m bench.papers.itr`
+compares the two).
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import Discovery, Exposure, Level, Match, StepRecord, Tool, ToolId
 
 BUDGET: Final = 2000
-"""Tokens of a step where nobody says: the prompt, and the definitions of its tools."""
+"""Tokens of a step (its prompt and the definitions of its tools) if the caller gives no budget."""
 TOOLS: Final = MATCHES
 INSTRUCTIONS: Final = 4
-"""K_B and K_A: tools are cheap to pass over and dear to miss, so the budget mostly decides (ITR 3.7, recall first)."""
+"""At most this many tools and instructions (K_B and K_A). A missing tool costs more than a useless one, so `TOOLS` is
+high and the budget mostly decides (ITR 3.7, recall first)."""
 RANKED: Final = 50
 KEPT_S: Final = 900.0
-"""How long a selection is remembered while nothing it was made of changes."""
+"""A plan is remembered this long while nothing it was made of changes."""
 
 
 class Shown(Struct, frozen=True):
-    """A tool of a step, at what it costs."""
+    """A tool of a step, and what it costs."""
 
     tool: ToolId
     definition: Raw
-    """As its upstream wrote it under its exposed name; a giant one with a trimmed schema."""
+    """The upstream's definition under the exposed name; a large one has a trimmed schema."""
     tokens: int
 
 
@@ -70,11 +71,11 @@ class Plan(Struct, frozen=True):
     tools: tuple[Shown, ...]
     fragments: tuple[Fragment, ...]
     tokens: int
-    """Of the prompt and the tools, `discover_tools` among them."""
+    """Tokens of the prompt and the tools, `discover_tools` included."""
     budget: int
     level: Level
     probability: float
-    """That a needed tool is among the first five, as the gate sees it."""
+    """The gate's probability that a needed tool is among the first five."""
     ranking: Ranking
     candidates: tuple[Candidate, ...]
     pinned: tuple[Candidate, ...]
@@ -93,17 +94,12 @@ class Plan(Struct, frozen=True):
 
 
 class StepView(View, frozen=True):
-    """The tools of one step, as a list that misses are explained by."""
+    """The tools of one step, in the form of a list that can explain misses."""
 
-    def why_hidden(self, tool: ToolId, upstream: str) -> Why:
-        ranked = self.order()
-        rank = ranked.index(tool) + 1 if tool in ranked else 0
-        if upstream in self.offline:
-            change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
-            return Why("offline", rank, len(ranked), change)
+    def _explain_rank(self, tool: ToolId, rank: int, of: int) -> Why:
         if 0 < rank <= TOOLS:
-            return Why("budget", rank, len(ranked), f"give the step more than {self.budget} tokens, or pin {tool}")
-        return Why("rank", rank, len(ranked), f"widen the step, pin {tool}, or say more of the task")
+            return Why("budget", rank, of, f"give the step more than {self.budget} tokens, or pin {tool}")
+        return Why("rank", rank, of, f"widen the step, pin {tool}, or say more of the task")
 
 
 class AgentSteps:
@@ -137,19 +133,18 @@ class AgentSteps:
 
         def ranked(ranking: Ranking) -> None:
             plan = self._build(query, ranking, profile, budget, domain)
-            # What was found out on the way (files read anew) may have moved it.
+            # Planning may have read changed files, which moves the version.
             self._cache.put(key, self._version(), plan)
             go(replace(plan, took_ms=(time.perf_counter() - started) * 1000))
 
         self._search.find(query, profile.admits, RANKED, ranked)
 
     def widen(self, plan: Plan, sufficiency: float, profile: Profile) -> Plan:
-        """Return a wider plan (Algorithm 1, line 8): more tools under twice the budget, or the names of the others
-        where there are no more."""
+        """Return a wider plan (Algorithm 1, line 8): more tools under twice the budget, or, if no more tools were
+        found, the names of hidden tools."""
         started = time.perf_counter()
-        parameters = Parameters(
-            budget=plan.budget - self._fixed_tokens(profile), tools=max(len(plan.tools), TOOLS // 2)
-        )
+        budget = plan.budget - self._fixed_tokens(profile)
+        parameters = Parameters(budget=budget, tools=max(len(plan.tools), TOOLS // 2))
         selected = itr.widen(plan.selected, plan.candidates, plan.pinned, parameters, per_token=False)
         wider = self._assemble(replace(plan, selected=selected, budget=2 * plan.budget), profile)
         return replace(wider, sufficiency=sufficiency, cached=False, took_ms=(time.perf_counter() - started) * 1000)
@@ -164,9 +159,9 @@ class AgentSteps:
         probability = said or 0.0
         pinned = self._find_pins(profile, domain)
         ranked = self._candidates(ranking, probability)
-        # What is ranked all the same waits for a step that is widened.
+        # Even if nothing was found, a step that is widened may take what is ranked.
         tools = ranked if found != "none" else []
-        hits = self._instructions.find(query.lines, profile, [ToolId(each.id) for each in tools[:1]])
+        hits = self._instructions.find(query.lines, profile, ToolId(tools[0].id) if tools else None)
         texts = [Candidate(each.fragment.id, "instruction", each.fragment.tokens, each.relevance) for each in hits]
         most: dict[Kind, int] = {"instruction": INSTRUCTIONS, "tool": TOOLS}
         selected = itr.select([*tools, *texts], budget - self._fixed_tokens(profile), most, pinned, per_token=False)
@@ -196,8 +191,7 @@ class AgentSteps:
 
     def _fixed_tokens(self, profile: Profile) -> int:
         """Return what every step of a profile costs: overlay, routing note, `discover_tools`."""
-        overlay = self._instructions.overlay(profile)
-        return estimate(itr.assemble(overlay)) + self.discover(profile).tokens
+        return estimate(itr.assemble(self._instructions.overlay(profile))) + self.discover(profile).tokens
 
     def discover(self, profile: Profile) -> Shown:
         """Return `discover_tools`, which every step ends with."""
@@ -206,10 +200,10 @@ class AgentSteps:
         return Shown(ToolId(DISCOVER), own[ToolId(DISCOVER)], estimate(bytes(own[ToolId(DISCOVER)]).decode()))
 
     def _candidates(self, ranking: Ranking, probability: float) -> list[Candidate]:
-        found = [(tool, each) for each in ranking.ranked if (tool := self._catalog.get(each.tool)) is not None]
+        found = [tool for each in ranking.ranked if (tool := self._catalog.get(each.tool)) is not None]
         return [
             Candidate(tool.id, "tool", self._fit_tool(tool).tokens, max(probability, 0.01) / rank)
-            for rank, (tool, _) in enumerate(found, 1)
+            for rank, tool in enumerate(found, 1)
         ]
 
     def _fit_tool(self, tool: Tool) -> Shown:
@@ -289,7 +283,7 @@ class AgentSteps:
 
         def answer(plan: Plan) -> None:
             self.record(session, plan)
-            content = {"type": "text", "text": f"{describe(plan)}\n\n{task}"}
+            content = {"type": "text", "text": f"{_describe(plan)}\n\n{task}"}
             about = f"{len(plan.tools)} tools and {len(plan.fragments)} instructions, confidence {plan.level}"
             exchange.own_result({"description": about, "messages": [{"role": "user", "content": content}]})
 
@@ -297,15 +291,15 @@ class AgentSteps:
         self.plan(query, exchange.client.profile, int(budget), lambda plan: exchange.attempt(lambda: answer(plan)))
 
     def query(self, task: str, history: Sequence[str] = ()) -> Query:
-        """Return the query for a task in words, one need a line, after these calls (exposed or upstream names, oldest
-        first)."""
+        """Return the query for a task with one need a line. `history`: exposed or own names of the tools called so far,
+        the oldest first."""
         lines = tuple(line.strip() for line in task.splitlines() if line.strip())
         called = [tool for name in history if (tool := self._catalog.find(name)) is not None]
         servers = tuple(dict.fromkeys(tool.upstream for tool in reversed(called)))
         return Query(lines, (), tuple(tool.id for tool in called), servers)
 
 
-def describe(plan: Plan) -> str:
+def _describe(plan: Plan) -> str:
     """Return the whole step as one text: its prompt with the tools in it."""
     tools = [json.dumps(jsonrpc.plain(each.definition), ensure_ascii=False) for each in plan.tools]
     head, _, note = plan.prompt.rpartition(itr.NOTE)

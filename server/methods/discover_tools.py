@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Conversation
@@ -24,13 +25,14 @@ RANKED: Final = 50
 
 
 class DiscoverTools:
-    """Searches for tools and keeps which conversation a search belongs to."""
+    """Answers `discover_tools` and keeps which conversation a search belongs to."""
 
     def __init__(
-        self, upstreams: UpstreamRegistry, search: Search, answers: AnswerWriter, recorder: Recorder,
+        self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
         predictor: Predictor,
     ) -> None:  # fmt: skip
         self._upstreams = upstreams
+        self._catalog = catalog
         self._search = search
         self._answers = answers
         self._recorder = recorder
@@ -44,15 +46,15 @@ class DiscoverTools:
         self._upstreams.when_listed(lambda: exchange.attempt(self._find, exchange, arguments))
 
     def join_conversation(self, exchange: Exchange, handle: str) -> None:
-        """Continue the conversation of a handle. When a handle comes back for the first time, its discovery turns out
-        to belong to that conversation, and the record says so."""
+        """Continue the conversation of a handle. When a handle comes back for the first time, record that the discovery
+        which gave it out belongs to that conversation."""
         chat = exchange.chat = exchange.own_session.conversation(handle)
         if chat.opened_by:
             self._recorder.name_discovery(chat.opened_by, chat.handle)
             chat.opened_by = 0
 
     def _find(self, exchange: Exchange, arguments: Arguments) -> None:
-        self._answers.fix_names()
+        self._catalog.fix_names()
         chat = exchange.chat or exchange.own_session.conversation()
         started = time.perf_counter()
         chat.note_task(arguments.lines, self._recorder.now())
@@ -93,7 +95,7 @@ class DiscoverTools:
             probability=probability,
         )
         id = self._recorder.discovery(kept)
-        for miss in session.discovered(kept, id, self._answers.tools, chat):
+        for miss in session.discovered(kept, id, len(self._catalog), chat):
             self._recorder.miss(miss)
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, id))
         content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}]

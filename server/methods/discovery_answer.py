@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
@@ -19,7 +20,7 @@ from foretool.server.catalog.own_tools import MOST
 from foretool.server.catalog.search import Search
 from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Profile
-from foretool.server.methods.schemas import Schemas
+from foretool.server.methods.schemas import KEPT, Schemas
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.storage.records import Level, Match, Tool, ToolId
@@ -30,19 +31,19 @@ if TYPE_CHECKING:
 
 MATCHES: Final = 12
 WIDE: Final = 25
-"""Matches shown when the caller says that what it sees does not suffice."""
+"""How many matches a wider search shows."""
 CARD_TOKENS: Final = 12
-"""What a match costs beside its words and its schema."""
+"""Tokens of a match in addition to its description and its schema: the place, the keys and the punctuation."""
 ADVICE_TOKENS: Final = 24
-"""Of the confidence and the advice."""
+"""Tokens of the lines for the confidence and the advice."""
 ALIKE: Final = 0.8
-"""Share of the words of two tools of different servers from which on the answer describes only the first."""
+"""If two tools of different servers share this part of their words, only the first is described."""
 IN_USE: Final = "server in use"
-"""The reason that the pipeline gives."""
+"""The reason in a ranking (`retrieval.explanations`) that marks the tools of servers called lately."""
 SUMMARY_TOKENS: Final = 200
-"""Of the servers beside matches that may not suffice."""
+"""At most this many tokens go to the summary of servers that follows matches which may not suffice."""
 WORST_SUFFICIENCY: Final = 0.5
-"""Below this self-rating the search widens (ITR section 3.7, threshold tau)."""
+"""If the caller rates what it sees below this, the search widens (ITR section 3.7, threshold tau)."""
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
@@ -66,7 +67,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
     @property
     def widens(self) -> bool:
-        """Whether what the caller sees does not suffice, by its own rating."""
+        """Whether the caller says that what it sees does not suffice."""
         return self.sufficiency is not None and self.sufficiency < WORST_SUFFICIENCY
 
 
@@ -74,7 +75,7 @@ _arguments = msgspec.json.Decoder(Arguments, strict=False)
 
 
 def read_arguments(value: Raw | bytes) -> Arguments:
-    """Raises `RpcError` saying what is wrong."""
+    """Decode the arguments of a call. Raises `RpcError`, which says what is wrong."""
     # Models send null for what they leave out.
     try:
         given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
@@ -82,15 +83,14 @@ def read_arguments(value: Raw | bytes) -> Arguments:
     except msgspec.ValidationError as error:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
     except msgspec.DecodeError:
-        # Only the fast decoder refuses lone surrogates; nothing in them can be searched for.
-        plain = jsonrpc.plain(value)
-        return Arguments(task=str(plain.get("task", "")).encode(errors="replace").decode())
+        # Only the fast decoder refuses lone surrogates, and nothing in them can be searched for.
+        return Arguments(task=str(jsonrpc.plain(value).get("task", "")).encode(errors="replace").decode())
     except ValueError as error:
         raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
 
 
 class Answer(Struct, frozen=True):
-    """What `discover_tools` says."""
+    """An answer of `discover_tools`, as text and as structured content."""
 
     level: Level
     text: str
@@ -100,10 +100,9 @@ class Answer(Struct, frozen=True):
 
 
 def with_handle(answer: Answer, handle: str) -> Answer:
-    """The answer with the handle of the conversation it belongs to."""
+    """Return the answer with the handle of the conversation it belongs to."""
     text = f"{answer.text}\nhandle: {handle} (pass it on to discover_tools and call_tool)"
-    structured = {**answer.structured, "handle": handle}
-    return Answer(answer.level, text, structured, answer.matches, answer.tokens)
+    return replace(answer, text=text, structured={**answer.structured, "handle": handle})
 
 
 Visible = Callable[[ToolId], bool]
@@ -122,43 +121,50 @@ def answer(
     fragments: Sequence[Fragment] = (),
     unsearched: int = 0,
 ) -> Answer:
-    """Matches best first, with ready-to-call schemas while `budget` tokens last, `cap` a schema; then advice.
+    """Return the matches, best first, then advice. Without a match, the servers are listed, so that the next question
+    can be a better one.
 
-    `visible`: whether the client has a tool in its list already; `admits`: whether its profile has an upstream.
-    Tools asked for by `names` carry their whole schema. `fragments`: instructions that apply, paid from the budget.
-    `unsearched`: how many tools are not indexed yet.
+    Matches carry ready-to-call schemas of at most `cap` tokens each while `budget` tokens last; tools asked for by
+    name carry their whole schema. `visible`: whether a tool is in the client's list already. `admits`: whether its
+    profile has an upstream. `fragments`: instructions that apply, paid from the budget. `unsearched`: how many tools
+    are not indexed yet.
     """
     asked, unknown = _asked(arguments.names, catalog, admits)
     chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
     chosen = chosen[: max(arguments.wanted, len(asked))]
-    if not chosen:
-        return _nothing(catalog, unknown, admits, budget, fragments, unsearched)
     known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
     known, like = _grouped(known, len(asked))
     cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
     whole = {each.tool for each in asked}
-    more: dict[str, Any] = _cited(fragments)
-    left = budget - sum(map(_card_cost, known, cards)) - _cost(fragments)
-    if arguments.widens and level in ("low", "none"):
-        # What was found may not suffice either: say what else there is (ITR 3.7).
+    more: dict[str, Any] = {}
+    if fragments:
+        more["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
+    left = budget - sum(map(_card_cost, known, cards)) - sum(each.tokens + CARD_TOKENS for each in fragments)
+    if not chosen:
+        level = "none"
+        more["servers"] = _servers(catalog, admits, left)
+    elif arguments.widens and level in ("low", "none"):
+        # What was found may not suffice either, so the answer says what else there is (ITR 3.7).
         more["servers"] = servers = _servers(catalog, admits, min(left, SUMMARY_TOKENS))
         left -= sum(estimate(f"{name} {entry}") + 4 for name, entry in servers.items())
     schemas = Schemas(left, cap)
-    # A tool like one above it is the last to need a schema of its own.
+    # A tool that is like one above it gets a schema last.
     for (tool, _), card in sorted(zip(known, cards, strict=True), key=lambda pair: pair[0][0].id in like):
         schemas.add(card, tool, whole=tool.id in whole)
     level = "high" if asked and not unknown else level
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if shared := schemas.shared():
         structured["$defs"] = shared
-    structured |= {**more, "advice": _advice(level, unknown, unsearched, len(catalog))}
+    advice = _advice(level, unknown, unsearched, len(catalog))
+    structured |= {**more, "advice": advice if chosen else advice.replace("None fits clearly", "Nothing fits")}
     text = _text(structured)
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
-    return Answer(level, text, structured, matches, budget - schemas.left + ADVICE_TOKENS)
+    tokens = budget - schemas.left + ADVICE_TOKENS if chosen else estimate(text)
+    return Answer(level, text, structured, matches, tokens)
 
 
 class AnswerWriter:
-    """Writes the answers of `discover_tools` with what the catalog, the gate and the instructions say."""
+    """Writes answers from what the catalog, the gate and the instructions say."""
 
     def __init__(
         self, catalog: Catalog, search: Search, instructions: Callable[[], Instructions], config: LiveConfig
@@ -167,15 +173,6 @@ class AnswerWriter:
         self._search = search
         self._instructions = instructions
         self._config = config
-
-    @property
-    def tools(self) -> int:
-        """How many tools there are."""
-        return len(self._catalog)
-
-    def fix_names(self) -> None:
-        """Give every tool its name for good: the client is about to be told of some."""
-        self._catalog.fix_names()
 
     def write(
         self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, profile: Profile
@@ -206,33 +203,29 @@ def _asked(names: Sequence[str], catalog: Catalog, admits: Admits) -> tuple[list
 
 
 def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
-    """Tools of the profile whose names are close to one that no tool has, likeliest first."""
+    """Return the tools of a profile whose names are close to an unknown name, the closest first."""
     near, _ = catalog.near(name)
     return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
 
 
-SHEETS: Final = 4096
-"""Definitions of which what the answers say is kept."""
-
-
-class _Said(Struct, frozen=True):
-    """What of a definition an answer reads beside its schema."""
+class _Described(Struct, frozen=True):
+    """The members of a definition that describe a tool in words."""
 
     name: str = ""
     title: str | None = None
     description: str | None = None
 
 
-_said = msgspec.json.Decoder(_Said)
+_described = msgspec.json.Decoder(_Described)
 
 
-@lru_cache(maxsize=SHEETS)
+@lru_cache(maxsize=KEPT)
 def _summary(definition: bytes) -> str:
-    # Not at the top: no list waits for what only searches need.
+    # Imported here because only searches need it, and no list should wait for it.
     from foretool.retrieval.document import document, first_sentence, summary_line
 
     try:
-        said = _said.decode(definition)
+        said = _described.decode(definition)
     except msgspec.DecodeError:
         return summary_line(document(Tool(ToolId(""), "", "", definition, "")))
     return first_sentence((said.description or said.title or "").strip())
@@ -240,7 +233,7 @@ def _summary(definition: bytes) -> str:
 
 @lru_cache(maxsize=1024)
 def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
-    """What a tool says in short, without the name of its server: what tools alike have in common."""
+    """Return the words of a tool's name and summary, without those of its server's name."""
     from foretool.retrieval.words import terms
 
     return frozenset(terms(f"{name} {_summary(definition)}")).difference(terms(upstream))
@@ -249,8 +242,9 @@ def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
 def _grouped(
     known: Sequence[tuple[Tool, Ranked]], asked: int
 ) -> tuple[list[tuple[Tool, Ranked]], dict[ToolId, ToolId]]:
-    """Tools of several servers that say nearly the same: of each group the one whose server is in use changes places
-    with the first. Returns the new order, and by tool the one before it that it is like; the first `asked` stay out."""
+    """Group tools of several servers that say nearly the same. In each group, a tool whose server is in use changes
+    places with the first. Return the new order, and for each grouped tool the one before it that it is like. The first
+    `asked` tools are not grouped."""
     order = list(known)
     like: dict[ToolId, ToolId] = {}
     words = [_words(tool.definition, tool.name, tool.upstream) for tool, _ in order]
@@ -278,18 +272,18 @@ def _card(tool: Tool, ranked: Ranked, listed: bool, like: ToolId | None = None) 
 
 
 def _card_cost(known: tuple[Tool, Ranked], card: Mapping[str, Any]) -> int:
-    """Tokens of a match without its schema; counting the whole answer anew would take longer than the search."""
+    """Return the tokens of a match without its schema, from parts that are counted once."""
     return CARD_TOKENS + _summary_tokens(known[0].definition) + (len(card["name"]) + len(card["why"])) // 4
 
 
-@lru_cache(maxsize=SHEETS)
+@lru_cache(maxsize=KEPT)
 def _summary_tokens(definition: bytes) -> int:
     return estimate(_summary(definition))
 
 
 def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int) -> str:
     missing = f"No tool is called {', '.join(map(repr, unknown))}. " if unknown else ""
-    if unsearched:  # thousands of tools came at once, and there was no time yet
+    if unsearched:  # thousands of tools came at once and are still being indexed
         left = f"{unsearched} of {tools} tools"
         return f"{missing}{left} are not searched yet: if none of these fits, ask again in a few seconds."
     if level in ("low", "none"):
@@ -297,32 +291,8 @@ def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int) -
     return missing + "Call a match by its name, or call_tool(name, arguments) where it is not listed."
 
 
-def _nothing(
-    catalog: Catalog,
-    unknown: Sequence[str],
-    admits: Admits,
-    budget: int,
-    fragments: Sequence[Fragment],
-    unsearched: int,
-) -> Answer:
-    """No match: which servers there are, so that the next question can be a better one."""
-    servers = _servers(catalog, admits, budget - _cost(fragments))
-    advice = _advice("none", unknown, unsearched, len(catalog)).replace("None fits clearly", "Nothing fits")
-    structured = {"confidence": "none", "matches": [], **_cited(fragments), "servers": servers, "advice": advice}
-    text = _text(structured)
-    return Answer("none", text, structured, (), estimate(text))
-
-
-def _cited(fragments: Sequence[Fragment]) -> dict[str, Any]:
-    return {"instructions": [{"source": each.source, "text": each.text} for each in fragments]} if fragments else {}
-
-
-def _cost(fragments: Sequence[Fragment]) -> int:
-    return sum(each.tokens + CARD_TOKENS for each in fragments)
-
-
 def _servers(catalog: Catalog, admits: Admits, left: int) -> dict[str, str]:
-    """The catalog in brief: each server with the number of its tools and the first of its words."""
+    """Summarize the catalog: for each server, the number of its tools and the beginning of its instructions."""
     servers: dict[str, str] = {}
     shown = {name: count for name, count in catalog.upstreams().items() if count and admits(name)}
     for name, count in shown.items():

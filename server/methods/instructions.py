@@ -1,8 +1,8 @@
 """The instruction corpus: what upstreams say of themselves, their prompts, and the user's own files, in fragments.
 
-Nothing is read or asked before somebody searches. From then on files are looked at at most once a second, and upstreams
-that are up are asked for their prompts in the background: their answers count from the next search on. A fragment
-carries its source wherever it is shown. Only the user's files can be policy or safety.
+Nothing is read or asked before the first search. From then on files are checked at most once a second. Upstreams that
+are up are asked for their prompts in the background, and the next search uses their answers. A fragment carries its
+source wherever it is shown. Only the user's files can be policy or safety.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ MOST_PROMPTS: Final = 50
 SHARE: Final = 4
 """Instructions get at most 1 / `SHARE` of an answer's tokens."""
 APPLIES: Final = 0.35
-"""Least share of the query's words that a fragment of the user must have."""
+"""A fragment of the user applies if it has at least this share of the query's words."""
 FOREIGN_APPLIES: Final = 0.5
-"""The same for what a server wrote, which was not written for this user: one word of two is chance."""
+"""The same for fragments of a server. They were not written for this user, and one word of two is chance."""
 ITS_SERVER: Final = 0.5
-"""Relevance of a server's own words where one of its tools is the best match."""
+"""A server's own instructions are at least this relevant if one of its tools is the best match."""
 
 
 class _Held(Struct, frozen=True):
@@ -60,21 +60,21 @@ class Instructions:
         self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog,
         quoted: Callable[[Profile], frozenset[str]],
     ) -> None:  # fmt: skip
-        """`quoted`: returns the upstreams whose own words a profile's clients were given when they connected."""
+        """`quoted` returns the upstreams whose instructions a profile's clients were given when they connected."""
         self._config = config
         self._upstreams = upstreams
         self._catalog = catalog
         self._quoted = quoted
         self._files = InstructionFiles(config)
         self._changes = 0
-        """Changes of what upstreams say."""
+        """How often the texts of upstreams have changed."""
         self._prompts: dict[str, dict[str, tuple[Fragment, ...]]] = {}
-        """By upstream and the prompt's name there."""
+        """Prompts by upstream and by their name there."""
         self._asked: set[str] = set()
         self._counts: dict[str, int] = {}
-        """Tokens by digest, where they were counted."""
+        """Counted tokens by digest; the others are estimated."""
         self._texts: dict[str, tuple[str, tuple[Fragment, ...]]] = {}
-        """By upstream, what it said and the chunks of it."""
+        """By upstream: its instructions, and the fragments of them."""
         self._by_profile: dict[str, _Held] = {}
 
     @property
@@ -94,7 +94,7 @@ class Instructions:
         if known is None or known.version != self._version():
             found = tuple(self._gathered(profile))
             shelf = FragmentIndex([each for each in found if not is_overlay(each)])
-            # Chunks that were cut on the way have moved it.
+            # `_gathered` may have cut new fragments, which moves the version.
             known = self._by_profile[profile.name] = _Held(self._version(), found, shelf)
         return known
 
@@ -113,32 +113,32 @@ class Instructions:
         """Return the user's own safety texts, which are always shown."""
         return [each for each in self.of(profile) if is_overlay(each)]
 
-    def find(self, lines: Sequence[str], profile: Profile, best: Sequence[ToolId] = ()) -> list[Hit]:
-        """Fragments that apply to a query, most relevant first, the overlay left out. `best`: the tools found for it;
-        what the server of the first one says of itself applies whatever its words."""
+    def find(self, lines: Sequence[str], profile: Profile, best: ToolId | None = None) -> list[Hit]:
+        """Return the fragments that apply to a query, most relevant first, without the overlay. `best`: the best tool
+        found for it; what its server says of itself always applies."""
         self.ask()
         shelf = self._held(profile).shelf
         hits = {hit.fragment.id: hit for hit in shelf.find(lines) if _applies(hit)}
-        server = self._catalog.get(best[0]) if best else None
-        if server is not None:
-            own = next((each for each in shelf.fragments if each.source == f"server {server.upstream}"), None)
+        tool = self._catalog.get(best) if best is not None else None
+        if tool is not None:
+            own = next((each for each in shelf.fragments if each.source == f"server {tool.upstream}"), None)
             if own is not None and (own.id not in hits or hits[own.id].relevance < ITS_SERVER):
                 hits[own.id] = Hit(own, ITS_SERVER)
         return sorted(hits.values(), key=lambda hit: -hit.relevance)
 
     def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile) -> list[Fragment]:
-        """Return the fragments that an answer of `discover_tools` shows beside its tools, in their share of it."""
-        best = [each.tool for each in ranking.ranked[:1]] if level != "none" else []
+        """Return the fragments that an answer of `discover_tools` shows beside its tools, within their share of it.
+
+        A fragment that is too long is cut. What a server says of itself is not repeated to clients that were given it
+        when they connected.
+        """
+        best = ranking.ranked[0].tool if ranking.ranked and level != "none" else None
         hits = self.find(query.lines, profile, best)
         budget = self._config.settings.answer_tokens // SHARE
-        return self.fitting(hits, budget, self._quoted(profile)) if hits else []
-
-    def fitting(self, hits: Sequence[Hit], budget: int, given: frozenset[str] = frozenset()) -> list[Fragment]:
-        """The first of them in `budget` tokens, one that is too long cut; `given`: servers whose words the client was
-        given when it connected, which are not said again."""
+        quoted = self._quoted(profile) if hits else frozenset()
         shown: list[Fragment] = []
         for fragment in (hit.fragment for hit in hits):
-            if fragment.upstream in given and fragment.source == f"server {fragment.upstream}":
+            if fragment.upstream in quoted and fragment.source == f"server {fragment.upstream}":
                 continue
             if (part := fit_fragment(fragment, budget)) is not None:
                 shown.append(part)
@@ -174,7 +174,7 @@ class Instructions:
     # -- the prompts of upstreams
 
     def ask(self) -> None:
-        """Ask the upstreams that are up and were not asked yet for their prompts, without waiting for the answers."""
+        """Ask upstreams for their prompts if they are up and were not asked yet, without waiting for the answers."""
         for upstream in self._upstreams:
             capabilities = self._upstreams.capabilities(upstream.name) or {}
             due = upstream.name not in self._asked and upstream.is_up and "prompts" in capabilities
@@ -182,7 +182,7 @@ class Instructions:
                 self._asked.add(upstream.name)
 
     def prompts_changed(self, upstream: Upstream) -> None:
-        """Have an upstream asked again: it has announced that its prompts changed."""
+        """Ask an upstream again at the next search: it has announced that its prompts changed."""
         self._asked.discard(upstream.name)
 
     def _listed(self, upstream: Upstream, reply: Reply) -> None:

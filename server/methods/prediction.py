@@ -1,9 +1,9 @@
 """Predicts the next tools of a conversation from what was learned: grows lists for them and writes hints.
 
-A prediction is made while the upstream works on a call, so that no result waits for it. Under `growing` the likely next
-tools are appended to the list, in one batch, within the budget; the result of the call is held until the client has
-listed again. Under every policy a hint names a hidden tool that is likely enough: in a text block at the end of the
-answers of `call_tool` and `discover_tools`, in `_meta` alone where a listed tool answers.
+A prediction is made while the upstream works on a call, so that no result waits for it. Under the policy `growing`, the
+likely next tools are appended to the list in one batch, within the budget, and the result of the call is held until the
+client has listed again. Under every policy, a hint names a hidden tool that is likely enough: in a text block at the
+end of an answer of `call_tool` or `discover_tools`, or only in `_meta` if a listed tool answers.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class Predictor:
 
     @property
     def is_ready(self) -> bool:
-        """Whether anything was learned; looking costs nothing."""
+        """Whether anything was learned. Asking costs nothing."""
         return self._search.has_learned
 
     def predict(self, chat: Conversation) -> Prediction:
-        """Return which tools may be called next; none where nothing was learned."""
+        """Return which tools may be called next; there are none if nothing was learned."""
         return make_prediction(*self._search.predict(chat.steps, chat.lines))
 
     @property
     def rule(self) -> Rule:
-        """The rule by which lists grow. A learned rule holds for the models and encoders it was fitted with."""
+        """The rule by which lists grow. A learned rule serves only with the models and encoders it was fitted on."""
         if not self.is_ready:
             return Fixed(most_found=None)
         return self._search.growth or Fixed()
@@ -75,7 +75,7 @@ class Predictor:
 
     def grow_for_discovery(self, client: Caller, session: Session, discovery: Discovery) -> bool:
         """Append what a discovery has found, best first."""
-        # Tools that were asked for by name stand first, with scores of another kind.
+        # Tools that were asked for by name come first, and their scores are not comparable.
         rule = Fixed() if discovery.names and self.is_ready else self.rule
         ranked = [Ranked(match.tool, match.score, match.parts) for match in discovery.matches]
         is_sure = discovery.level in ("high", "medium")
@@ -83,7 +83,7 @@ class Predictor:
         return client.tools.grow(session, found, found=True)
 
     def grow_for_prompt(self, client: Caller, session: Session, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
-        """Append what a prompt is likely to need, best first, before the list lacks it."""
+        """Append what a prompt is likely to need, best first, before anything is called."""
         return client.tools.grow(session, self.rule.for_prompt(ranked, is_sure, self._catalog.tokens))
 
     # -- hints
@@ -113,7 +113,7 @@ class Predictor:
 
 
 def hint_text(tool: Tool) -> str:
-    """Return one line: the tool, the arguments it requires, what it does."""
+    """Describe a tool in one line: its name, the arguments it requires, what it does."""
     wanted, about = _about(tool.definition)
     text = f"Often next: {tool.id}({wanted}), through call_tool"
     return f"{text}: {about}" if about and estimate(f"{text}: {about}") <= HINT_TOKENS else f"{text}."
@@ -121,8 +121,8 @@ def hint_text(tool: Tool) -> str:
 
 @lru_cache(maxsize=256)
 def _about(definition: bytes) -> tuple[str, str]:
-    """Return the arguments that a tool requires, and what it does in a line."""
-    # Not at the top: no list waits for what only predictions need.
+    """Return the arguments that a tool requires, and a line about what it does."""
+    # Imported here because only predictions need it, and no list should wait for it.
     from foretool.retrieval.document import document, summary_line
 
     schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
@@ -132,22 +132,17 @@ def _about(definition: bytes) -> tuple[str, str]:
 
 
 def with_text(result: Raw, hint: Hint) -> Raw:
-    """Return a result of the bridge with the hint as its last block, or unchanged where it has no list of blocks."""
+    """Return a result of `call_tool` with the hint as its last block, or unchanged if it has no list of blocks."""
     try:
         members: dict[str, Any] = jsonrpc.fields(result)
-    except ValueError:
+        blocks: list[Any] = jsonrpc.items(members["content"])
+    except (KeyError, ValueError):
         return result
-    content = bytes(members.get("content", b"")).strip()
-    if content[:1] != b"[" or content[-1:] != b"]":
-        return result
-    block = jsonrpc.encode({"type": "text", "text": hint.text})
-    inner = content[1:-1].strip()
-    members["content"] = Raw(b"[" + (inner + b"," if inner else b"") + block + b"]")
-    return jsonrpc.raw(members)
+    return jsonrpc.raw({**members, "content": [*blocks, {"type": "text", "text": hint.text}]})
 
 
 def with_meta(result: Raw, hint: Hint) -> Raw:
-    """Return a result of a listed tool with the hint in `_meta`, everything else as it is."""
+    """Return a result of a listed tool with the hint in `_meta` and everything else as it was."""
     try:
         members: dict[str, Any] = jsonrpc.fields(result)
         meta = jsonrpc.fields(members.get("_meta", jsonrpc.UNSET))

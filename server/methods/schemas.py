@@ -1,7 +1,7 @@
-"""What of its tools' schemas an answer carries: whole or trimmed while its tokens last, shared definitions said once.
+"""The input schemas in an answer: whole or trimmed while the answer's tokens last, with shared definitions once.
 
-Pydantic and its like put the models of a server into the `$defs` of each of its tools. Where two schemas of one answer
-have the same definition it stands once, in `$defs` of the answer itself, so `#/$defs/Name` holds there as it stands.
+Pydantic and similar libraries put the models of a server into the `$defs` of each of its tools. If two schemas of one
+answer have the same definition, it moves to `$defs` of the answer, where references `#/$defs/Name` still find it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool
 
 KEPT: Final = 4096
-"""Definitions of tools of which what the answers say is kept."""
+"""How many definitions the caches of schemas and summaries keep."""
 LEAST: Final = 12
-"""With fewer tokens left no schema is looked at."""
+"""With fewer tokens left, no schema is considered."""
 MAX_PROPERTIES, MAX_VALUES, MAX_MEMBERS, MAX_TEXT = 20, 12, 4, 60
-"""Of a trimmed schema: properties, values of an enum, members of a union, characters of a description."""
+"""The most that a trimmed schema keeps: properties, enum values, members of a union, characters of a description."""
 
 _REFERRED = re.compile(rb'"#/\$defs/([^"/]+)')
 
 
 class _Parts(Struct, frozen=True):
-    """An input schema, its `$defs` apart."""
+    """An input schema, with its `$defs` separated from the rest."""
 
     whole: Raw
     tokens: int
     body: Raw
-    """Without `$defs`."""
+    """The schema without `$defs`."""
     body_tokens: int
     defs: dict[str, Raw]
     costs: dict[str, int]
@@ -46,13 +46,13 @@ class Schemas:
 
     def __init__(self, left: int, cap: int) -> None:
         self.left = left
-        """Tokens; below 0 only by schemas that were asked for by name."""
+        """Tokens left; only schemas of tools that were asked for by name can bring it below 0."""
         self._cap = cap
         self._said: dict[str, Raw] = {}
         self._cards: list[tuple[dict[str, Any], _Parts]] = []
 
     def add(self, card: dict[str, Any], tool: Tool, *, whole: bool = False) -> None:
-        """Put the schema into the card if it fits, trimmed if only that fits; `whole`: whatever it costs."""
+        """Put the schema into the card if it fits, trimmed if only that fits. `whole`: put it in whatever it costs."""
         if self.left < LEAST and not whole:
             return
         parts = _parts(tool.definition, tool.tokens)
@@ -72,7 +72,7 @@ class Schemas:
                 self.left -= tokens
 
     def shared(self) -> dict[str, Raw]:
-        """The definitions that several schemas have, taken out of them; call it once, at the end."""
+        """Take the definitions that several schemas share out of them and return these; call it once, at the end."""
         users = Counter(name for _, parts in self._cards for name in parts.defs)
         found = _closed({name: self._said[name] for name, count in users.items() if count > 1})
         for card, parts in self._cards:
@@ -88,7 +88,7 @@ class Schemas:
 
 
 def _closed(found: dict[str, Raw]) -> dict[str, Raw]:
-    """Without those that refer to one that is not among them: it would be looked for in the wrong place."""
+    """Drop the definitions that refer to one outside of them: a client would look for it in the wrong place."""
     while open_ends := [
         name for name, text in found.items() if not found.keys() >= {one.decode() for one in _REFERRED.findall(text)}
     ]:
@@ -100,23 +100,19 @@ def _closed(found: dict[str, Raw]) -> dict[str, Raw]:
 @lru_cache(maxsize=KEPT)
 def _parts(definition: bytes, counted: int | None = None) -> _Parts:
     schema = jsonrpc.fields(definition)["inputSchema"]
-    # Its share of what the whole definition was counted to have: estimating it anew takes most of a search.
+    # The schema's share of the counted tokens: estimating them again would take most of a search.
     share = len(bytes(schema)) / len(definition)
     tokens = round(share * counted) if counted else estimate(bytes(schema).decode())
     members = jsonrpc.fields(schema) if b'"$defs"' in definition else {}
-    defs = _members(members.pop("$defs", None))
+    try:
+        defs = jsonrpc.fields(members.pop("$defs", jsonrpc.UNSET))
+    except ValueError:
+        defs = {}
     if not defs:
         return _Parts(schema, tokens, schema, tokens, {}, {})
     body = jsonrpc.raw(members)
     costs = {name: estimate(f"{name}{bytes(text).decode()}") for name, text in defs.items()}
     return _Parts(schema, tokens, body, estimate(bytes(body).decode()), defs, costs)
-
-
-def _members(value: Raw | None) -> dict[str, Raw]:
-    try:
-        return jsonrpc.fields(value) if value is not None else {}
-    except ValueError:
-        return {}
 
 
 @lru_cache(maxsize=KEPT)
@@ -126,8 +122,8 @@ def _trimmed(definition: bytes) -> tuple[Raw, int]:
 
 
 def trim(schema: dict[str, Any], depth: int = 2, root: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A schema cut to what a first call needs: names, types, the first values of an enum, what is required; references
-    into itself are followed as deep as that goes."""
+    """Cut a schema to what a first call needs: names, types, the first values of an enum, what is required. References
+    into the schema itself are followed down to `depth`."""
     root = schema if root is None else root
     schema = _followed(schema, root)
     kept: dict[str, Any] = {key: schema[key] for key in ("type", "required", "const") if key in schema}
@@ -154,7 +150,7 @@ def trim(schema: dict[str, Any], depth: int = 2, root: Mapping[str, Any] | None 
 
 
 def _followed(schema: dict[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with what its local `$ref` points at; its own members are stronger. One step, so cycles end."""
+    """Merge into a schema what its local `$ref` points at; its own members win. One step only, so cycles end."""
     path = schema.get("$ref")
     if not isinstance(path, str) or not path.startswith("#/"):
         return schema
