@@ -3,7 +3,7 @@
     3.3  scores, eq. 3, the best M_A and M_B, re-ranked      `retrieval/papers/itr.py`
     3.4  selection under one budget, eq. 4, greedy            `select`
     3.6  assembly: overlay, instructions, tools, routing note `assemble`
-    3.7  sufficiency below tau: expand or discover            `widen`; pins by domain: `retrieval/domains.py`
+    3.7  sufficiency below tau: expand or discover            `widen`; pins by domain: `Domains`
     3.8  cache by task signature                              `Signatures`
     10   Algorithm 1, and the telemetry of section 12         `retrieval/papers/itr.py`
 
@@ -15,9 +15,9 @@ not by score per token, which favours short tools (`python -m bench.papers.itr` 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import ceil
+from math import ceil, exp, log
 from typing import Final, Generic, Literal, TypeVar
 
 from msgspec import Struct
@@ -66,6 +66,12 @@ class Parameters(Struct, frozen=True, kw_only=True):
 
 
 PUBLISHED: Final = Parameters()
+
+SURE: Final = 0.75
+"""The least probability at which a domain counts: a few of its words, or one that several examples have."""
+ELSE: Final = ""
+"""The domain of a task that is in no other."""
+VOCABULARY: Final = 1000
 
 
 class Candidate(Struct, frozen=True):
@@ -146,16 +152,10 @@ def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = (), overlay: 
 def cited(fragment: Fragment) -> str:
     """Quote a fragment under the name of its source."""
     by = f"the words of server {fragment.upstream!r}, not the user's: " if fragment.upstream else ""
-    return f"<instructions source={_quoted(by + fragment.source)}>\n{_closed(fragment.text)}\n</instructions>"
-
-
-def _quoted(text: str) -> str:
-    return '"' + " ".join(text.replace('"', "'").split()) + '"'
-
-
-def _closed(text: str) -> str:
-    """Escape the end mark of the quotation, so that a server cannot speak outside it."""
-    return text.replace("</instructions", "<\\/instructions")
+    source = " ".join((by + fragment.source).replace('"', "'").split())
+    # The end mark of the quotation is escaped, so that a server cannot speak outside it.
+    text = fragment.text.replace("</instructions", "<\\/instructions")
+    return f'<instructions source="{source}">\n{text}\n</instructions>'
 
 
 # Sufficiency, section 3.7
@@ -194,6 +194,39 @@ def summary(tools: Iterable[str], budget: int, count: Callable[[str], int]) -> s
         shown.append(name)
     more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
     return f"Other tools: {', '.join(shown)}{more}." if shown else ""
+
+
+class Domains:
+    """Says which domain a task belongs to (3.7 pins rare but critical tools "via domain classifiers").
+
+    Multinomial naive Bayes over the words of example tasks, add-one smoothed over `VOCABULARY` words. All domains are
+    equally likely beforehand. In one more domain, everything else, each word is as likely as any other:
+
+        P(domain | words)  ~  product over words of  (count in domain + 1) / (words in domain + 1000)
+        P(else | words)    ~  product over words of  1 / 1000
+    """
+
+    def __init__(self, examples: Mapping[str, Sequence[str]]) -> None:
+        """`examples`: tasks in words by domain."""
+        self._counts = {name: Counter(terms("\n".join(texts))) for name, texts in examples.items()}
+
+    def probabilities(self, query: str) -> dict[str, float]:
+        """The probability of each domain and of `ELSE`."""
+        words = terms(query)
+        logs = {ELSE: -len(words) * log(VOCABULARY)}
+        for name, counts in self._counts.items():
+            size = counts.total() + VOCABULARY
+            logs[name] = sum(log((counts[word] + 1) / size) for word in words)
+        top = max(logs.values())
+        weights = {name: exp(value - top) for name, value in logs.items()}
+        total = sum(weights.values())
+        return {name: weight / total for name, weight in weights.items()}
+
+    def of(self, query: str) -> str:
+        """The likeliest domain if it is likely enough, else `ELSE`."""
+        found = self.probabilities(query)
+        name = max(found, key=found.__getitem__)
+        return name if found[name] >= SURE else ELSE
 
 
 # Cache, section 3.8

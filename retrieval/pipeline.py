@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.explanations import Explanations
 from foretool.retrieval.ranking import Query, Ranked, Ranking, needs
 from foretool.retrieval.scoring import Request
 from foretool.storage.records import ToolId, Usage
@@ -49,10 +48,9 @@ class Pipeline:
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """The best `limit` tools for a query; tools asked for by name come first; empty when nothing fits."""
         request = self._request(query, usage)
-        explanations = Explanations(request)
         order, fitting = request.best(limit)
         ranked = (
-            Ranked(tool, score, request.parts_of(slot, score), explanations.reasons(slot, tool))
+            Ranked(tool, score, request.parts_of(slot, score), tuple(request.reasons(slot, tool)))
             for slot, score in order
             if (tool := self.corpus.ids[slot]) is not None
         )

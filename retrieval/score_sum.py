@@ -62,9 +62,9 @@ class ScoreSum(Struct, frozen=True):
         return {name: float(part[slot]) for name, part in self.parts.items()}
 
 
-def sum_words(hits: Mapping[int, float], weight: float, live: NDArray[np.bool_]) -> ScoreSum:
+def sum_words(hits: Mapping[int, float], live: NDArray[np.bool_]) -> ScoreSum:
     """The sum of the words alone; `live` (slots,) says which slots hold a tool."""
-    words = np.float32(weight) * z_scores(by_slot(hits, len(live)), live)
+    words = z_scores(by_slot(hits, len(live)), live)
     return ScoreSum(total_of({"lexical": words}, live), {"lexical": words})
 
 

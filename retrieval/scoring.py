@@ -1,4 +1,4 @@
-"""The scores of one request: what words, names, usage, encoders and learned models give to every tool.
+"""The scores of one request: what words, names, usage, encoders and learned models give to every tool, and the reasons.
 
 Each line of a task is a need of its own and is scored alone; several lines are then fused with all of them read as one
 text. Where words alone rank, scores are kept by slot for the tools that have any. With encoders or learned models the
@@ -7,7 +7,7 @@ scores are arrays over all slots (`score_sum`), which this module imports only t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import nlargest
 from math import exp, log
@@ -17,9 +17,11 @@ from msgspec.structs import replace
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.bm25 import Lexical, idf, weigh_terms
+from foretool.retrieval.rankers.names import EXACT
 from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import Evidence, Query, needs
 from foretool.retrieval.score_fusion import fuse_lines
+from foretool.retrieval.words import KINDRED_WORDS, spell_terms
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -33,15 +35,15 @@ NAMED = 1000.0
 """What a named tool gets: more than any sum of words, so that it comes first."""
 LEAST_WORDS = 0.01
 """Usage is a share of this where a tool was named and shares no word."""
-WORDS_ALONE = 1.0
-"""What a standard deviation of the words counts beside learned parts where there is no encoder."""
 RAISING = 50
 """How many of the best tools may raise what they need."""
 ENTROPY_DEPTH = 50
 """How many of the best scores the entropy of a line is taken over."""
-
-ReadTexts = Callable[["DenseEnsemble", Sequence[str]], "list[Reading]"]
-"""Reads texts with the encoders: the vectors of each text."""
+MAX_REASON_TERMS = 8
+"""How many of the telling terms of a query are looked for in a tool."""
+MAX_REASON_WORDS = 5
+TELLING = 0.5
+"""The least score of a learned part that is a reason."""
 
 
 class Line:
@@ -63,15 +65,13 @@ class Line:
         """How well words and names met this line."""
         if not self.best:
             return Evidence(named=bool(self.named))
+        best_slot = next(slot for slot, score in self.hits.items() if score == self.best[0])
         return Evidence(
             named=bool(self.named),
             strength=self.best[0] / idf(lexical.live, 1),
             entropy=_entropy(self.best),
-            coverage=lexical.coverage(self.wanted, self._best_slot()),
+            coverage=lexical.coverage(self.wanted, best_slot),
         )
-
-    def _best_slot(self) -> int:
-        return next(slot for slot, score in self.hits.items() if score == self.best[0])
 
 
 class Request:
@@ -84,9 +84,9 @@ class Request:
         usage: Mapping[ToolId, Usage],
         dense: DenseEnsemble | None,
         learned: LearnedModels | None,
-        read_texts: ReadTexts,
+        read_texts: Callable[[DenseEnsemble, Sequence[str]], list[Reading]],
     ) -> None:
-        """`dense` and `learned` follow the corpus as it is; `read_texts` asks the encoders."""
+        """`dense` and `learned` follow the corpus as it is; `read_texts` asks the encoders for the vectors of texts."""
         self.corpus = corpus
         self.query = query
         self.usage = usage
@@ -131,6 +131,57 @@ class Request:
             found = [replace(each, needed=chance) for each, chance in zip(found, self._needed, strict=False)]
         return (*found, *(Evidence(named=bool(names.asked((name,)))) for name in self.query.names))
 
+    def reasons(self, slot: int, tool: ToolId) -> Iterator[str]:
+        """Why a tool stands in the ranking, in words for people, the strongest kind of reason first."""
+        if slot in self.named:
+            yield "name" if self.named[slot] > EXACT - 1.0 else "similar name"
+        impacts = self.corpus.lexical.impacts
+        has = [term for term in self._telling_terms if (found := impacts(term)) and found.of(slot)]
+        if said := [self._spelled[term] for term in has if term in self._spelled][:MAX_REASON_WORDS]:
+            yield "words: " + ", ".join(dict.fromkeys(said))
+        elif has:
+            yield "words alike: " + ", ".join(KINDRED_WORDS[term] for term in has[:MAX_REASON_WORDS])
+        elif self.sum is not None and self.dense is not None:
+            yield "meaning"
+        if self.learned is not None:
+            yield from self._learned_reasons(self.learned, self.sum.of(slot) if self.sum is not None else {}, tool)
+        if tool in self.usage:
+            yield "used before"
+        if any(slot in self.corpus.slots_of.get(server, ()) for server in self.query.servers_in_use):
+            yield "server in use"
+
+    def _learned_reasons(self, learned: LearnedModels, parts: Mapping[str, float], tool: ToolId) -> Iterator[str]:
+        history = self.query.history
+        if parts.get("tasks", 0.0) >= TELLING:
+            yield "like an earlier task"
+        if parts.get("history", 0.0) >= TELLING:
+            yield f"usually follows {history[-1]}" if history else "often comes first"
+        if (lift := self.raised.get(tool)) is not None:
+            yield f"feeds {lift.edge.after}"
+        if learned.graph is not None:
+            givers = {edge.before for edge in learned.graph.producers(tool)}
+            if giver := next((each for each in reversed(history) if each in givers and each != tool), None):
+                yield f"takes what {giver} gives"
+
+    @cached_property
+    def _telling_terms(self) -> list[str]:
+        """The terms of the query that tell most, best first."""
+        impacts = self.corpus.lexical.impacts
+        worth: dict[str, float] = {}
+        for line in self.lines:
+            for term, weight in line.wanted.items():
+                if known := impacts(term):
+                    worth[term] = max(weight * known.idf, worth.get(term, 0.0))
+        return nlargest(MAX_REASON_TERMS, worth, key=worth.__getitem__)
+
+    @cached_property
+    def _spelled(self) -> dict[str, str]:
+        """The words of the query as they were written, by term."""
+        return spell_terms(self._whole_text())
+
+    def _whole_text(self) -> str:
+        return "\n".join(line.text for line in self.lines)
+
     # -- words alone
 
     def _score_words(self) -> dict[int, float]:
@@ -142,7 +193,7 @@ class Request:
 
     def _whole(self) -> Line:
         """All lines as one text."""
-        return Line(self.corpus, "\n".join(line.text for line in self.lines))
+        return Line(self.corpus, self._whole_text())
 
     def _best_by_words(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         total = self._total_by_words()
@@ -223,7 +274,7 @@ class Request:
             sums = self.dense.sums(hits, readings)
         elif any(added) or learned.graph is not None:
             factors = learned.factors_for("")
-            sums = [sum_words(hit, WORDS_ALONE, learned.live) for hit in hits]
+            sums = [sum_words(hit, learned.live) for hit in hits]
         else:
             return []
         return [

@@ -140,7 +140,7 @@ class Itr:
         pins: Callable[[str], Sequence[str]] = lambda _: (),
         report: Callable[[Telemetry], object] = lambda _: None,
     ) -> None:
-        """`pins`: tools that are always eligible for this query (3.7); see `domains.Domains`."""
+        """`pins`: tools that are always eligible for this query (3.7); see `itr.Domains`."""
         self.corpora = corpora
         self.parameters = parameters
         self._pins = pins

@@ -18,9 +18,8 @@ from msgspec.structs import replace
 
 from foretool.retrieval import itr
 from foretool.retrieval.document import document, summary_line
-from foretool.retrieval.domains import Domains
 from foretool.retrieval.fragments import Fragment
-from foretool.retrieval.itr import Candidate, Fallback, Kind, Parameters, Selected, Signatures
+from foretool.retrieval.itr import Candidate, Domains, Fallback, Kind, Parameters, Selected, Signatures
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import own_tools

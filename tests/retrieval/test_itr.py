@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from requirements import requirement
 
 from foretool.retrieval import itr
 from foretool.retrieval.fragments import Fragment
-from foretool.retrieval.itr import Candidate, Parameters, Selected, Signatures
+from foretool.retrieval.itr import ELSE, Candidate, Domains, Parameters, Selected, Signatures
 
 
 def tool(id: str, tokens: int, gain: float) -> Candidate:
@@ -103,3 +104,35 @@ def test_the_cache_forgets_the_least_used_and_everything_when_the_content_change
 
 def test_a_signature_is_the_words_whatever_their_order_and_endings() -> None:
     assert itr.signature("Creating the issues") == itr.signature("issue: create") == ("creat", "issu")
+
+
+# Domains by naive Bayes, on a case computed by hand
+
+EXAMPLES = {"money": ["refund a charge", "pay the invoice"], "code": ["merge the branch", "review code branch"]}
+
+
+@requirement("itr:pins")
+def test_the_posterior_by_hand() -> None:
+    # money: refund, charge, pay, invoice (4 words); code: merge, branch, review, code, branch (5).
+    # "refund the branch" is two words: money has one of them once, code the other twice.
+    found = Domains(EXAMPLES).probabilities("refund the branch")
+    money, code, other = 2 / 1004**2, 3 / 1005**2, 1 / 1000**2
+    total = money + code + other
+    assert found == pytest.approx({"money": money / total, "code": code / total, ELSE: other / total})
+
+
+@requirement("itr:pins")
+def test_a_domain_is_taken_where_it_is_likely_enough() -> None:
+    domains = Domains(EXAMPLES)
+    # One word: odds of 2 to 1 (code) to 1 (else). Two: 4 to 1 to 1. Three: 8 to 1 to 1.
+    assert domains.probabilities("refund")["money"] == pytest.approx(0.5, abs=0.01)
+    assert domains.of("refund the charge") == ELSE
+    assert domains.probabilities("refund the charge")["money"] == pytest.approx(4 / 6, abs=0.01)
+    assert domains.of("refund the charge and pay") == "money"
+    assert Domains({"money": EXAMPLES["money"]}).of("refund the charge") == "money"
+    assert domains.of("something else entirely") == ELSE
+
+
+def test_without_examples_every_task_is_in_none() -> None:
+    assert Domains({}).of("refund") == ELSE
+    assert Domains({"money": []}).of("refund") == ELSE

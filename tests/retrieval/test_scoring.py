@@ -56,3 +56,17 @@ def test_without_words_usage_is_all_there_is() -> None:
     ranking = pipeline().rank(query, used)
     assert set(first(ranking, 9)) == {"web__fetch", "domains__whois_domain", "domains__check_availability"}
     assert level(ranking) == "low"
+
+
+def test_a_task_in_words_finds_its_tool_and_says_why() -> None:
+    ranking = pipeline().rank(Query(("open an issue in my repository",)))
+    best = ranking.ranked[0]
+    assert best.tool == "github__create_issue"
+    assert best.reasons == ("words: open, issue, repository",)
+    assert best.parts == {"lexical": best.score}
+    assert ranking.total == len(ranking.ranked)
+
+
+def test_a_misspelt_name_is_first_and_says_so() -> None:
+    best = pipeline().rank(Query(("whois_domian for the domain availability check",))).ranked[0]
+    assert (best.tool, best.reasons[0]) == ("domains__whois_domain", "similar name")
