@@ -9,7 +9,7 @@ Like the paper, this reads the task and the calls so far. Where it differs from 
 - Beside the network stand the nearest past tasks whose calls match the history (instead of clusters), and one
   dependency graph on the last three calls with back-off.
 - A listwise layer, one softmax over the parts of each tool, sums these with what is known of any tool: how near its
-  text is to the task, to the last tool and to the text expected next (`retrieval.next_text`), which words of its name
+  text is to the task, to the last tool and to the text expected next (`retrieval.linear_maps`), which words of its name
   the task has, and whether it was called already. So a tool that came after training is ranked at once, and every
   number can be explained. How much falls to tools that were never called depends on how sure the network is of the
   others.
@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.encoders.weights import Prepare
+from foretool.retrieval.linear_maps import features, lengths
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.next_text import features, lengths
 from foretool.retrieval.rankers.dtdr_model import (
     AT,
     LAST,
@@ -226,7 +226,7 @@ class Dtdr(LearnedModel):
             found[AT["kin"], :slots] = z_scores(vectors @ vectors[last])
         if len(task.aim) and self._lengths is not None:
             so_far = features([vectors[slot] for slot in called], len(history), aim.dimension)
-            towards: Floats = task.aim + aim.expected(so_far)
+            towards: Floats = task.aim + so_far @ aim.calls
             products: Floats = vectors @ towards
             products -= towards @ aim.centre
             products /= self._lengths

@@ -9,10 +9,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.lsa import Lsa
+from foretool.retrieval.linear_maps import PLACES as TEXT_PLACES
+from foretool.retrieval.linear_maps import Lsa, NextText
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
-from foretool.retrieval.next_text import PLACES as TEXT_PLACES
-from foretool.retrieval.next_text import NextText
 from foretool.storage.records import ToolId
 
 METHOD = "dtdr"

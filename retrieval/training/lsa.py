@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from foretool.retrieval.lsa import Lsa, count_terms
+from foretool.retrieval.linear_maps import Lsa, count_terms
 from foretool.retrieval.model_format import Floats
 
 MOST_TERMS = 10_000

@@ -1,4 +1,4 @@
-"""Fits the prediction of the next text (`retrieval.next_text`) by ridge regression on the steps of demonstrations."""
+"""Fits the prediction of the next text (`retrieval.linear_maps`) by ridge regression on the steps of demonstrations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from foretool.retrieval.linear_maps import PLACES, NextText, features, no_next_text
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.next_text import PLACES, NextText, features, no_next_text
 from foretool.retrieval.training.demonstrations import Demonstration
 
 RIDGE = 5.0

@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.retrieval.lsa import Lsa
+from foretool.retrieval.linear_maps import Lsa, NextText, no_next_text
 from foretool.retrieval.model_format import Floats, ModelError
-from foretool.retrieval.next_text import NextText, no_next_text
 from foretool.retrieval.rankers import dtdr
 from foretool.retrieval.rankers.dtdr import CallGraph, Dtdr
 from foretool.retrieval.rankers.dtdr_model import AT, PARTS, UNKNOWN, Calls, Model, Network, rows_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foretool.retrieval.linear_maps import PLACES, features
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.next_text import PLACES, features
 from foretool.retrieval.training import next_text as training
 from foretool.retrieval.training.demonstrations import Demonstration, dependencies
 from foretool.retrieval.training.next_text import fit_next_text
@@ -32,7 +32,7 @@ def test_a_text_is_expected_for_each_step_of_each_task(chunk: int, monkeypatch: 
     assert np.allclose(aim.centre, [0, 1 / 3])
     for task, called, wanted in (([1, 0], [], 0), ([1, 0], [0], 1), ([0, 1], [], 1), ([0, 1], [1], 2)):
         given = features([TEXTS[call] for call in called], len(called), 2)
-        found = np.asarray(task, np.float32) @ aim.task + aim.expected(given) + aim.centre
+        found = np.asarray(task, np.float32) @ aim.task + given @ aim.calls + aim.centre
         assert np.abs(found - TEXTS[wanted]).max() < 0.1
 
 

@@ -1,10 +1,29 @@
-"""Where the next text lies, by hand."""
+"""The fitted linear maps, by hand: words as a short vector, and where the next text lies."""
 
 from __future__ import annotations
 
+from math import log
+
 import numpy as np
 
-from foretool.retrieval.next_text import PLACES, NextText, features, lengths, no_next_text
+from foretool.retrieval.linear_maps import PLACES, Lsa, NextText, count_terms, features, lengths, no_next_text
+
+
+def test_words_and_pairs_of_neighbours_are_count_terms() -> None:
+    assert count_terms("Book trains, book") == {"book": 2, "train": 1, "book train": 1, "train book": 1}
+
+
+def test_a_vector_is_the_weighted_sum_of_its_terms_cut_to_length_1() -> None:
+    lsa = Lsa(("book", "train", "book train"), np.asarray([[1, 0], [0, 2], [0, 0]], np.float32))
+    # "book" twice counts 1 + log 2, "train" once 1.
+    expected = np.asarray([1 + log(2), 2.0])
+    assert np.allclose(lsa.vector("book train book"), expected / np.linalg.norm(expected))
+
+
+def test_a_text_without_a_known_word_is_nothing() -> None:
+    lsa = Lsa(("book",), np.ones((1, 2), np.float32))
+    assert lsa.vectors(["", "other"]).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert Lsa((), np.zeros((0, 0), np.float32)).vectors(["a"]).shape == (1, 0)
 
 
 def test_the_calls_are_read_as_their_mean_text_the_last_one_and_how_many() -> None:
@@ -20,7 +39,7 @@ def test_what_is_expected_is_a_sum_over_what_the_calls_say() -> None:
     calls = np.zeros((4 + PLACES, 2), np.float32)
     calls[0], calls[3], calls[5] = [1, 0], [0, 2], [5, 5]
     aim = NextText(np.zeros((3, 2), np.float32), calls, np.zeros(2, np.float32))
-    assert aim.expected(features([np.asarray([1, 1], np.float32)], 1, 2)).tolist() == [6, 7]
+    assert (features([np.asarray([1, 1], np.float32)], 1, 2) @ aim.calls).tolist() == [6, 7]
     assert aim.dimension == 2
 
 

@@ -1,0 +1,95 @@
+"""The fitted linear maps of DTDR: from words to a short vector, and from a task and its calls to the next tool's text.
+
+`Lsa` is TF-IDF over words and pairs, projected to its main directions. Words keep what an encoder blurs: names, numbers
+of things, a domain's own terms.
+
+`NextText` predicts the text of the next call's tool: after a search, the text of a booking. A model that counts calls
+can name only tools that were called; this one also says which of the others fit this step, not only the whole task.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+
+from foretool.retrieval.model_format import Floats
+from foretool.retrieval.words import terms
+
+PLACES = 4
+"""Numbers of calls that differ: none, one, two, more."""
+
+
+def count_terms(text: str) -> Counter[str]:
+    """Count each word and each pair of neighbours."""
+    words = terms(text)
+    return Counter(words) + Counter(f"{a} {b}" for a, b in pairwise(words))
+
+
+class Lsa:
+    """Turns words into vectors by a fitted projection."""
+
+    def __init__(self, vocabulary: Sequence[str], projection: Floats) -> None:
+        """`projection` (vocabulary, dimension): the idf of a term times its place in the main directions."""
+        self.vocabulary = tuple(vocabulary)
+        self.projection = projection
+        self.dimension = int(projection.shape[1])
+        self._row_of = {term: row for row, term in enumerate(vocabulary)}
+
+    def vector(self, text: str) -> Floats:
+        """(dimension,) of length 1; zeros if no word is known."""
+        counts = count_terms(text)
+        known = [(row, 1 + log(n)) for term, n in counts.items() if (row := self._row_of.get(term)) is not None]
+        if not known:
+            return np.zeros(self.dimension, np.float32)
+        rows, weights = zip(*known, strict=True)
+        summed: Floats = np.asarray(weights, np.float32) @ self.projection[list(rows)]
+        length = float(np.linalg.norm(summed))
+        return summed / np.float32(length) if length > 0 else summed
+
+    def vectors(self, texts: Sequence[str]) -> Floats:
+        """(texts, dimension)."""
+        return np.asarray([self.vector(text) for text in texts], np.float32).reshape(len(texts), self.dimension)
+
+
+class NextText(NamedTuple):
+    """The weights of the map; `dimension` is that of tools' texts, 0 if they have no vectors."""
+
+    task: Floats
+    """(dimension of a task's vector, dimension)."""
+    calls: Floats
+    """(rows of `features`, dimension): what the calls add to the task's part of the prediction."""
+    centre: Floats
+    """(dimension,): the mean text of the tools that were called."""
+
+    @property
+    def dimension(self) -> int:
+        return len(self.centre)
+
+
+def no_next_text(task: int) -> NextText:
+    """A map from tasks of this dimension that predicts no text."""
+    return NextText(*(np.zeros(shape, np.float32) for shape in ((task, 0), (PLACES, 0), (0,))))
+
+
+def features(called: Sequence[Floats], calls: int, dimension: int) -> Floats:
+    """[mean of the called tools' texts ; the last one ; how many], (2 dimension + `PLACES`,).
+
+    `called`: vectors of the texts that are known, oldest first; `calls`: how many calls there were.
+    """
+    found = np.zeros(2 * dimension + PLACES, np.float32)
+    if called:
+        found[:dimension] = np.mean(called, 0)
+        found[dimension : 2 * dimension] = called[-1]
+    found[2 * dimension + min(calls, PLACES - 1)] = 1
+    return found
+
+
+def lengths(texts: Floats, centre: Floats) -> Floats:
+    """(tools,): the distance of each text from the centre."""
+    found: Floats = np.maximum(np.linalg.norm(texts - centre, axis=1), np.float32(1e-6))
+    return found
