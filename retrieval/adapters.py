@@ -18,10 +18,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.retrieval.encoders.onnx import NUMBERS
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 
 METHOD, VERSION = "ports", 1
-NUMBERS = "numbers.bin"
 FLOAT32 = 1  # TensorProto.DataType
 KINDS = ("float32", "float16")
 """The types in which the thin matrices may be stored."""
@@ -75,25 +75,6 @@ class Place(Struct, frozen=True):
 
     shape: tuple[int, ...]
     offset: int
-
-
-def take_apart(model: Path, folder: Path) -> Path:
-    """Fold a model's constants and write its numbers into a file of their own; returns the new `model.onnx`.
-
-    Nothing is fused yet, so every matrix keeps its name.
-    """
-    import onnxruntime  # type: ignore[import-untyped]
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    made = folder / "model.onnx"
-    options.optimized_model_filepath = str(made)
-    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", NUMBERS)
-    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return made
 
 
 def places(model: Path) -> dict[str, Place]:

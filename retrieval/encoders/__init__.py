@@ -5,12 +5,16 @@ sentence-transformers id; known weights are verified by sha256 before they run. 
 encoder is opened. A model behind an endpoint is reached by the server (`server.catalog.encoders`).
 """
 
+from __future__ import annotations
+
+from pathlib import Path
+
 from foretool.retrieval.encoders.base import Encoder, EncoderError, unit
-from foretool.retrieval.encoders.opening import open_encoder
 from foretool.retrieval.encoders.weights import (
     INSTALL,
     MANIFEST,
     Endpoint,
+    Prepare,
     Weights,
     find,
     locate,
@@ -21,3 +25,26 @@ __all__ = (
     "INSTALL", "MANIFEST", "Encoder", "EncoderError", "Endpoint", "Weights", "find", "locate", "missing_libraries",
     "open_encoder", "unit",
 )  # fmt: skip
+
+
+def open_encoder(
+    weights: Weights, cache: Path | None = None, threads: int = 2, prepare: Prepare | None = None
+) -> Encoder:
+    """Verify and load an encoder that runs in this process. Raises `EncoderError`.
+
+    `cache` is the folder of prepared models, which are made on first use; `prepare` makes the model of a trained
+    encoder elsewhere than here.
+    """
+    if weights.adapter:
+        from foretool.retrieval.encoders.adapted import open_shipped
+
+        return open_shipped(weights, cache, threads, prepare)
+    if weights.kind == "onnx":
+        from foretool.retrieval.encoders.onnx import open_onnx
+
+        return open_onnx(weights, cache, threads)
+    if weights.kind == "sentence-transformers":
+        from foretool.retrieval.encoders.hub import SentenceTransformerEncoder
+
+        return SentenceTransformerEncoder(weights)
+    raise EncoderError(f"encoder {weights.name!r}: a model at {weights.file} cannot be opened in this process")

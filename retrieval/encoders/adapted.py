@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
-from shutil import disk_usage, rmtree
+from shutil import disk_usage
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -84,27 +84,16 @@ def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
     path = locate(weights)
     if path is None:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there")
-    folder = prepared_folder(weights, model, cache)
-    if (folder / "model.onnx").is_file():
-        return folder / "model.onnx"
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if disk_usage(cache).free < ROOM * path.stat().st_size:
-        raise OSError(ENOSPC, "no room to prepare an encoder", str(cache))
-    made, apart = (cache / f"{folder.name}.{os.getpid()}{end}" for end in ("", ".apart"))
-    for each in (made, apart):
-        each.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        whole = adapters.take_apart(verify(path, weights), apart)
-        adapters.apply(adapter, whole)
-        onnx.optimise(whole, made)
-        made.rename(folder)
-    except OSError:
-        if not (folder / "model.onnx").is_file():  # or another process was first
-            raise
-    finally:
-        for each in (made, apart):
-            rmtree(each, ignore_errors=True)
-    return folder / "model.onnx"
+
+    def write(made: Path) -> None:
+        if disk_usage(cache).free < ROOM * path.stat().st_size:
+            raise OSError(ENOSPC, "no room to prepare an encoder", str(cache))
+        with TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as apart:
+            whole = onnx.optimise(verify(path, weights), Path(apart), "ENABLE_BASIC")
+            adapters.apply(adapter, whole)
+            onnx.optimise(whole, made)
+
+    return onnx.fill_folder(prepared_folder(weights, model, cache), write)
 
 
 def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
@@ -118,15 +107,11 @@ class AdaptedEncoder:
     """Embeds queries with the adapter and documents without it; opens each of the two models on first use."""
 
     def __init__(self, weights: Weights, model: bytes, cache: Path | None, threads: int, prepare: Prepare) -> None:
-        self.weights = weights
+        self.weights, self.name = weights, weights.name
         self._prepare = prepare
         self._model, self._cache, self._threads = model, cache, threads
         self._queries: onnx.OnnxEncoder | None = None
         self._documents: onnx.OnnxEncoder | None = None
-
-    @property
-    def name(self) -> str:
-        return self.weights.name
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with, through the trained weights."""
@@ -141,16 +126,15 @@ class AdaptedEncoder:
     def _open_queries(self) -> onnx.OnnxEncoder:
         if self._cache is not None:
             try:
-                return onnx.open_mapped(
-                    self.weights, self._prepare(self.weights, self._model, self._cache), self._threads
-                )
+                return self._open_in(self._cache)
             except OSError as error:
                 log.info("%s: %s", self._cache, error)
         # A mapped file stays readable after it is deleted.
         with TemporaryDirectory(prefix="foretool-", ignore_cleanup_errors=True) as scratch:
-            return onnx.open_mapped(
-                self.weights, self._prepare(self.weights, self._model, Path(scratch)), self._threads
-            )
+            return self._open_in(Path(scratch))
+
+    def _open_in(self, cache: Path) -> onnx.OnnxEncoder:
+        return onnx.open_mapped(self.weights, self._prepare(self.weights, self._model, cache), self._threads)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched, with the untrained weights."""

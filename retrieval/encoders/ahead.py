@@ -19,15 +19,11 @@ class Ahead:
 
     def __init__(self, encoder: Encoder) -> None:
         """Ask once, to learn the dimension and whether the encoder answers at all. Raises `EncoderError`."""
-        self._encoder = encoder
+        self._encoder, self.name = encoder, encoder.name
         self._zeros = (
             encoder.documents(["warm"])[0] * 0
         )  # `documents` waits longer: a provider may have to load the model first
         self._kept: dict[str, Vectors] = {}
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
 
     def fetch(self, texts: Sequence[str]) -> None:
         """Ask for the vectors of texts and keep them; slow. Raises `EncoderError`."""

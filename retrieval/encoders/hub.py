@@ -18,7 +18,7 @@ class SentenceTransformerEncoder:
     def __init__(self, weights: Weights) -> None:
         from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]
 
-        self.weights = weights
+        self.weights, self.name = weights, weights.name
         try:
             self._model = SentenceTransformer(weights.name, device="cpu")
         except (OSError, ValueError) as error:
@@ -26,10 +26,6 @@ class SentenceTransformerEncoder:
                 f"encoder {weights.name!r}: not in the cache and cannot be downloaded: {str(error).splitlines()[0]};"
                 " download it once where there is a network, or name a folder"
             ) from error
-
-    @property
-    def name(self) -> str:
-        return self.weights.name
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched."""

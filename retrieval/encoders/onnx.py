@@ -8,9 +8,10 @@ in 0.05 instead of 0.3 s).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, EncoderError, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
 
     from foretool.retrieval.encoders.base import Vectors
 
-    Floats = NDArray[np.float32]
-
 _Text = TypeVar("_Text", bound=Sized)
 
 NUMBERS = "numbers.bin"
+NONE: Final[Mapping[str, str]] = {}
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 _VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
@@ -39,7 +39,10 @@ def open_onnx(weights: Weights, cache: Path | None, threads: int) -> OnnxEncoder
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
     if cache is None:
         return OnnxEncoder(weights, verify(path, weights), threads)
-    return open_mapped(weights, prepare_onnx(path, weights, cache), threads)
+    import onnxruntime  # type: ignore[import-untyped]
+
+    folder = cache / f"{weights.sha256[:16]}-{onnxruntime.__version__}"
+    return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)), threads)
 
 
 def open_mapped(weights: Weights, made: Path, threads: int) -> OnnxEncoder:
@@ -51,36 +54,33 @@ def open_mapped(weights: Weights, made: Path, threads: int) -> OnnxEncoder:
     return encoder
 
 
-def prepare_onnx(path: Path, weights: Weights, cache: Path) -> Path:
-    """Optimise a model with its numbers in a file beside it, once per model and version of onnxruntime."""
-    import onnxruntime  # type: ignore[import-untyped]
-
-    folder = cache / f"{weights.sha256[:16]}-{onnxruntime.__version__}"
-    if (folder / "model.onnx").is_file():
-        return folder / "model.onnx"
-    # Under another name until it is whole: another proxy may be doing the same.
-    made = cache / f"{folder.name}.{os.getpid()}"
-    made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    optimise(verify(path, weights), made)
-    try:
-        made.rename(folder)
-    except OSError:  # the other was first
-        for left in made.iterdir():
-            left.unlink()
-        made.rmdir()
+def fill_folder(folder: Path, write: Callable[[Path], object]) -> Path:
+    """Have `write` put a prepared model into a folder, once; return the model. Raises `OSError`."""
+    if not (folder / "model.onnx").is_file():
+        # Under another name until it is whole: another proxy may be doing the same.
+        made = folder.with_name(f"{folder.name}.{os.getpid()}")
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            write(made)
+            made.rename(folder)
+        except OSError:
+            if not (folder / "model.onnx").is_file():  # or the other was first
+                raise
+        finally:
+            rmtree(made, ignore_errors=True)
     return folder / "model.onnx"
 
 
-def optimise(path: Path, folder: Path) -> None:
-    """Write `model.onnx` and its numbers into a folder."""
-    import onnxruntime
+def optimise(path: Path, folder: Path, level: str = "ENABLE_EXTENDED") -> Path:
+    """Write `model.onnx` and its numbers into a folder; return the new model.
 
-    options = session_options(onnxruntime, 1)
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(folder / "model.onnx")
-    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", NUMBERS)
-    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    open_session(onnxruntime, path, options)
+    The level `ENABLE_BASIC` folds constants and fuses nothing, so every matrix keeps its name.
+    """
+    made = folder / "model.onnx"
+    numbers = "session.optimized_model_external_initializers"
+    entries = {f"{numbers}_file_name": NUMBERS, f"{numbers}_min_size_in_bytes": "1024"}
+    open_session(path, 1, level, entries, str(made))
+    return made
 
 
 def read_sparsely(path: Path) -> None:
@@ -110,20 +110,25 @@ def return_memory() -> None:
         set_option(_M_TRIM_THRESHOLD, 1024 * 1024)
 
 
-def session_options(onnxruntime: Any, threads: int) -> Any:
-    """Options that keep memory small and threads from spinning."""
+def open_session(
+    path: Path, threads: int, level: str = "ENABLE_ALL", entries: Mapping[str, str] = NONE, written: str = ""
+) -> Any:
+    """Open a model on the CPU with options that keep memory small and threads from spinning.
+
+    `level` says how far it is optimised and `written` where the result is kept; `entries` are more options.
+    """
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
+    options.optimized_model_filepath = written
     # The arena keeps what the longest batch ever took.
     options.enable_cpu_mem_arena = False
     # Spinning threads of two sessions fight for the cores: 13 instead of 10 ms a query on two.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
-
-
-def open_session(onnxruntime: Any, path: Path, options: Any) -> Any:
-    """Open a model on the CPU."""
+    for name, value in {"session.intra_op.allow_spinning": "0", **entries}.items():
+        options.add_session_config_entry(name, value)
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
@@ -131,21 +136,12 @@ class OnnxEncoder:
     """Embeds with a BERT-like ONNX model whose first output is the state of every token."""
 
     def __init__(self, weights: Weights, path: Path, threads: int = 2, *, optimised: bool = False) -> None:
-        import onnxruntime
-
-        self.weights = weights
-        options = session_options(onnxruntime, threads)
-        if optimised:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-            # Packing would copy the weights out of the mapped file.
-            options.add_session_config_entry("session.disable_prepacking", "1")
-        self._session = open_session(onnxruntime, path, options)
+        self.weights, self.name = weights, weights.name
+        # Packing would copy the weights out of the mapped file.
+        how: tuple[Any, ...] = ("DISABLE_ALL", {"session.disable_prepacking": "1"}) if optimised else ()
+        self._session = open_session(path, threads, *how)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._tokenizer = tokenizer_of(Path(weights.file).parent if not weights.package else None)
-
-    @property
-    def name(self) -> str:
-        return self.weights.name
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched."""
@@ -169,7 +165,7 @@ class OnnxEncoder:
         ids, mask = padded(batch)
         fed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         # The shape is (batch, tokens, dimension).
-        states: Floats = self._session.run(None, {name: fed[name] for name in self._inputs})[0]
+        states: NDArray[np.float32] = self._session.run(None, {name: fed[name] for name in self._inputs})[0]
         if self.weights.pooling == "first":
             return unit(states[:, 0])
         return unit((states * mask[:, :, None]).sum(1) / mask.sum(1)[:, None])

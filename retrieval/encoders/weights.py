@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -142,7 +142,8 @@ def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
     if setting == "none" or (setting == "auto" and missing_libraries()):
         return ()
     if endpoint is not None and endpoint.url and setting != "auto":
-        return (_installed(_behind(setting, endpoint)),)
+        title, licence = f"at {endpoint.url}", "licence of its provider"
+        return (_installed(Weights(setting, title, licence, file=endpoint.url, kind="endpoint")),)
     if setting == "auto":
         return tuple(weights for weights in MANIFEST if locate(weights) is not None)
     known = {weights.name: weights for weights in BY_NAME}
@@ -152,7 +153,7 @@ def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
     if folder.is_dir():
         return (in_folder(folder),)
     if "/" in setting and not setting.startswith((".", "/", "~")):
-        return (_hub(setting),)
+        return (_installed(Weights(setting, setting, "licence on its model card", kind="sentence-transformers")),)
     raise EncoderError(
         f'encoder {setting!r}: expected "auto", "none", {", ".join(known)}, a folder with model.onnx, or a'
         " sentence-transformers id"
@@ -191,10 +192,7 @@ def verify(path: Path, weights: Weights) -> Path:
 def digest(path: Path) -> str:
     """sha256 of a file."""
     with path.open("rb") as file:
-        state = sha256()
-        while block := file.read(1 << 20):
-            state.update(block)
-    return state.hexdigest()
+        return file_digest(file, "sha256").hexdigest()
 
 
 def in_folder(folder: Path) -> Weights:
@@ -220,22 +218,11 @@ def in_folder(folder: Path) -> Weights:
 
 def _installed(weights: Weights) -> Weights:
     if missing := missing_libraries(weights.kind):
-        raise EncoderError(f"encoder {weights.name!r}: {', '.join(missing)} not installed; {INSTALL}")
+        way_out = "pip install sentence-transformers" if weights.kind == "sentence-transformers" else INSTALL
+        raise EncoderError(f"encoder {weights.name!r}: {', '.join(missing)} not installed; {way_out}")
     if weights.package and locate(weights) is None:
         raise EncoderError(f"encoder {weights.name!r}: package {weights.package} is not installed; {INSTALL}")
     return weights
-
-
-def _behind(name: str, endpoint: Endpoint) -> Weights:
-    return Weights(
-        name=name, title=f"at {endpoint.url}", licence="licence of its provider", file=endpoint.url, kind="endpoint"
-    )
-
-
-def _hub(name: str) -> Weights:
-    if missing := missing_libraries("sentence-transformers"):
-        raise EncoderError(f"encoder {name!r}: {', '.join(missing)} not installed; pip install sentence-transformers")
-    return Weights(name=name, title=name, licence="licence on its model card", kind="sentence-transformers")
 
 
 def _json(path: Path) -> dict[str, Any]:

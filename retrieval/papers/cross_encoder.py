@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders.base import EncoderError
-from foretool.retrieval.encoders.onnx import in_batches, open_session, session_options, tokenizer_of
+from foretool.retrieval.encoders.onnx import in_batches, open_session, tokenizer_of
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, missing_libraries, verify
 
 Floats = NDArray[np.float32]
@@ -40,9 +40,7 @@ class CrossEncoder:
         path = locate(WEIGHTS)
         if path is None or missing_libraries():
             raise EncoderError(f"cross_encoder: package {WEIGHTS.package} is not installed; {INSTALL}")
-        import onnxruntime  # type: ignore[import-untyped]
-
-        self._session = open_session(onnxruntime, verify(path, WEIGHTS), session_options(onnxruntime, threads))
+        self._session = open_session(verify(path, WEIGHTS), threads)
         self._inputs = {each.name for each in self._session.get_inputs()}
         self._tokenizer = tokenizer_of(Path(path).parent)
 

@@ -18,6 +18,7 @@ import numpy as np
 from foretool.retrieval import adapters
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.encoders import Weights, locate
+from foretool.retrieval.encoders.onnx import optimise
 from foretool.retrieval.model_format import Floats
 
 HEADS = 12
@@ -77,7 +78,7 @@ def write_folder(weights: Weights, folder: Path) -> dict[str, str]:
         raise NotTrainable(f"encoder {weights.name!r}: {weights.package or weights.file} is not there")
     with TemporaryDirectory() as scratch:
         numbers = {
-            name: rows.copy() for name, rows in adapters.matrices(adapters.take_apart(path, Path(scratch))).items()
+            name: rows.copy() for name, rows in adapters.matrices(optimise(path, Path(scratch), "ENABLE_BASIC")).items()
         }
     names = match_matrices(numbers)
     words = numbers[f"{PREFIX}embeddings.word_embeddings.weight"]

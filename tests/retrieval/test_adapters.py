@@ -10,6 +10,7 @@ from tiny_model import lookup_model
 
 from foretool.retrieval import adapters
 from foretool.retrieval.adapters import Adapter
+from foretool.retrieval.encoders.onnx import optimise
 from foretool.retrieval.model_format import ModelError, pack
 
 ROWS, COLUMNS = 64, 8
@@ -20,7 +21,7 @@ RIGHT = np.random.default_rng(5).standard_normal((2, COLUMNS)).astype(np.float32
 
 def taken_apart(folder: Path) -> Path:
     (folder / "whole.onnx").write_bytes(lookup_model(TABLE))
-    return adapters.take_apart(folder / "whole.onnx", folder)
+    return optimise(folder / "whole.onnx", folder, "ENABLE_BASIC")
 
 
 def test_an_adapter_comes_back_from_its_bytes_in_half_precision() -> None:

@@ -13,8 +13,16 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
 from tiny_model import DIMENSION, write_model  # noqa: E402
 
-from foretool.retrieval.encoders import MANIFEST, EncoderError, Weights, find, locate, open_encoder  # noqa: E402
-from foretool.retrieval.encoders.onnx import cut  # noqa: E402
+from foretool.retrieval.encoders import (  # noqa: E402
+    MANIFEST,
+    EncoderError,
+    Endpoint,
+    Weights,
+    find,
+    locate,
+    open_encoder,
+)
+from foretool.retrieval.encoders.onnx import OnnxEncoder, cut  # noqa: E402
 
 
 def test_vectors_are_of_length_one_and_do_not_depend_on_their_batch(tmp_path: Path) -> None:
@@ -67,3 +75,9 @@ def test_known_weights_put_like_texts_together(weights: Weights) -> None:
     tools = encoder.documents(["create issue. Open a new issue in a repository.", "get forecast. Weather of a place."])
     near, far = (tools @ encoder.queries(["report a bug"])[0]).tolist()
     assert near > far + 0.1
+
+
+def test_each_kind_has_its_class(tmp_path: Path) -> None:
+    assert isinstance(open_encoder(find(str(write_model(tmp_path / "m")))[0]), OnnxEncoder)
+    with pytest.raises(EncoderError, match="cannot be opened in this process"):
+        open_encoder(find("any", Endpoint("http://127.0.0.1:1/v1"))[0])
