@@ -35,9 +35,15 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers.dtdr import fit_c, fit_l, history_text
 from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.training import Embed, Material
-from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
+from foretool.retrieval.training.demonstrations import (
+    Demonstration,
+    Step,
+    ToolVectors,
+    TrainingSet,
+    dependencies,
+    task_vectors,
+)
 from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer, spread_targets
-from foretool.retrieval.training.dtdr_material import ToolVectors, TrainingSet, task_vectors
 from foretool.storage.records import Episode, Tool, ToolId
 
 SETS = ("ultratool", "taskbench_multimedia", "bfcl_multi_turn", "sealtools")
@@ -108,8 +114,7 @@ class World(NamedTuple):
             tuple(tool for number, tool in enumerate(self.tools) if number not in later),
             self.episodes(past),
             documents=self.documents,
-            queries=self.embed,
-            readings=self.readings,
+            queries=self.readings,
             seed=SEED,
         )
 

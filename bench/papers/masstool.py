@@ -113,8 +113,7 @@ def read(folder: Path, queries: str, *, asked: bool = True) -> World:
 
 def trained(world: World, have: Sequence[KeptEncoder]) -> MassTool:
     """The served method, trained on the past of a set."""
-    first = have[0].queries if have else None
-    material = Material(tuple(world.tools), world.episodes(), queries=first, readings=joined_queries(have), seed=SEED)
+    material = Material(tuple(world.tools), world.episodes(), queries=joined_queries(have), seed=SEED)
     return MassTool.loads(METHOD.train(material, lambda step, share: None))
 
 

@@ -217,8 +217,7 @@ class Bench:
         material = Material(
             tuple(self.world.tools),
             episodes,
-            queries=self.encoders[0].queries,
-            readings=joined_queries(self.encoders),
+            queries=joined_queries(self.encoders),
             seed=MATERIAL_SEED,
         )
         return {"masstool": MassTool.loads(PAST.train(material, lambda doing, share: None))}

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.score_sum import softmax
-from foretool.retrieval.training.adam import Adam
 from foretool.retrieval.training.demonstrations import Demonstration
+from foretool.retrieval.training.optimizers import Adam
 
 LAST = 3
 """l: calls of the history that are read; more gain little (section 6, figure 5b)."""

@@ -28,7 +28,7 @@ from foretool.retrieval.fields import GIVING, Fields, identifies
 from foretool.retrieval.graph import Edge, Graph, schema_edges
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.score_sum import softmax
-from foretool.retrieval.training.adam import Adam
+from foretool.retrieval.training.optimizers import Adam
 from foretool.storage.records import ToolId
 
 RANK: Final = 16

@@ -7,7 +7,7 @@ torch, and only in methods that need it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -39,9 +39,7 @@ class Material(Struct, frozen=True):
     documents: Embed | None = None
     """Turns the text of tools into vectors of the first encoder; None without an encoder."""
     queries: Embed | None = None
-    """Turns tasks into vectors of the first encoder; None without an encoder."""
-    readings: Embed | None = None
-    """Turns tasks into vectors of all encoders side by side, each of length 1; None if there are fewer than two."""
+    """Turns tasks into vectors of all encoders side by side, each of length 1; None without an encoder."""
     flows: tuple[Flow, ...] = ()
     """Which tools' values came back as arguments of which others."""
     open_scorer: Callable[[], ContinuationScorer | None] | None = None
@@ -49,17 +47,10 @@ class Material(Struct, frozen=True):
     seed: int = 7
 
 
-class Method(Protocol):
+class Method(NamedTuple):
     """A way to train a model."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def minimum(self) -> int:
-        """Fewest episodes worth training on."""
-        ...
-
-    def train(self, material: Material, progress: Progress) -> bytes:
-        """Returns a model as bytes (`retrieval.model_format`). Raises `TooLittle`."""
-        ...
+    minimum: int
+    """Fewest episodes worth training on."""
+    train: Callable[[Material, Progress], bytes]
+    """Returns a model as bytes (`retrieval.model_format`). Raises `TooLittle`."""

@@ -18,13 +18,17 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.rankers.dtdr_model import METHOD as NAME
 from foretool.retrieval.rankers.dtdr_model import MOST_HISTORY, Calls, Model, Network, history_rows, rows_of
-from foretool.retrieval.training import Material, Progress, TooLittle
-from foretool.retrieval.training.demonstrations import Demonstration
-from foretool.retrieval.training.dtdr_material import ToolVectors, TrainingSet, tool_vectors_of, training_set_of
+from foretool.retrieval.training import Material, Method, Progress, TooLittle
+from foretool.retrieval.training.demonstrations import (
+    Demonstration,
+    ToolVectors,
+    TrainingSet,
+    tool_vectors_of,
+    training_set_of,
+)
 from foretool.retrieval.training.dtdr_weights import PRIOR, ListwiseStep, choose_new, fit_listwise, listwise_steps
-from foretool.retrieval.training.lsa import fit_lsa
-from foretool.retrieval.training.next_text import fit_next_text
-from foretool.retrieval.training.perceptron import Draw, NetworkPlan, Samples, Weights, fit_network, padded
+from foretool.retrieval.training.linear_maps import fit_lsa, fit_next_text
+from foretool.retrieval.training.perceptron import Draw, NetworkPlan, Samples, fit_network, padded
 
 MINIMUM = 20
 FEWEST = 10
@@ -65,24 +69,16 @@ class Recipe(Struct, frozen=True):
 
 
 class Trainer:
-    """Trains a model by one recipe (`training.Method`)."""
+    """Trains a model by one recipe."""
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
 
-    @property
-    def name(self) -> str:
-        return NAME
-
-    @property
-    def minimum(self) -> int:
-        return MINIMUM
-
     def train(self, material: Material, progress: Progress) -> bytes:
         """Returns the model as bytes. Raises `TooLittle`."""
         given = training_set_of(material)
-        if len(given.demonstrations) < self.minimum:
-            raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {self.minimum}")
+        if len(given.demonstrations) < MINIMUM:
+            raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {MINIMUM}")
         return self.model(given, tool_vectors_of(material), material.seed, progress).dumps()
 
     def model(self, given: TrainingSet, catalog: ToolVectors, seed: int, progress: Progress) -> Model:
@@ -188,7 +184,7 @@ class Trainer:
         )
 
 
-METHOD = Trainer()
+METHOD = Method(MINIMUM, Trainer().train)
 
 
 def draw_walks(given: TrainingSet, said: Floats, seed: int) -> Callable[[Draw], Samples]:
@@ -229,7 +225,7 @@ def spread_targets(targets: Sequence[tuple[int, ...]], classes: int) -> Floats:
     return found
 
 
-def merge_networks(fitted: Sequence[Weights]) -> Network:
+def merge_networks(fitted: Sequence[Network]) -> Network:
     """Puts networks side by side into one, whose logits are the mean of theirs."""
     share = np.float32(1 / len(fitted))
     return Network(

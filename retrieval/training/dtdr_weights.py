@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.rankers.dtdr_model import PARTS
-from foretool.retrieval.training.dtdr_material import TrainingSet
-from foretool.retrieval.training.newton import Doubles, minimize
+from foretool.retrieval.training.demonstrations import TrainingSet
+from foretool.retrieval.training.optimizers import Doubles, minimize
 
 NEWTON_STEPS = 8
 PRIOR = dict.fromkeys(PARTS, 0.0) | {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.score_sum import Floats
-from foretool.retrieval.training.adam import Adam
+from foretool.retrieval.training.optimizers import Adam
 from foretool.retrieval.training.replay import StepRanks, steps
 from foretool.storage.records import Episode, ToolId, Usage
 

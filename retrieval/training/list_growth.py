@@ -31,7 +31,7 @@ from foretool.retrieval.list_growth import (
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.retrieval.training.newton import Doubles, logistic_regression
+from foretool.retrieval.training.optimizers import Doubles, logistic_regression
 from foretool.retrieval.training.replay import SERVERS
 from foretool.storage.records import Episode, ToolId, Usage
 

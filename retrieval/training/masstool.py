@@ -14,18 +14,20 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.masstool import NAME, Header, Ints, Sparse, Trust, dumps, grams, weighted
-from foretool.retrieval.training import Material, Progress, TooLittle
-from foretool.retrieval.training.adam import Adam
-from foretool.retrieval.training.masstool_head import LOUD, SIZE, Head, fit_head
-from foretool.retrieval.training.masstool_tasks import (
+from foretool.retrieval.rankers.masstool import Header, Ints, Sparse, Trust, dumps, grams, weighted
+from foretool.retrieval.training import Material, Method, Progress, TooLittle
+from foretool.retrieval.training.masstool_head import (
     EVEN,
+    LOUD,
+    SIZE,
     Classes,
+    Head,
     Tasks,
     build_vocabulary,
     choose_bank,
     familiar_share,
     find_classes,
+    fit_head,
     flatten,
     stack_rows,
 )
@@ -36,6 +38,7 @@ from foretool.retrieval.training.masstool_trust import (
     judge_held_back,
     split_strangers,
 )
+from foretool.retrieval.training.optimizers import Adam
 
 MINIMUM: Final = 20
 """Fewest tasks."""
@@ -78,20 +81,6 @@ def fit_detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], col
         slope[:-1] += ridge * weights[:-1]
         adam.step(slope, (1.0 - step / DETECTION_STEPS) * DETECTION_RATE)
     return weights
-
-
-class MassToolMethod:
-    """Trains a model for `rankers.masstool.MassTool` (`training.Method`)."""
-
-    name = NAME
-    minimum = MINIMUM
-
-    def train(self, material: Material, progress: Progress) -> bytes:
-        """Returns the model as bytes. Raises `TooLittle`."""
-        return _Training(material, progress).run()
-
-
-METHOD: Final = MassToolMethod()
 
 
 class _Training:
@@ -163,7 +152,7 @@ class _Training:
         }
 
     def _embed(self, texts: Sequence[str]) -> Floats:
-        embed = self.material.readings or self.material.queries
+        embed = self.material.queries
         if embed is None:
             return np.zeros((len(texts), 0), np.float32)
         found = []
@@ -229,3 +218,11 @@ def _pack(tasks: Tasks, known: Classes, heads: Sequence[Head]) -> dict[str, NDAr
         out[SIZE:] *= LOUD
         found[f"out{number}"], found[f"bias{number}"] = out.astype(np.float16), head.bias
     return found
+
+
+def train(material: Material, progress: Progress) -> bytes:
+    """Trains a model for `rankers.masstool.MassTool`, as bytes. Raises `TooLittle`."""
+    return _Training(material, progress).run()
+
+
+METHOD: Final = Method(MINIMUM, train)

@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.masstool import Ints, Trust, votes
-from foretool.retrieval.training.masstool_head import Head, class_shares
-from foretool.retrieval.training.masstool_tasks import Classes, Tasks, choose_bank, lists_of, take_rows
-from foretool.retrieval.training.newton import logistic_regression
+from foretool.retrieval.training.masstool_head import (
+    Classes,
+    Head,
+    Tasks,
+    choose_bank,
+    class_shares,
+    lists_of,
+    take_rows,
+)
+from foretool.retrieval.training.optimizers import logistic_regression
 
 MOST_KEPT_BACK: Final = 2_000
 STRANGE: Final = 0.15

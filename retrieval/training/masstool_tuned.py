@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from foretool.retrieval import encoders
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training import TooLittle, low_rank
-from foretool.retrieval.training.thin_encoder import ThinEncoder, draw_batches, rate_at, trainable_weights
+from foretool.retrieval.training import TooLittle
+from foretool.retrieval.training.thin_encoder import ThinEncoder, as_floats, draw_batches, rate_at, trainable_weights
 
 LEAST: Final = 2_000
 """Fewest tasks that the encoder is fine-tuned on."""
@@ -62,49 +62,26 @@ def tune(
 ) -> Tuned:
     """Fine-tunes the encoder on tasks; repeatable for a seed. `targets` maps rows of the tasks to the shares of the
     classes that each should have, (rows, classes), each row adding up to 1."""
+    torch: Any = import_module("torch")
     with TemporaryDirectory() as scratch:
-        return _Tuning(weights, texts, targets, seed, Path(scratch)).run(progress)
-
-
-class _Tuning:
-    """The encoder with its thin matrices, the head on it, and the training loop."""
-
-    def __init__(
-        self,
-        weights: encoders.Weights,
-        texts: Sequence[str],
-        targets: Callable[[np.ndarray[Any, Any]], Floats],
-        seed: int,
-        folder: Path,
-    ) -> None:
-        self._torch = torch = import_module("torch")
-        self._encoder = ThinEncoder(weights, folder, RANK, seed)
-        self._targets = targets
-        self._tokens = self._encoder.tokens([weights.prefix + text for text in texts], TOKENS)
-        self._batches = draw_batches([len(each) for each in self._tokens], BATCH, EPOCHS, seed)
+        encoder = ThinEncoder(weights, Path(scratch), RANK, seed)
+        tokens = encoder.tokens([weights.prefix + text for text in texts], TOKENS)
+        batches = draw_batches([len(each) for each in tokens], BATCH, EPOCHS, seed)
         classes = targets(np.asarray([0])).shape[1]
-        self._out = torch.zeros(self._encoder.dimension, classes, requires_grad=True)
-        self._bias = torch.zeros(classes, requires_grad=True)
-
-    def run(self, progress: Callable[[float], None]) -> Tuned:
-        optimizer = self._torch.optim.AdamW([
-            {"params": self._encoder.parameters, "weight_decay": 0.01},
-            {"params": [self._out, self._bias], "weight_decay": 0.0},
+        out = torch.zeros(encoder.dimension, classes, requires_grad=True)
+        bias = torch.zeros(classes, requires_grad=True)
+        optimizer = torch.optim.AdamW([
+            {"params": encoder.parameters, "weight_decay": 0.01},
+            {"params": [out, bias], "weight_decay": 0.0},
         ])  # fmt: skip
-        self._encoder.model.train()
-        for step, rows in enumerate(self._batches):
+        encoder.model.train()
+        for step, rows in enumerate(batches):
             for group, rate in zip(optimizer.param_groups, (RATE, RATE_OF_HEAD), strict=True):
-                group["lr"] = rate_at(step, len(self._batches), rate)
+                group["lr"] = rate_at(step, len(batches), rate)
             optimizer.zero_grad()
-            self._loss(rows).backward()
+            logits = LOUD * encoder.vectors([tokens[row] for row in rows]) @ out + bias
+            torch.nn.functional.cross_entropy(logits, torch.from_numpy(targets(np.asarray(rows)))).backward()
             optimizer.step()
-            progress((step + 1) / len(self._batches))
-        adapter = self._encoder.adapter({"tasks": len(self._tokens), "rank": RANK})
-        out = np.float32(LOUD) * low_rank.as_floats(self._out)
-        return Tuned(adapter.dumps(), out, low_rank.as_floats(self._bias))
-
-    def _loss(self, rows: Sequence[int]) -> Any:
-        torch = self._torch
-        vectors = self._encoder.vectors([self._tokens[row] for row in rows])
-        wanted = torch.from_numpy(self._targets(np.asarray(rows)))
-        return torch.nn.functional.cross_entropy(LOUD * vectors @ self._out + self._bias, wanted)
+            progress((step + 1) / len(batches))
+        adapter = encoder.adapter({"tasks": len(tokens), "rank": RANK}).dumps()
+        return Tuned(adapter, np.float32(LOUD) * as_floats(out), as_floats(bias))

@@ -6,15 +6,16 @@ the rows of the history's weights that it has, so a catalog of thousands of tool
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.rankers.dtdr_model import Network
 from foretool.retrieval.score_sum import softmax
-from foretool.retrieval.training.adam import Adam, RowAdam
+from foretool.retrieval.training.optimizers import Adam, RowAdam
 
 Ints = NDArray[np.int64]
 Draw = np.random.Generator
@@ -52,23 +53,6 @@ class Samples(Struct, frozen=True):
         return len(self.tasks)
 
 
-class Weights(Struct):
-    """The weights of a network with one hidden layer."""
-
-    query: Floats
-    """(dimension, hidden)."""
-    history: Floats
-    """(rows, hidden)."""
-    bias: Floats
-    """(hidden,)."""
-    unasked: Floats
-    """(hidden,): added if there is no query."""
-    out: Floats
-    """(hidden, classes)."""
-    out_bias: Floats
-    """(classes,)."""
-
-
 def fit_network(
     vectors: Floats,
     history_rows: int,
@@ -77,7 +61,7 @@ def fit_network(
     plan: NetworkPlan,
     draw: Draw,
     progress: Callable[[float], None] = lambda share: None,
-) -> Weights:
+) -> Network:
     """Fits a network to samples that are drawn for each epoch; `vectors` (tasks, dimension)."""
     weights = _initial(vectors.shape[1], history_rows, classes, plan, draw)
     dense = {name: Adam(getattr(weights, name)) for name in ("query", "bias", "unasked", "out", "out_bias")}
@@ -86,10 +70,11 @@ def fit_network(
     for epoch in range(plan.epochs):
         drawn = samples(draw)
         steps = plan.epochs * -(-len(drawn) // plan.batch)
-        for places in _batches(len(drawn), plan.batch, draw):
+        order = draw.permutation(len(drawn))
+        for start in range(0, len(drawn), plan.batch):
             rate = plan.rate * 0.5 * (1 + np.cos(np.pi * min(step / steps, 1.0)))
             step += 1
-            slopes, rows, history = gradients(weights, vectors, drawn, places, plan, draw)
+            slopes, rows, history = gradients(weights, vectors, drawn, order[start : start + plan.batch], plan, draw)
             for name, gradient in slopes.items():
                 decay = plan.decay if gradient.ndim == 2 else 0.0
                 dense[name].step(gradient, float(rate), decay)
@@ -98,11 +83,11 @@ def fit_network(
     return weights
 
 
-def _initial(dimension: int, history_rows: int, classes: int, plan: NetworkPlan, draw: Draw) -> Weights:
+def _initial(dimension: int, history_rows: int, classes: int, plan: NetworkPlan, draw: Draw) -> Network:
     def normal(rows: int, columns: int, deviation: float) -> Floats:
         return (deviation * draw.standard_normal((rows, columns))).astype(np.float32)
 
-    return Weights(
+    return Network(
         query=normal(dimension, plan.hidden, max(dimension, 1) ** -0.5),
         history=normal(history_rows, plan.hidden, 0.25),
         bias=np.zeros(plan.hidden, np.float32),
@@ -112,14 +97,8 @@ def _initial(dimension: int, history_rows: int, classes: int, plan: NetworkPlan,
     )
 
 
-def _batches(size: int, batch: int, draw: Draw) -> Iterator[Ints]:
-    order = draw.permutation(size)
-    for start in range(0, size, batch):
-        yield order[start : start + batch]
-
-
 def gradients(
-    weights: Weights, vectors: Floats, drawn: Samples, places: Ints, plan: NetworkPlan, draw: Draw
+    weights: Network, vectors: Floats, drawn: Samples, places: Ints, plan: NetworkPlan, draw: Draw
 ) -> tuple[dict[str, Floats], Ints, Floats]:
     """The gradients of the mean cross-entropy: the dense ones by name, the history's rows that occur, and theirs."""
     tasks = drawn.tasks[places]

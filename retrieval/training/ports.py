@@ -2,7 +2,7 @@
 
 It differs from the paper: the loss is added to a contrastive one over every tool (`ports_trainer`); only queries are
 read with what was learned, tools keep the vectors that they have; thin matrices are trained instead of all weights
-(`low_rank`), starting from the shipped ones.
+(`thin_encoder`), starting from the shipped ones.
 
 The model is an adapter of the encoder's file (`retrieval.adapters`): method "ports", version 1, about a megabyte.
 Serving opens it through `encoders.adapted` and scores with it in `rankers.ports`.

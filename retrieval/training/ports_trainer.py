@@ -19,9 +19,8 @@ from msgspec import Struct
 from foretool.retrieval import encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training import low_rank
 from foretool.retrieval.training.ports_loss import contrastive, log_retrieval, log_usefulness, preference, replug
-from foretool.retrieval.training.thin_encoder import ThinEncoder, draw_batches, rate_at
+from foretool.retrieval.training.thin_encoder import ThinEncoder, as_floats, draw_batches, rate_at
 
 
 class Example(Struct, frozen=True):
@@ -190,7 +189,7 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = rate_at(self.done, self.total, plan.rate)
         queries = self.encoder.vectors([self._queries[at] for at in chosen])
-        near = low_rank.as_floats(queries) @ self.vectors.T
+        near = as_floats(queries) @ self.vectors.T
         batch = Batch(
             list(chosen),
             [

@@ -8,25 +8,19 @@ from __future__ import annotations
 from foretool.retrieval.fields import fields
 from foretool.retrieval.graph import flow_edges, merge_edges, schema_edges
 from foretool.retrieval.rankers.tgr import dumps
-from foretool.retrieval.training import Material, Progress, TooLittle
+from foretool.retrieval.training import Material, Method, Progress, TooLittle
 
 
-class Tgr:
-    """Reads which tools need others (`training.Method`)."""
-
-    name = "tgr"
-    minimum = 0
-    """It learns from schemas; episodes only add to it."""
-
-    def train(self, material: Material, progress: Progress) -> bytes:
-        """Returns the graph as bytes. Raises `TooLittle`."""
-        progress("reading schemas", 0.0)
-        read = [fields(tool) for tool in material.tools]
-        edges = [*schema_edges(read), *flow_edges(material.flows, {each.id for each in read})]
-        if not edges:
-            raise TooLittle(f"tgr: no dependency among {len(read)} tools: none gives a field that another takes")
-        progress("done", 1.0)
-        return dumps(merge_edges(edges))
+def train(material: Material, progress: Progress) -> bytes:
+    """Returns the graph as bytes. Raises `TooLittle`."""
+    progress("reading schemas", 0.0)
+    read = [fields(tool) for tool in material.tools]
+    edges = [*schema_edges(read), *flow_edges(material.flows, {each.id for each in read})]
+    if not edges:
+        raise TooLittle(f"tgr: no dependency among {len(read)} tools: none gives a field that another takes")
+    progress("done", 1.0)
+    return dumps(merge_edges(edges))
 
 
-METHOD = Tgr()
+METHOD = Method(minimum=0, train=train)
+"""It learns from schemas; episodes only add to it."""

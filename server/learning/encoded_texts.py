@@ -45,20 +45,11 @@ class EncodedTexts:
         return self._vectors(self._weights[0].key, texts, self._encoders[0].documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Vectors of tasks by the first encoder, (texts, dimension)."""
-        return self._queries(0, texts)
-
-    @property
-    def readings(self) -> Callable[[Sequence[str]], Floats] | None:
-        """Turns tasks into vectors of all encoders side by side, for `Material.readings`; None with one."""
-        if len(self._encoders) < 2:
-            return None
+        """Vectors of tasks by all encoders side by side, (texts, sum of dimensions)."""
         from numpy import concatenate
 
-        return lambda texts: concatenate([self._queries(place, texts) for place in range(len(self._encoders))], axis=1)
-
-    def _queries(self, place: int, texts: Sequence[str]) -> Floats:
-        return self._vectors(self._weights[place].query_key, texts, self._encoders[place].queries)
+        pairs = zip(self._weights, self._encoders, strict=True)
+        return concatenate([self._vectors(one.query_key, texts, encoder.queries) for one, encoder in pairs], axis=1)
 
     def _vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
         import numpy as np

@@ -166,7 +166,6 @@ class Learner:
             server_texts={name: self._catalog.server_text(name) for name in self._catalog.upstreams()},
             documents=texts.documents if texts else None,
             queries=texts.queries if texts else None,
-            readings=texts.readings if texts else None,
             flows=tuple(self._store.flows.all()),
             open_scorer=scorer_of_environment,
         )

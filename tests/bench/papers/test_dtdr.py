@@ -13,8 +13,9 @@ import numpy as np
 
 from bench.papers import dtdr
 from bench.papers.dtdr import NewToolWatch, demonstration, figures, judged, read, rows
+from foretool.retrieval.training import Method
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
-from foretool.retrieval.training.dtdr import Recipe, Trainer
+from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer
 from foretool.retrieval.training.perceptron import NetworkPlan
 
 SMALL = Recipe(networks=1, plan=NetworkPlan(hidden=16, batch=16, rate=1e-2, decay=0.0), steps=60)
@@ -43,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 def test_every_row_is_of_the_file_that_was_named_and_what_is_served_comes_first(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dtdr, "METHOD", Trainer(SMALL))
+    monkeypatch.setattr(dtdr, "METHOD", Method(METHOD.minimum, Trainer(SMALL).train))
     monkeypatch.setattr(dtdr, "latency", lambda: {"set": "5000 tools", "method": "as served, one prediction", "n": 0})
     monkeypatch.setattr(dtdr.encoders, "find", lambda which: ())
     found = list(rows(data, "renamed.jsonl", ["small"], None))

@@ -143,7 +143,7 @@ def test_tools_that_were_there_and_never_called_are_told_from_those_that_came_la
 def test_tasks_read_by_several_encoders_have_the_length_of_those_read_by_one() -> None:
     twice = lambda texts: np.concatenate([embed(texts), embed(texts)], 1)  # noqa: E731
     given = material(world())
-    given = Material(given.tools, given.episodes, {}, given.documents, given.queries, twice)
+    given = Material(given.tools, given.episodes, {}, given.documents, twice)
     model = Dtdr.loads(Trainer(SMALL).train(given, lambda what, share: None))
     assert model.model.dimension == 2 * len(WORDS) and model.model.next_text.dimension == len(WORDS)
     assert given.documents is not None

@@ -13,7 +13,7 @@ from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, TooLittle
 from foretool.retrieval.training.masstool import METHOD, fit_detection
-from foretool.retrieval.training.masstool_tasks import stack_rows
+from foretool.retrieval.training.masstool_head import stack_rows
 from foretool.storage.records import Episode, ToolId
 
 SUBJECTS = {
@@ -87,7 +87,7 @@ def test_it_learns_from_the_vectors_of_all_encoders() -> None:
     def both(texts: Sequence[str]) -> Floats:
         return np.concatenate([embed(texts), embed(texts)[:, ::-1]], axis=1)
 
-    found = MassTool.loads(METHOD.train(Material((), episodes(), queries=embed, readings=both), lambda *_: None))
+    found = MassTool.loads(METHOD.train(Material((), episodes(), queries=both), lambda *_: None))
     text = said("mail", 11)
     assert not found.read(text, embed([text])[0]).has_vector
     assert np.linalg.norm(found.read(text, both([text])[0]).vector) == pytest.approx(1.0)

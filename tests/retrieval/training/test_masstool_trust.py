@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretool.retrieval.training.masstool_tasks import Tasks, stack_rows
+from foretool.retrieval.training.masstool_head import Tasks, stack_rows
 from foretool.retrieval.training.masstool_trust import HeldBack, choose_mix, likeness, recall, split_strangers
 
 

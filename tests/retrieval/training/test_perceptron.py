@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.rankers.dtdr_model import Network
 from foretool.retrieval.score_sum import softmax
-from foretool.retrieval.training.perceptron import NetworkPlan, Samples, Weights, fit_network, gradients, padded
+from foretool.retrieval.training.perceptron import NetworkPlan, Samples, fit_network, gradients, padded
 
 STILL = NetworkPlan(hidden=8, epochs=200, batch=4, rate=2e-2, decay=0.0, dropout=0.0, blur=0.0)
 # The class is which of two rows of the history stand beside which of two tasks: exclusive or.
@@ -19,7 +20,7 @@ XOR = Samples(
 TASKS = np.eye(2, dtype=np.float32)
 
 
-def logits(weights: Weights, samples: Samples) -> Floats:
+def logits(weights: Network, samples: Samples) -> Floats:
     hidden = TASKS[samples.tasks] @ weights.query + weights.history[samples.rows].sum(1) + weights.bias
     found: Floats = np.maximum(hidden, 0) @ weights.out + weights.out_bias
     return found
@@ -39,7 +40,7 @@ def test_the_same_seed_gives_the_same_network() -> None:
 def test_every_slope_is_that_of_the_mean_cross_entropy(name: str) -> None:
     draw = np.random.default_rng(5)
     start = fit_network(TASKS, 2, 2, lambda draw: XOR, NetworkPlan(hidden=8, epochs=1, batch=4), draw)
-    weights = Weights(**{key: getattr(start, key).astype(np.float64) for key in start.__struct_fields__})
+    weights = Network(*(each.astype(np.float64) for each in start))
     dense, rows, history = gradients(weights, TASKS, XOR, np.arange(4), STILL, draw)
     assert rows.tolist() == [0, 1]
     slope = history if name == "history" else dense[name]
@@ -53,7 +54,7 @@ def test_every_slope_is_that_of_the_mean_cross_entropy(name: str) -> None:
         assert slope[place] == pytest.approx((above - below) / (2 * step), abs=1e-4)
 
 
-def loss(weights: Weights) -> float:
+def loss(weights: Network) -> float:
     return float(-(XOR.targets * np.log(softmax(logits(weights, XOR)))).sum() / 4)
 
 

@@ -1,13 +1,15 @@
-"""Batches, learning rates, and what is said where an encoder cannot be trained."""
+"""An encoder taken from its ONNX file into torch; its batches and rates; what is said where it cannot be trained."""
 
 from __future__ import annotations
 
 from itertools import chain
 
+import numpy as np
 import pytest
 
+from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.training import TooLittle, thin_encoder
-from foretool.retrieval.training.thin_encoder import draw_batches, rate_at
+from foretool.retrieval.training.thin_encoder import ThinEncoder, draw_batches, rate_at
 
 
 def test_every_example_is_gone_through_once_an_epoch_and_lengths_stay_together() -> None:
@@ -29,3 +31,39 @@ def test_an_encoder_without_torch_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setattr(thin_encoder, "find_spec", lambda name: None if name == "torch" else object())
     with pytest.raises(TooLittle, match=r"torch not installed; pip install 'foretool\[train\]'"):
         thin_encoder.trainable_weights()
+
+
+NARROW, WIDE = np.zeros((4, 4), np.float32), np.zeros((4, 8), np.float32)
+
+
+def numbers() -> dict[str, thin_encoder.Floats]:
+    """A model of one layer, as its exporter names its matrices."""
+    shapes = {"val_9": NARROW, "val_10": NARROW, "val_11": NARROW, "val_20": NARROW, "val_21": WIDE, "val_22": WIDE.T}
+    modules = dict(zip(thin_encoder.LAYER, shapes.values(), strict=True))
+    return {**shapes, **{f"inner.encoder.layer.0.{name}.bias": rows[0] for name, rows in modules.items()}}
+
+
+def test_matrices_are_known_by_the_order_of_their_numbers() -> None:
+    found = thin_encoder.match_matrices(numbers())
+    assert list(found.values()) == ["val_9", "val_10", "val_11", "val_20", "val_21", "val_22"]
+    assert found["encoder.layer.0.intermediate.dense"] == "val_21"
+
+
+def test_another_kind_of_model_is_refused() -> None:
+    for changed in (
+        {},
+        {**numbers(), "val_12": WIDE},
+        {name: rows for name, rows in numbers().items() if name != "val_22"},
+    ):
+        with pytest.raises(thin_encoder.NotTrainable, match="not the BERT that is known here"):
+            thin_encoder.match_matrices(changed)
+
+
+def test_an_adapter_of_another_rank_is_not_gone_on_from() -> None:
+    torch = pytest.importorskip("torch")
+    encoder = ThinEncoder.__new__(ThinEncoder)
+    encoder._names, encoder._torch = {"query": "val_9"}, torch
+    encoder.thin = {"query": thin_encoder._wrap(torch.nn.Linear(4, 4), 2, torch.Generator().manual_seed(1))}
+    trained = Adapter("", {"val_9": (np.zeros((4, 3), np.float32), np.zeros((3, 4), np.float32))})
+    with pytest.raises(thin_encoder.NotTrainable, match="was trained"):
+        encoder.continue_from(trained)
