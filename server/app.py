@@ -160,7 +160,7 @@ class App:
 
     def _make_upstream(self, server: Server) -> Upstream:
         return Upstream(
-            server.name, self._events, self._link_opener(server), server.timeout_s, server.secrets.redact,
+            server.name, self._events, self._link_opener(server), server.entry.timeout_s, server.secrets.redact,
             capabilities=self.clients.capabilities,
         )  # fmt: skip
 

@@ -321,7 +321,7 @@ def check_pins(catalog: Catalog, config: Config, *, complete: bool) -> Iterator[
     wanted = [("foretool.pin", pattern, exposed) for pattern in config.settings.pin]
     for server in config.servers.values():
         own = [tool.name for tool in catalog.of(server.name)]
-        wanted += [(f"{server.name}: pin", pattern, own) for pattern in server.pin if own]
+        wanted += [(f"{server.name}: pin", pattern, own) for pattern in server.entry.pin if own]
     for where, pattern, existing in wanted:
         if complete and not any(matches(name, (pattern,)) for name in existing):
             do = "`foretool tools` shows the names; patterns in a server's own pins have no prefix"

@@ -116,7 +116,7 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
         if config.servers[head[0]].offers(head[2])
     ]
     near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _preselect(heads, text))
-    words = {name: server.description for name, server in config.servers.items()}
+    words = {name: server.entry.description for name, server in config.servers.items()}
     query = Query(lines=(text,))
     ranking = Pipeline(Corpus(near, words)).rank(query, limit=TOOLS)
     if level(ranking) == "none":

@@ -45,7 +45,7 @@ class Probe:
     def __post_init__(self) -> None:
         server = self.server
         opener = link_opener(server, self.limit, self.watcher)
-        self.upstream = Upstream(server.name, self, opener, server.timeout_s, server.secrets.redact)
+        self.upstream = Upstream(server.name, self, opener, server.entry.timeout_s, server.secrets.redact)
 
     async def run(self, timeout_s: float) -> None:
         """Start the upstream, wait for its tools, and end it."""

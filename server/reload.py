@@ -53,7 +53,7 @@ class Reloader:
         """Put a config in force: add, remove and restart only the servers whose entries changed."""
         old = self._config.now
         changes = diff(old, new)
-        self._config.replace(new)
+        self._config.now = new
         logs.reload_logging(new)
         report_problems(new)
         if changes.settings_changed:
@@ -67,7 +67,7 @@ class Reloader:
         await self._launcher.remove([*changes.removed, *restarted])
         kept = [name for name in changes.changed if name not in restarted and name in self._upstreams]
         for name in kept:
-            self._upstreams[name].timeout_s = new.servers[name].timeout_s
+            self._upstreams[name].timeout_s = new.servers[name].entry.timeout_s
         self._catalog.configure(list(new.servers.values()))
         added = [new.servers[name] for name in (*changes.added, *restarted) if name in new.servers]
         first = next(iter(self._clients), None)

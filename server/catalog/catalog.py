@@ -125,8 +125,8 @@ class Catalog:
 
     def server_text(self, upstream: str) -> str:
         """The description of an upstream in the config, else the `instructions` that it sent itself."""
-        entry = self._entries.get(upstream)
-        return (entry.description if entry else "") or self._texts.get(upstream, "")
+        server = self._entries.get(upstream)
+        return (server.entry.description if server else "") or self._texts.get(upstream, "")
 
     def instructions(self, upstream: str) -> str:
         """The `instructions` that an upstream sent at its last handshake, whatever the config says about it."""
@@ -208,7 +208,7 @@ class Catalog:
         return [
             tool.id
             for tool in self.tools()
-            if matches(tool.name, self._entries[tool.upstream].pin) or matches(tool.id, patterns)
+            if matches(tool.name, self._entries[tool.upstream].entry.pin) or matches(tool.id, patterns)
         ]
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None) -> Raw:

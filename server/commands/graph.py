@@ -61,7 +61,7 @@ def show(path: Path | None, as_json: bool, tool: str) -> int:
             return complain(
                 f"graph show: no tool is called {tool!r}{known.suggest(tool)} `foretool tools` lists them", WRONG
             )
-        graph = Graph(draw_graph(known))
+        graph = draw_graph(known)
         served = _learned_graph(known) is not None
     around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
     return output.show(around, as_json, _print_around)
@@ -104,12 +104,11 @@ def _print_all(edges: Sequence[Edge]) -> None:
 
 
 def _print_around(around: Neighbours) -> None:
-    def print_edges(verb: str, rows: Sequence[tuple[str, str, str]]) -> None:
+    needs = [_cells(edge.before, edge) for edge in around.needs]
+    feeds = [_cells(edge.after, edge) for edge in around.feeds]
+    for verb, rows in (("needs", needs), ("feeds", feeds)):
         if rows:
             output.table(("tool", "sure#", "because…"), rows, title=f"{around.tool} {verb}")
-
-    print_edges("needs", [_cells(edge.before, edge) for edge in around.needs])
-    print_edges("feeds", [_cells(edge.after, edge) for edge in around.feeds])
     if not around.needs and not around.feeds:
         output.say(f"{around.tool}: no known dependencies.")
     elif not around.served:

@@ -78,18 +78,14 @@ def hook_command(config: Path) -> str:
 
 def hook_entry(typed: str) -> dict[str, Any]:
     """Return the settings of Claude Code that run this command."""
-    return {"hooks": {EVENT: [{"hooks": [_hook(typed)]}]}}
-
-
-def _hook(typed: str) -> dict[str, Any]:
-    return {"type": "command", "command": typed, "timeout": TIMEOUT_S}
+    return {"hooks": {EVENT: [{"hooks": [{"type": "command", "command": typed, "timeout": TIMEOUT_S}]}]}}
 
 
 def install(settings: Path, typed: str) -> bool:
     """Add the hook, or update the existing one. Returns whether the file changed. Raises `ClickException`."""
     before = _read(settings)
     after = _without(before)
-    after.setdefault("hooks", {}).setdefault(EVENT, []).append({"hooks": [_hook(typed)]})
+    after.setdefault("hooks", {}).setdefault(EVENT, []).extend(hook_entry(typed)["hooks"][EVENT])
     return _write(settings, before, after)
 
 

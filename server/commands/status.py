@@ -73,14 +73,10 @@ class Status(Struct, frozen=True):
     warnings: tuple[str, ...]
 
     @property
-    def troubled(self) -> list[UpstreamState]:
-        """Upstreams of running proxies that are down or whose tools could not be listed."""
-        running = [state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams]
-        return [state for state in running if state.state in (State.RETRYING.value, State.UNLISTED.value)]
-
-    @property
     def is_well(self) -> bool:
-        return not self.broken and not self.troubled
+        """Whether no server is broken, and no upstream of a running proxy is down or lists no tools."""
+        states = {state.state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams}
+        return not self.broken and states.isdisjoint((State.RETRYING.value, State.UNLISTED.value))
 
 
 @click.command("status")

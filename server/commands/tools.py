@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -157,10 +157,10 @@ def _print(inventory: Inventory, unused: bool) -> None:
             for row in inventory.tools
         ]  # fmt: skip
         output.table(("name…", "upstream", "tokens#", "listed for", "calls#", "misses#", "last used"), rows)
+        if unused:
+            _print_unused(inventory.tools)
     else:
         output.say("No tool matches." if inventory.catalog_tools else "No tools are known yet.")
-    if unused:
-        _print_unused(inventory)
     full = f"{output.plural(inventory.catalog_tools, 'tool')}, {inventory.catalog_tokens:,} tokens"
     output.say(f"catalog: {full}")
     for listed in inventory.lists:
@@ -173,13 +173,11 @@ def _print(inventory: Inventory, unused: bool) -> None:
         output.say(f"not known yet: {names}; their tools appear once a client connects; `foretool doctor` checks them")
 
 
-def _print_unused(inventory: Inventory) -> None:
+def _print_unused(tools: Sequence[Row]) -> None:
     """Print the tokens of the tools that nobody calls, by server, and how to leave them out."""
-    if not inventory.tools:
-        return
-    tokens = sum(row.tokens for row in inventory.tools)
-    output.say(f"never called: {output.plural(len(inventory.tools), 'tool')}, {tokens:,} tokens in a full list")
-    for upstream in dict.fromkeys(row.upstream for row in inventory.tools):
-        own = [row for row in inventory.tools if row.upstream == upstream]
-        output.say(f"  {upstream}: {len(own)}, {sum(row.tokens for row in own):,} tokens")
+    tokens = sum(row.tokens for row in tools)
+    output.say(f"never called: {output.plural(len(tools), 'tool')}, {tokens:,} tokens in a full list")
+    for upstream in dict.fromkeys(row.upstream for row in tools):
+        own = [row.tokens for row in tools if row.upstream == upstream]
+        output.say(f"  {upstream}: {len(own)}, {sum(own):,} tokens")
     output.say('To leave them out, add them to "exclude" of their server, or set "disabled" for the whole server.')

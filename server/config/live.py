@@ -11,6 +11,7 @@ class LiveConfig:
 
     def __init__(self, config: Config) -> None:
         self.now = config
+        """The config in force; a reload sets another one."""
 
     @property
     def settings(self) -> Settings:
@@ -20,10 +21,6 @@ class LiveConfig:
     def keeps_text(self) -> bool:
         """Whether tasks and the names of arguments may be recorded."""
         return self.now.settings.record != "off"
-
-    def replace(self, config: Config) -> None:
-        """Put another config in force."""
-        self.now = config
 
     def redact(self, text: str) -> str:
         """Return the text without the secrets of any server."""

@@ -47,12 +47,8 @@ class Profile(Struct, frozen=True, kw_only=True):
         return self.servers == ("*",) or matches(server, self.servers)
 
 
-class Stamp(NamedTuple):
-    """Size and times of a file, to see cheaply whether it may have changed."""
-
-    mtime_ns: int
-    size: int
-    inode: int
+Stamp = tuple[int, int, int]
+"""Time of the last change (ns), size and inode of a file, to see cheaply whether it may have changed."""
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -163,7 +159,7 @@ def stamp(path: Path) -> Stamp | None:
         status = path.stat()
     except FileNotFoundError:
         return None
-    return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def diff(old: Config, new: Config) -> Changes:

@@ -31,15 +31,9 @@ class Server(Struct, frozen=True, kw_only=True):
     url: str
     headers: dict[str, str]
     prefix: str
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    pin: tuple[str, ...]
-    timeout_s: float
-    """Longest wait for one call; 0 means no limit."""
-    description: str
     secrets: Secrets
     entry: ServerEntry
-    """The entry as written. `entry.type` is None if the user did not name the transport of a `url`."""
+    """The entry as written, which also holds what needs no expansion: patterns, time-out and description."""
 
     @property
     def address(self) -> str:
@@ -50,7 +44,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
     def offers(self, tool: str) -> bool:
         """Whether the upstream tool of this name exists for clients."""
-        return (not self.include or matches(tool, self.include)) and not matches(tool, self.exclude)
+        return (not self.entry.include or matches(tool, self.entry.include)) and not matches(tool, self.entry.exclude)
 
     def __repr__(self) -> str:
         return f"Server({self.name!r}, {self.type!r})"
@@ -139,11 +133,6 @@ def _server(name: str, written: Any, here: jsonc.Path, environ: Mapping[str, str
         url=found.at("url").text(entry.url or ""),
         headers={key: found.at("headers", key).secret(value, key) for key, value in entry.headers.items()},
         prefix=name if entry.prefix is None else entry.prefix,
-        include=entry.include,
-        exclude=entry.exclude,
-        pin=entry.pin,
-        timeout_s=entry.timeout_s,
-        description=entry.description,
         secrets=Secrets(),
         entry=entry,
     )

@@ -87,7 +87,7 @@ async def test_a_file_that_is_broken_leaves_the_config_before_it_in_force(tmp_pa
         broken.write_text('{"mcpServers": ')
         import msgspec
 
-        stage.app.live.replace(msgspec.structs.replace(stage.app.config, path=broken))
+        stage.app.live.now = msgspec.structs.replace(stage.app.config, path=broken)
         await stage.app.reloader.look()
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
         broken.write_text('{"mcpServers": {"calc": {"command": "fake"}, "bad": {"command": 5}}}')

@@ -659,7 +659,7 @@ def live_config(**settings: Any) -> LiveConfig:
 def set_settings(stage: Stage, **settings: Any) -> None:
     """Change settings of a running proxy, as a reload does to those that are read when they are used."""
     live = stage.app.live
-    live.replace(changed(live.now, settings=changed(live.settings, **settings)))
+    live.now = changed(live.now, settings=changed(live.settings, **settings))
 
 
 def search_over(catalog: Catalog) -> Search:

@@ -22,7 +22,7 @@ from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder, install_encoders
 from foretool.server.catalog.search import Search
-from foretool.server.config.settings import Settings
+from foretool.server.config.settings import ServerEntry, Settings
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.stores import Store
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 
 def entry(name: str) -> Any:
-    return SimpleNamespace(name=name, prefix=name, offers=lambda tool: True, pin=(), description="")
+    return SimpleNamespace(name=name, prefix=name, offers=lambda tool: True, entry=ServerEntry())
 
 
 def definitions(*names: str) -> list[Any]:

@@ -17,6 +17,7 @@ from requirements import requirement
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Index, Search
+from foretool.server.config.settings import ServerEntry
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId, Usage
 from tests.server.catalog.test_catalog import catalog as catalog_of
@@ -31,7 +32,7 @@ def anyio_backend() -> str:
 
 
 def catalog() -> Catalog:
-    entry: Any = SimpleNamespace(name="git", prefix="git", offers=lambda tool: True, pin=(), description="")
+    entry: Any = SimpleNamespace(name="git", prefix="git", offers=lambda tool: True, entry=ServerEntry())
     made = Catalog([entry])
     made.replace("git", [raw(tool("open", "Open an issue")), raw(tool("close", "Close an issue"))])
     return made

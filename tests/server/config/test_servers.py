@@ -54,8 +54,9 @@ def test_a_servers_own_settings_and_their_defaults() -> None:
         }
     )
     git, gh = found.servers["git"], found.servers["gh"]
-    assert (git.prefix, git.include, git.exclude, git.pin, git.timeout_s) == ("git", ("*",), (), (), 60)
-    assert (gh.prefix, gh.timeout_s) == ("", 0)
+    entry = git.entry
+    assert (git.prefix, entry.include, entry.exclude, entry.pin, entry.timeout_s) == ("git", ("*",), (), (), 60)
+    assert (gh.prefix, gh.entry.timeout_s) == ("", 0)
     assert [gh.offers(tool) for tool in ("get_a", "get_x", "Get_a")] == [True, False, False]
 
 

@@ -62,7 +62,7 @@ async def test_a_step_has_tools_and_instructions_within_one_budget(tmp_path: Pat
     (tmp_path / "letters.md").write_text("Send a letter in plain words.")
     settings: dict[str, Any] = {"instructions": ["*.md"]}
     async with proxy_over(MAIL, PAY, **settings) as stage:
-        stage.app.live.replace(replace(config_of(MAIL, PAY, **settings), path=tmp_path / "mcp.json"))
+        stage.app.live.now = replace(config_of(MAIL, PAY, **settings), path=tmp_path / "mcp.json")
         await ready(stage)
         found = plan(stage, "send a letter")
         small = plan(stage, "send a letter", 330)

@@ -29,7 +29,7 @@ def git(**more: object) -> FakeUpstream:
 async def over(folder: Path, *upstreams: FakeUpstream, patterns: tuple[str, ...] = ("*.md",)) -> AsyncIterator[Stage]:
     """A proxy whose config stands in `folder`."""
     async with proxy_over(*upstreams, instructions=list(patterns)) as stage:
-        stage.app.live.replace(replace(config_of(*upstreams, instructions=list(patterns)), path=folder / "mcp.json"))
+        stage.app.live.now = replace(config_of(*upstreams, instructions=list(patterns)), path=folder / "mcp.json")
         await stage.client.list_tools()
         yield stage
 
