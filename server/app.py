@@ -43,7 +43,7 @@ from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.methods.upstream_events import UpstreamEvents
 from foretool.server.protocol import jsonrpc
-from foretool.server.recording.calibration import Assurance
+from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.reload import Reloader
@@ -79,7 +79,7 @@ class App:
         self.search = Search(self.catalog, self.recorder.usage, time.time)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.models = ModelLoader(self.search, store, self._begin_epoch)
-        self.assurance = Assurance(store)
+        self.recalibrator = Recalibrator(store)
         self.schedule = Schedule(store, config.path)
         self._tokens = TokenCounter(self.catalog, store.catalog, lambda: self._instructions)
 
@@ -200,7 +200,7 @@ class App:
     async def _stop(self) -> None:
         for part in (self.search, self.embedding, self.schedule, self.models):
             await part.stop()
-        await self.assurance.finished()
+        await self.recalibrator.finish()
         await self._launcher.stop()
         self.outbox.flush()
         self.recorder.retry()
@@ -242,8 +242,8 @@ class App:
             self.embedding.tick()
 
     def _calibrate(self) -> None:
-        self.assurance.tick()
-        self.search.install_calibration(self.assurance.calibrate)
+        self.recalibrator.tick()
+        self.search.install_calibration(self.recalibrator.calibrate)
 
     async def _count_tokens(self) -> None:
         await self._tokens.count()

@@ -15,10 +15,9 @@ from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import Record
-from foretool.server.recording.calibration import EPS, WITHIN, Assured, assured
+from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
 from foretool.server.system.processes import is_running
 from foretool.server.upstreams.upstream import State
-from foretool.storage.discovery_outcomes import discovery_outcomes
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Statistics, UpstreamState
 from foretool.storage.stores import Store
@@ -66,7 +65,7 @@ class Status(Struct, frozen=True):
     """None while there is no storage file."""
     recording: Recording
     encoder: Encoding
-    confidence: Assured
+    confidence: Confidence
     proxies: tuple[Proxy, ...]
     broken: dict[str, str]
     disabled: tuple[str, ...]
@@ -113,7 +112,7 @@ def read_status(config: Config) -> Status:
             contents=store.statistics() if config.storage.exists() else None,
             recording=Recording(config.settings.record, last_call, last_discovery),
             encoder=_describe_encoders(config, store),
-            confidence=assured(discovery_outcomes(store.discoveries)),
+            confidence=rate_confidence(discovery_outcomes(store.discoveries)),
             proxies=tuple(
                 Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(own))
                 for (started_at, pid), own in by_proxy
@@ -159,7 +158,7 @@ def _print(status: Status, verbose: bool) -> None:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
 
 
-def _say_quality(found: Assured, verbose: bool) -> str:
+def _say_quality(found: Confidence, verbose: bool) -> str:
     said = f"({found.verdicts} rated searches): right tool in the top {WITHIN}: {found.found:.0%}."
     if not verbose:
         return said

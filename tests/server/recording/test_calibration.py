@@ -1,4 +1,4 @@
-"""Confidence is held against what came of it, and put right only where that helps on later ones."""
+"""Confidence is compared with the outcomes of discoveries, and put right only where that helps on later ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from requirements import requirement
 
 from foretool.retrieval.calibration import Platt
 from foretool.server.recording import calibration
-from foretool.server.recording.calibration import LEAST, Assurance, assured, recalibration
-from foretool.storage.discovery_outcomes import discovery_outcomes
+from foretool.server.recording.calibration import (
+    FOLLOWS_S,
+    LEAST,
+    Recalibrator,
+    discovery_outcomes,
+    fit_recalibration,
+    rate_confidence,
+)
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, DiscoveryOutcome, Match, ToolId
 from foretool.storage.stores import DiscoveryStore, Store
+
+A, B, C = ToolId("a"), ToolId("b"), ToolId("c")
 
 
 def drawn(n: int, worth: float, seed: int = 7) -> list[DiscoveryOutcome]:
@@ -29,29 +37,29 @@ def drawn(n: int, worth: float, seed: int = 7) -> list[DiscoveryOutcome]:
 
 @requirement("gate:recorded")
 def test_a_gate_that_is_too_sure_here_is_put_right() -> None:
-    calibrate = recalibration(drawn(600, worth=0.6))
+    calibrate = fit_recalibration(drawn(600, worth=0.6))
     assert calibrate is not None
     assert abs(calibrate(0.9) - 0.54) < 0.1
-    found = assured(drawn(600, worth=0.6))
+    found = rate_confidence(drawn(600, worth=0.6))
     assert found.recalibrated_error < 0.5 * found.error
 
 
 def test_one_that_holds_is_left_alone_and_so_are_few_outcomes() -> None:
-    assert recalibration(drawn(LEAST - 1, worth=0.6)) is None
-    kept = [recalibration(drawn(400, worth=1.0, seed=seed)) for seed in range(5)]
+    assert fit_recalibration(drawn(LEAST - 1, worth=0.6)) is None
+    kept = [fit_recalibration(drawn(400, worth=1.0, seed=seed)) for seed in range(5)]
     # Where chance makes the map look better, it may be taken; then it is close to what was said.
     assert all(each is None or abs(each(0.8) - 0.8) < 0.1 for each in kept)
 
 
 def test_the_number_to_show_is_worked_out_before_and_checked_after() -> None:
     read = [DiscoveryOutcome(float(at), 0.9, 1 + at % 4 if at % 20 else None) for at in range(200)]
-    found = assured(read)
+    found = rate_confidence(read)
     # 5 % are beyond every list: of 100 ranks the ceil(101 x .9) = 91st is 4.
     assert (found.show, found.kept, found.verdicts) == (4, 0.95, 200)
 
 
 def test_nothing_on_record_promises_nothing() -> None:
-    found = assured([])
+    found = rate_confidence([])
     assert (found.verdicts, found.show, found.error) == (0, None, 0.0)
 
 
@@ -79,14 +87,14 @@ def kept(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.mark.anyio
 async def test_the_record_is_read_once_in_a_while(kept: Store) -> None:
-    watch = Assurance(kept)
+    watch = Recalibrator(kept)
     watch.tick()
-    await watch.finished()
+    await watch.finish()
     assert watch.calibrate is None
     watch._due = 0.0
     watch.tick()
     assert watch._due > calibration.EVERY_S
-    await watch.finished()
+    await watch.finish()
     assert watch.calibrate is not None and watch.calibrate(0.9) < 0.7
 
 
@@ -100,7 +108,7 @@ async def test_the_loop_goes_on_while_the_record_is_read(kept: Store, monkeypatc
         return discovery_outcomes(log)
 
     monkeypatch.setattr(calibration, "discovery_outcomes", slow)
-    watch = Assurance(kept)
+    watch = Recalibrator(kept)
     watch._due = 0.0
     watch.tick()
     assert await asyncio.to_thread(begun.wait, 5.0)
@@ -111,17 +119,92 @@ async def test_the_loop_goes_on_while_the_record_is_read(kept: Store, monkeypatc
     )  # nor does it hold the file
     assert watch.calibrate is None
     let_go.set()
-    await watch.finished()
+    await watch.finish()
     assert watch.calibrate is not None
 
 
 @pytest.mark.anyio
 async def test_a_record_that_cannot_be_read_leaves_the_map_in_force(kept: Store, tmp_path: Path) -> None:
-    watch = Assurance(kept)
+    watch = Recalibrator(kept)
     watch.calibrate = force = Platt(0.5, 0.0)
     kept.path = tmp_path / "notes.txt"
     kept.path.write_text("this is no database, whatever its name says; it is long enough to have a header" * 20)
     watch._due = 0.0
     watch.tick()
-    await watch.finished()
+    await watch.finish()
     assert watch.calibrate is force
+
+
+def asked(store: Store, at: float, *tools: ToolId, session: str = "s", handle: str = "", p: float | None = 0.7) -> int:
+    matches = tuple(Match(tool, rank, 1.0) for rank, tool in enumerate(tools, 1))
+    found = Discovery(session, at, "task", (), None, "high", matches, 100, 1.0, handle=handle, probability=p)
+    return store.discoveries.add(found)
+
+
+def called(
+    store: Store, at: float, tool: ToolId, discovery: int = 0, *, hidden: bool = True, session: str = "s"
+) -> None:
+    store.calls.record([Call(session, at, tool, "u", "bridge", hidden, "ok", 1.0, True, "", discovery)])
+
+
+def test_the_first_tool_called_for_a_discovery_was_needed() -> None:
+    with open_store(":memory:") as store:
+        one = asked(store, 10.0, A, B, C)
+        called(store, 11.0, C, one)
+        called(store, 12.0, A, one)
+        assert discovery_outcomes(store.discoveries) == [DiscoveryOutcome(10.0, 0.7, 3)]
+
+
+def test_another_search_or_call_means_that_the_needed_tool_was_not_found() -> None:
+    with open_store(":memory:") as store:
+        asked(store, 10.0, A)
+        asked(store, 20.0, B, p=None)
+        called(store, 21.0, C)
+        assert discovery_outcomes(store.discoveries) == [
+            DiscoveryOutcome(10.0, 0.7, None),
+            DiscoveryOutcome(20.0, None, None),
+        ]
+
+
+def test_a_discovery_has_no_outcome_if_nothing_soon_follows_in_its_conversation() -> None:
+    with open_store(":memory:") as store:
+        asked(store, 10.0, A, session="one")
+        asked(store, 20.0, A, session="two")
+        called(store, 20.0 + FOLLOWS_S + 1, C, session="two")
+        asked(store, 30.0, A, session="three", handle="x")
+        asked(store, 31.0, A, session="three", handle="y")
+        called(store, 32.0, C, hidden=False, session="three")
+        assert discovery_outcomes(store.discoveries) == []
+
+
+def test_discoveries_without_a_match_or_by_name_have_no_outcome() -> None:
+    with open_store(":memory:") as store:
+        asked(store, 10.0)
+        store.discoveries.add(Discovery("s", 11.0, "", ("a",), None, "high", (Match(A, 1, 1.0),), 1, 1.0))
+        asked(store, 12.0, B)
+        asked(store, 13.0, B)
+        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [12.0]
+
+
+def test_the_latest_outcomes_are_read_and_come_oldest_first() -> None:
+    with open_store(":memory:") as store:
+        for at in range(5):
+            called(store, at + 0.5, A, asked(store, float(at), A))
+        assert [outcome.at for outcome in discovery_outcomes(store.discoveries, limit=2)] == [3.0, 4.0]
+
+
+def test_a_need_decides_every_discovery_soon_before_it_and_none_at_the_same_time() -> None:
+    with open_store(":memory:") as store:
+        for at in (10.0, 20.0, 30.0, 40.0):
+            store.discoveries.add(
+                Discovery("s", at, "t", (), None, "high", (Match(A, 1, 1.0),), 1, 1.0, handle=str(at))
+            )
+        for at, handle in ((10.0, "10.0"), (20.0 + FOLLOWS_S, "20.0"), (30.1 + FOLLOWS_S, "30.0"), (40.5, "40.0")):
+            store.calls.record([Call("s", at, C, "u", "bridge", True, "ok", 1.0, True, "", 0, handle=handle)])
+        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [20.0, 40.0]
+    with open_store(":memory:") as store:
+        for at in (10.0, 20.0, 30.0):
+            asked(store, at, A)
+        called(store, 31.0, C)
+        called(store, 32.0, C)
+        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [10.0, 20.0, 30.0]
