@@ -195,7 +195,7 @@ class Foretool:
             while app.upstreams.still_coming() and time.monotonic() < end:
                 await asyncio.sleep(0.02)
             # Steps are always searched, unlike lists, so the encoders may be loaded.
-            app.search.want_encoders()
+            app.search.is_wanted = True
         except BaseException:
             await self._stack.aclose()
             raise

@@ -131,14 +131,6 @@ class DiscoveryOutcome(Struct, frozen=True):
     """Rank of the tool that was called first; None if another tool was needed, or the client searched again."""
 
 
-class Need(Struct, frozen=True):
-    """A moment at which a conversation needed a tool that was not in its list."""
-
-    session: str
-    handle: str
-    at: float
-
-
 class Event(Struct, frozen=True):
     """Something that happened in one conversation."""
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         Flow,
         FlowKey,
         Miss,
-        Need,
         Prompt,
         SessionRecord,
         Statistics,
@@ -126,8 +125,8 @@ class DiscoveryStore(Protocol):
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
         """Return the tool called first on behalf of each discovery from `id` on."""
 
-    def needs(self, since: float) -> Iterator[Need]:
-        """Yield each search by task, and each call of a hidden tool that no discovery had found, in no fixed order."""
+    def needs(self, since: float) -> Iterator[Event]:
+        """Yield each need of a hidden tool, in no fixed order: searches by task, calls that no discovery led to."""
 
 
 class TaskStore(Protocol):

@@ -136,7 +136,7 @@ class Search(BackgroundWork):
         self._installed = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
-        """Whether somebody searches in words here: an encoder is worth its memory from then on."""
+        """Whether somebody searches in words here, or will: an encoder is worth its memory from then on."""
 
     @property
     def version(self) -> tuple[int, int]:
@@ -162,10 +162,6 @@ class Search(BackgroundWork):
     def update_corpus(self, most: float = FEW) -> Corpus:
         """Index the missing tools if there are at most `most` of them; returns the indexed tools."""
         return self._index.update(most).corpus
-
-    def want_encoders(self) -> None:
-        """Somebody will search in words: encoders need not wait for the first search."""
-        self.is_wanted = True
 
     def install_models(self, models: LearnedModels | None) -> None:
         """Rank with these learned models; None takes them away."""

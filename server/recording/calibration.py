@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.opening import open_store
-from foretool.storage.records import Discovery, DiscoveryOutcome, Need
+from foretool.storage.records import Discovery, DiscoveryOutcome, Event
 from foretool.storage.stores import DiscoveryStore, StorageError, Store
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def discovery_outcomes(log: DiscoveryStore, limit: int = 2000) -> list[Discovery
     ]
 
 
-def _followed(discoveries: Iterable[Discovery], needs: Iterable[Need]) -> set[int]:
+def _followed(discoveries: Iterable[Discovery], needs: Iterable[Event]) -> set[int]:
     """Return the ids of the discoveries after which their conversation soon needed another tool.
 
     Each is taken out as soon as that is known, so that many needs do not look at many discoveries.

@@ -49,20 +49,15 @@ _WORDY = re.compile(r"\s\S+\s\S+\s")
 class _Event(Struct):
     chat: Chat
     tool: ToolId
-    content: Raw
-    is_result: bool
-
-
-class _Given(Struct):
-    tool: ToolId
     content: bytes
+    is_result: bool
 
 
 class _Talk:
     """The results that one conversation got, and the values it has used."""
 
     def __init__(self) -> None:
-        self.given: deque[_Given] = deque(maxlen=REMEMBERED)
+        self.given: deque[_Event] = deque(maxlen=REMEMBERED)
         self.used: dict[int, None] = {}
 
     def has_used(self, value: str) -> bool:
@@ -90,27 +85,26 @@ class FlowWatch:
     def add_call(self, chat: Chat, tool: ToolId, arguments: Raw | None) -> None:
         """Take in the arguments of a call."""
         if arguments is not None and self._config.keeps_text:
-            self._wait(_Event(chat, tool, arguments, False))
+            self._wait(_Event(chat, tool, bytes(arguments), False))
 
     def add_result(self, chat: Chat, tool: ToolId, result: Raw) -> None:
         """Take in the result of a call."""
-        if self._config.keeps_text and len(bytes(result)) <= RESULT_BYTES:
-            self._wait(_Event(chat, tool, result, True))
+        if self._config.keeps_text and len(content := bytes(result)) <= RESULT_BYTES:
+            self._wait(_Event(chat, tool, content, True))
 
     def _wait(self, event: _Event) -> None:
-        size = len(bytes(event.content))
-        if len(self._waiting) < WAITING and self._waiting_bytes + size <= KEPT_BYTES:
+        if len(self._waiting) < WAITING and self._waiting_bytes + len(event.content) <= KEPT_BYTES:
             self._waiting.append(event)
-            self._waiting_bytes += size
+            self._waiting_bytes += len(event.content)
 
     def look(self) -> bool:
         """Read some of what waits; return whether there is more."""
         for _ in range(min(AT_ONCE, len(self._waiting))):
             event = self._waiting.popleft()
-            self._waiting_bytes -= len(bytes(event.content))
+            self._waiting_bytes -= len(event.content)
             talk = self._talk(event.chat)
             if event.is_result:
-                talk.given.append(_Given(event.tool, bytes(event.content)))
+                talk.given.append(event)
             else:
                 self._compare(talk, event)
         return bool(self._waiting)
@@ -142,7 +136,7 @@ class FlowWatch:
                     break
 
 
-def _values(arguments: Raw) -> Iterator[tuple[str, str]]:
+def _values(arguments: bytes) -> Iterator[tuple[str, str]]:
     """Yield the values of a call that may have come from a result, each with its top-level parameter."""
     try:
         read = jsonrpc.plain(arguments)

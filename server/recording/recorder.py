@@ -174,24 +174,16 @@ class Recorder:
         def late() -> None:
             self._ids[promised] = write()
 
-        if not self._failing:
-            try:
-                return write()
-            except StorageError as error:
-                if not error.temporary:
-                    self._drop(error)
-                    return 0
-                self._refused(error)
-        self._promised = promised
-        self._late.append(late)
-        return promised
+        id = self._write(write, promised, late)
+        self._promised = min(self._promised, id)
+        return id
 
     def _id(self, id: int) -> int:
         """Return the id in the store for one that was given out here, 0 if there is none."""
         return id if id >= 0 else self._ids.get(id, 0)
 
-    def _write(self, write: Callable[[], T], instead: T) -> T:
-        """Write now and return the outcome, or write with the next `retry` and return `instead`."""
+    def _write(self, write: Callable[[], T], instead: T, late: Callable[[], object] | None = None) -> T:
+        """Write now and return the outcome; or return `instead`, and write (or call `late`) with the next `retry`."""
         if not self._failing:
             try:
                 return write()
@@ -200,7 +192,7 @@ class Recorder:
                     self._drop(error)
                     return instead
                 self._refused(error)
-        self._late.append(write)
+        self._late.append(late or write)
         return instead
 
     def _write_late(self) -> bool:

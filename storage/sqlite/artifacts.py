@@ -14,7 +14,7 @@ from foretool.storage.sqlite.database import Subject, insert_into
 from foretool.storage.stores import KEPT_MODELS
 
 _COLUMNS = "id, kind, number, created_at, sha256, length(data), active, previous, promoted_at, report"
-_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active"  # noqa: S608  # a constant
+_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active ORDER BY kind"  # noqa: S608  # a constant
 _HISTORY = f"SELECT {_COLUMNS} FROM artifacts WHERE ? IS NULL OR kind = ? ORDER BY id DESC LIMIT ?"  # noqa: S608
 _ADD = insert_into(
     "artifacts", ("kind", "number", "created_at", "sha256", "data", "active", "previous", "promoted_at", "report")
@@ -80,11 +80,10 @@ class Artifacts(Subject):
         self._database.run_all("UPDATE artifacts SET data = x'' WHERE id = ?", old)
 
     def active(self, kind: str) -> Artifact | None:
-        row = self._database.row(f"{_ACTIVE} AND kind = ?", (kind,))
-        return _read_artifact(row) if row else None
+        return self.served().get(kind)
 
     def served(self) -> dict[str, Artifact]:
-        found = map(_read_artifact, self._database.rows(f"{_ACTIVE} ORDER BY kind"))
+        found = map(_read_artifact, self._database.rows(_ACTIVE))
         return {each.kind: each for each in found}
 
     def history(self, kind: str | None = None, limit: int = -1) -> list[Artifact]:

@@ -18,7 +18,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -214,11 +214,8 @@ class Database:
         if not isinstance(self.path, Path):
             return 0
         try:
-            connection = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-            try:
+            with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as connection:
                 _, in_log, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            finally:
-                connection.close()
         except sqlite3.Error as error:
             raise explain_error(error, self.path, 0) from error
         return int(in_log - moved)

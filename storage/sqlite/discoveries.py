@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.json import Decoder
 
-from foretool.storage.records import Discovery, Event, Match, Need, Prompt, StepRecord, ToolId
+from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Subject, Table
 
 _DISCOVERIES = Table("discoveries", Discovery, {"names": STRINGS, "matches": Decoder(tuple[Match, ...])})
@@ -21,8 +21,8 @@ _TASKS = """
 # Of each group SQLite takes the other columns from the row with the least id.
 _FIRST_CALLS = "SELECT discovery, tool, min(id) FROM calls WHERE discovery >= ? AND at >= ? GROUP BY discovery"
 _NEEDS = """
-    SELECT session, handle, at FROM discoveries WHERE at >= ? AND names = '[]'
-    UNION ALL SELECT session, handle, at FROM calls WHERE at >= ? AND hidden = 1 AND discovery = 0
+    SELECT at, 'task', task, handle, session FROM discoveries WHERE at >= ? AND names = '[]'
+    UNION ALL SELECT at, 'call', tool, handle, session FROM calls WHERE at >= ? AND hidden = 1 AND discovery = 0
 """
 
 
@@ -52,8 +52,9 @@ class Discoveries(Subject):
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
         return {found: tool for found, tool, _ in self._database.rows(_FIRST_CALLS, (id, since))}
 
-    def needs(self, since: float) -> Iterator[Need]:
-        return (Need(*row) for row in self._database.each_row(_NEEDS, (since, since)))
+    def needs(self, since: float) -> Iterator[Event]:
+        for at, kind, text, handle, session in self._database.each_row(_NEEDS, (since, since)):
+            yield Event(at, kind, text, handle=handle, session=session)
 
 
 class Tasks(Subject):
