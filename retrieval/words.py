@@ -57,6 +57,11 @@ def compact(name: str) -> str:
     return "".join(_CHUNK.findall(name)).lower()
 
 
+def letter_pairs(name: str) -> set[str]:
+    """The pairs of neighbouring letters in a name."""
+    return {name[at : at + 2] for at in range(len(name) - 1)}
+
+
 # Tool texts repeat themselves: this cache answers nine chunks in ten and makes an index four times as fast.
 @lru_cache(maxsize=8192)
 def _terms_of(chunk: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
 from foretool.retrieval.encoders.base import EncoderError
-from foretool.retrieval.encoders.weights import Prepare, Weights, locate, verify
+from foretool.retrieval.encoders.weights import INSTALL, MANIFEST, Prepare, Weights, locate, verify
 from foretool.retrieval.model_format import ModelError
 
 if TYPE_CHECKING:
@@ -41,6 +41,20 @@ def open_adapted(
     """
     adapters.check(adapters.loads(model), weights.sha256)
     return AdaptedEncoder(weights, model, cache, threads, prepare or prepare_model)
+
+
+def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = None) -> AdaptedEncoder:
+    """Open the installed encoder that an adapter belongs to, with it, ready for queries. Raises `ModelError`."""
+    base = adapters.loads(model).base
+    weights = next((each.untrained for each in MANIFEST if each.sha256 == base and locate(each) is not None), None)
+    if weights is None:
+        raise ModelError(f"ports: trained on weights {base[:12]}, which are not installed; {INSTALL}")
+    try:
+        encoder = open_adapted(weights, model, cache, prepare=prepare)
+        encoder.warm()
+    except (EncoderError, OSError) as error:
+        raise ModelError(f"ports: {error}") from error
+    return encoder
 
 
 def open_shipped(weights: Weights, cache: Path | None, threads: int = 2, prepare: Prepare | None = None) -> Encoder:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import repeat
@@ -69,15 +69,13 @@ _SLOT, _FIELD, _MAX_COUNT = 12, 9, 511
 MAX_SLOTS = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
 class Impacts:
     """What one term adds to the score of each tool that has it; slots ascend."""
 
-    __slots__ = ("idf", "slots", "values")
-
-    def __init__(self, slots: array[int], values: array[float], idf: float) -> None:
-        self.slots = slots
-        self.values = values
-        self.idf = idf
+    slots: array[int]
+    values: array[float]
+    idf: float
 
     def of(self, slot: int) -> float:
         """What the term adds to one tool, 0 if the tool lacks it."""
@@ -92,9 +90,8 @@ class Impacts:
 class Lexical:
     """A BM25F index over slots: documents are added to new slots and dropped from old ones, never changed in place."""
 
-    def __init__(self, fields: Sequence[Field] = FIELDS, k1: float = K1) -> None:
+    def __init__(self, fields: Sequence[Field] = FIELDS) -> None:
         self.fields = tuple(fields)
-        self.k1 = k1
         self.live = 0
         """Tools that are not dropped; the N of idf."""
         self._alive = bytearray()  # (slots,), 1 until dropped
@@ -150,8 +147,10 @@ class Lexical:
         for slot, alive in enumerate(self._alive):
             numbers[slot] = kept
             kept += alive
+        below = (1 << _SLOT) - 1
         for term, postings in list(self._postings.items()):
-            moved = array("I", self._renumbered(postings, numbers))
+            live = (posting for posting in postings if self._alive[posting >> _SLOT])
+            moved = array("I", (numbers[posting >> _SLOT] << _SLOT | posting & below for posting in live))
             if moved:
                 self._postings[term] = moved
             else:
@@ -230,8 +229,7 @@ class Lexical:
                 value = norms[posting >> _FIELD & 7][slot] * (posting & _MAX_COUNT)
                 weights[slot] = weights.get(slot, 0.0) + value
         worth = idf(self.live, len(weights))
-        k1 = self.k1
-        values = array("f", [worth * weight / (k1 + weight) for weight in weights.values()])
+        values = array("f", [worth * weight / (K1 + weight) for weight in weights.values()])
         return Impacts(array("I", weights), values, worth)
 
     def _computed_norms(self) -> list[list[float]]:
@@ -241,10 +239,6 @@ class Lexical:
             floor = 1.0 - field.b
             self._norms.append([field.weight / (floor + scale * length) if length else 0.0 for length in lengths])
         return self._norms
-
-    def _renumbered(self, postings: Iterable[int], numbers: Sequence[int]) -> Iterable[int]:
-        below = (1 << _SLOT) - 1
-        return (numbers[p >> _SLOT] << _SLOT | p & below for p in postings if self._alive[p >> _SLOT])
 
     def _stale(self) -> None:
         # A change moves every mean length and every idf a little; the next queries compute what they need.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.ranking import ListFeatures
-from foretool.retrieval.score_sum import Floats, ScoreSum, best_scores, best_slots, by_slot, total_of, z_scores
+from foretool.retrieval.score_sum import Floats, ScoreSum, best_scores, best_slots, by_slot, softmax, total_of, z_scores
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading
@@ -44,16 +44,12 @@ class Dense:
     """The cosine of a query to every slot by one encoder; vectors are kept under the hash of their text."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
+        self.encoder, self.name = encoder, encoder.name
         self._index: Any = None  # faiss.IndexFlatIP (rows, dimension), exact
         self._row_of: dict[bytes, int] = {}
         self._rows: NDArray[np.int64] = np.empty(0, np.int64)  # (slots,), 0 where there is no vector
         self.known: NDArray[np.bool_] = np.empty(0, np.bool_)
         """(slots,): which have a vector."""
-
-    @property
-    def name(self) -> str:
-        return self.encoder.name
 
     def add(self, vectors: Mapping[bytes, bytes]) -> None:
         """Add vectors by the hash of their text, each as the bytes of float32."""
@@ -71,22 +67,18 @@ class Dense:
         """Which of these hashes have no vector."""
         return {digest for digest in digests if digest not in self._row_of}
 
-    def align(self, digests: Sequence[bytes]) -> list[bytes]:
-        """Follow a corpus: the hash by slot, empty where a tool was dropped; returns the hashes without a vector."""
-        rows = [self._row_of.get(digest, -1) for digest in digests]
-        found = np.asarray(rows, np.int64)
-        self.known = found >= 0
-        self._rows = np.where(self.known, found, 0)
-        return list({digest for digest, row in zip(digests, rows, strict=True) if digest and row < 0})
+    def align(self, digests: Sequence[bytes]) -> None:
+        """Follow a corpus: the hash by slot, empty where a tool was dropped."""
+        if self._index is not None and self._index.ntotal > 2 * len(digests):
+            self._forget_all_but(set(digests))
+        rows = np.asarray([self._row_of.get(digest, -1) for digest in digests], np.int64)
+        self.known = rows >= 0
+        self._rows = np.where(self.known, rows, 0)
 
-    def shrink(self) -> None:
-        """Forget the vectors of dropped tools."""
-        if self._index is None or self._index.ntotal <= 2 * len(self._rows):
-            return
-        used = np.unique(self._rows[self.known])
-        kept = self._index.reconstruct_batch(used)
-        number = dict(zip(used.tolist(), range(len(used)), strict=True))
-        self._row_of = {digest: number[row] for digest, row in self._row_of.items() if row in number}
+    def _forget_all_but(self, digests: set[bytes]) -> None:
+        used = {digest: row for digest, row in self._row_of.items() if digest in digests}
+        kept = self._index.reconstruct_batch(np.asarray(list(used.values()), np.int64))
+        self._row_of = {digest: row for row, digest in enumerate(used)}
         self._index = faiss.IndexFlatIP(kept.shape[1])
         self._index.add(kept)
 
@@ -121,25 +113,19 @@ class DenseEnsemble:
 
     def __init__(self, encoders: Sequence[Encoder]) -> None:
         self.heads = [Dense(encoder) for encoder in encoders]
+        self.names = "+".join(head.name for head in self.heads)
+        """The names of the encoders, joined by `+`."""
         self.live: NDArray[np.bool_] = np.empty(0, np.bool_)
         """(slots,): which hold a tool."""
         self.version = -1
         """The version of the corpus that `align` saw last."""
 
-    def align(self, digests: Sequence[bytes], version: int) -> dict[str, list[bytes]]:
-        """Follow a corpus; returns the hashes without a vector, by encoder."""
+    def align(self, digests: Sequence[bytes], version: int) -> None:
+        """Follow a corpus, given as the hash by slot."""
         self.version = version
         self.live = np.asarray([bool(digest) for digest in digests], np.bool_)
-        missing = {head.name: head.align(digests) for head in self.heads}
         for head in self.heads:
-            head.shrink()
             head.align(digests)
-        return missing
-
-    @property
-    def names(self) -> str:
-        """The names of the encoders, joined by `+`."""
-        return "+".join(head.name for head in self.heads)
 
     @property
     def is_ready(self) -> bool:
@@ -172,8 +158,7 @@ class DenseEnsemble:
         best = -np.sort(-best_scores(total, DEPTH))
         tops = [best_slots(values, AGREEMENT) for values in (np.where(words > 0, words, -np.inf), *cosines)]
         shared = [len(a & b) / AGREEMENT for at, a in enumerate(tops) for b in tops[at + 1 :]]
-        odds = np.exp(best - best[0])
-        odds /= odds.sum()
+        odds = softmax(best)
         return ListFeatures(
             encoders=self.names,
             top=float(best[0]),

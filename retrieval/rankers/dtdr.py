@@ -43,9 +43,9 @@ from foretool.retrieval.rankers.dtdr_model import (
     history_rows,
     read_model,
 )
-from foretool.retrieval.rankers.learned import LearnedModel, Traits
+from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.score_sum import z_scores
+from foretool.retrieval.score_sum import softmax, z_scores
 from foretool.retrieval.words import terms
 from foretool.storage.records import ToolId
 
@@ -122,7 +122,7 @@ class Dtdr(LearnedModel):
     """Predicts the next call from the task and the calls so far."""
 
     name = METHOD
-    traits = Traits(reads_all_encoders=True)
+    reads_all_encoders = True
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -180,8 +180,7 @@ class Dtdr(LearnedModel):
         weights = np.asarray(self.model.asked if task.asked else self.model.unasked, np.float32)
         logits = weights @ self.parts(history, task)
         logits[:-1][~self.live] = -np.inf
-        chance = np.exp(logits - logits.max())
-        chance /= chance.sum()
+        chance = softmax(logits)
         return chance[:-1], float(chance[-1])
 
     def parts(self, history: Sequence[ToolId], task: Task) -> Floats:
@@ -245,8 +244,10 @@ class Dtdr(LearnedModel):
         # A network that was trained with vectors never saw words without one.
         asked = vector is not None or (not model.dimension and bool(said.any()))
         near, nearness = self._nearest(said)
+        scales = np.asarray(model.scales, np.float32)
+        scaled: Floats = said * np.repeat(scales, (model.dimension, model.lsa.dimension))
         return Task(
-            hidden=network.bias + (self._scaled(said) @ network.query if asked else network.unasked),
+            hidden=network.bias + (scaled @ network.query if asked else network.unasked),
             near=near,
             nearness=nearness,
             meaning=np.zeros(slots, np.float32)
@@ -256,11 +257,6 @@ class Dtdr(LearnedModel):
             aim=np.zeros(0, np.float32) if vector is None else vector @ model.next_text.task,
             asked=asked,
         )
-
-    def _scaled(self, said: Floats) -> Floats:
-        dimensions = (self.model.dimension, self.model.lsa.dimension)
-        scaled: Floats = said * np.repeat(np.asarray(self.model.scales, np.float32), dimensions)
-        return scaled
 
     def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> Task:
         """What a task gives before any call; the last task is remembered, because every step asks for it again."""
@@ -274,11 +270,7 @@ class Dtdr(LearnedModel):
         network = self.model.network
         hidden = task.hidden + network.history[history_rows(history, self.classes)].sum(0)
         np.maximum(hidden, 0, out=hidden)
-        logits: Floats = hidden @ network.out
-        logits += network.out_bias
-        np.exp(logits - logits.max(), out=logits)
-        logits /= logits.sum()
-        return logits
+        return softmax(hidden @ network.out + network.out_bias)
 
     def _nearest(self, said: Floats) -> tuple[NDArray[np.int64], Floats]:
         """The nearest past tasks and what each counts for."""

@@ -123,32 +123,28 @@ def read_model(model: bytes) -> Model:
 
 def _check(model: Model) -> None:
     """Check that the parts fit together. Raises `ModelError`."""
-    classes, network = len(model.tools), model.network
-    hidden = len(network.bias)
+    classes, network, aim = len(model.tools), model.network, model.next_text
+    hidden, episodes, fewer = len(network.bias), len(model.calls.classes), model.tasks.shape[1]
     width = model.dimension + model.lsa.dimension
-    expected = {
-        "query": (width, hidden), "history": (rows_of(classes), hidden), "bias": (hidden,), "unasked": (hidden,),
-        "out": (hidden, classes + 1), "out_bias": (classes + 1,),
-    }  # fmt: skip
-    for name, shape in expected.items():
-        if (found := getattr(network, name).shape) != shape:
-            raise ModelError(f"{METHOD}: {name} has the shape {found}, {classes} tools take {shape}")
-    aim = model.next_text
-    for name, part, rows in (
-        ("task", aim.task, model.dimension),
-        ("calls", aim.calls, 2 * aim.dimension + TEXT_PLACES),
+    for name, part, shape in (
+        ("query", network.query, (width, hidden)),
+        ("history", network.history, (rows_of(classes), hidden)),
+        ("bias", network.bias, (hidden,)),
+        ("unasked", network.unasked, (hidden,)),
+        ("out", network.out, (hidden, classes + 1)),
+        ("out_bias", network.out_bias, (classes + 1,)),
+        ("aim task", aim.task, (model.dimension, aim.dimension)),
+        ("aim calls", aim.calls, (2 * aim.dimension + TEXT_PLACES, aim.dimension)),
+        ("lens", model.lens, (width, fewer)),
+        ("tasks", model.tasks, (episodes, fewer)),
     ):
-        if part.shape != (rows, aim.dimension):
+        if part.shape != shape:
             raise ModelError(
-                f"{METHOD}: aim {name} has the shape {part.shape}, texts of {aim.dimension} take {rows} rows"
+                f"{METHOD}: {name} has the shape {part.shape}, expected {shape} with {classes} tools and {episodes}"
+                " lists of calls"
             )
-    episodes = len(model.calls.classes)
-    if model.lens.shape != (width, model.tasks.shape[1]):
-        raise ModelError(
-            f"{METHOD}: a lens of the shape {model.lens.shape} for tasks of {model.tasks.shape[1]} numbers"
-        )
-    if len(model.tasks) != episodes or model.calls.classes.max(initial=-1) >= classes:
-        raise ModelError(f"{METHOD}: tasks of the shape {model.tasks.shape} for {episodes} lists of calls")
+    if (highest := model.calls.classes.max(initial=-1)) >= classes:
+        raise ModelError(f"{METHOD}: the lists of calls name class {highest}, expected {classes} at most")
 
 
 def rows_of(classes: int) -> int:

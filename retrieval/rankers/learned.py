@@ -44,18 +44,6 @@ class Factors(Struct, frozen=True):
     factors: dict[str, float] = {}
 
 
-class Traits(Struct, frozen=True):
-    """How the scores of a model are meant."""
-
-    adds_scores: bool = True
-    """Whether its scores take part in the sum."""
-    in_deviations: bool = False
-    """Whether its scores are added as they are: their height says how far the model believes itself. The scores of
-    other models are scaled to z-scores first."""
-    reads_all_encoders: bool = False
-    """Whether it reads a task by the vectors of all encoders, one after the other; other models get the first's."""
-
-
 class LearnedModel(Protocol):
     """A trained model over a corpus; tools that came after training are unknown to it and score 0.
 
@@ -64,7 +52,17 @@ class LearnedModel(Protocol):
 
     name: ClassVar[str]
     """The method, as in `methods.METHODS`."""
-    traits: ClassVar[Traits] = Traits()
+    adds_scores: ClassVar[bool] = True
+    """Whether its scores take part in the sum."""
+    in_deviations: ClassVar[bool] = False
+    """Whether its scores are added as they are: their height says how far the model believes itself. The scores of
+    other models are scaled to z-scores first."""
+    reads_all_encoders: ClassVar[bool] = False
+    """Whether it reads a task by the vectors of all encoders, one after the other; other models get the first's."""
+    graph: Graph | None = None
+    """Which tools need others."""
+    size: int = 0
+    """The number of slots."""
 
     @classmethod
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
@@ -74,12 +72,12 @@ class LearnedModel(Protocol):
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """Follow a corpus: the tool by slot, None where a tool was dropped; `vectors` (slots, dimension) of the first
         encoder, None without one."""
-        ...
+        self.size = len(tools)
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         """Score every slot, 0 for what is not known; (slots,). `vector` (dimension,) is the query's, None without words
         or encoder."""
-        ...
+        return np.zeros(self.size, np.float32)
 
     def after(
         self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
@@ -93,11 +91,6 @@ class LearnedModel(Protocol):
 
     def seen_tools(self) -> tuple[NDArray[np.bool_], float] | None:
         """Which slots the model has seen in training (slots,), and which share of tasks takes another tool."""
-        return None
-
-    @property
-    def graph(self) -> Graph | None:
-        """Which tools need others."""
         return None
 
 
@@ -129,7 +122,11 @@ class LearnedModels:
         """Follow a corpus: the tool by slot; `stamp` identifies corpus and encoders (`follows`); `vectors`
         (slots, dimension) of the first encoder."""
         self._aligned = stamp
-        self._foreign = frozenset(kind for kind in self.models if encoders and self._is_foreign(kind, encoders))
+        self._foreign = frozenset(
+            kind
+            for kind, model in self.models.items()
+            if encoders and model.reads_all_encoders and self._trained_with.get(kind, "") not in ("", encoders)
+        )
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         for kind, model in self.models.items():
             model.align(tools, None if kind in self._foreign else vectors)
@@ -142,12 +139,12 @@ class LearnedModels:
         """What each model adds to the score of every slot, by the name of its part; (slots,) each."""
         found: dict[str, Floats] = {}
         for kind, model in self.models.items():
-            if not model.traits.adds_scores:
+            if not model.adds_scores:
                 continue
             scores = np.asarray(model.score(query, self._vector(kind, reading)), np.float32)
             if scores.any():
                 part = METHODS[kind].part
-                if not model.traits.in_deviations:
+                if not model.in_deviations:
                     cut = np.clip(z_scores(scores, self.live), -CLIP, CLIP)
                     scores = np.float32(WEIGHTS.get(part, 1.0)) * cut
                 found[part] = scores
@@ -159,7 +156,7 @@ class LearnedModels:
         Only a model whose scores are not scaled would bury them otherwise; without one the answer is None.
         """
         for model in self.models.values():
-            if model.traits.in_deviations and (seen := model.seen_tools()) is not None:
+            if model.in_deviations and (seen := model.seen_tools()) is not None:
                 return self.live & ~seen[0], min(max(seen[1], LEAST_NEW), MOST_NEW)
         return None
 
@@ -184,10 +181,6 @@ class LearnedModels:
         """Which tools need others; None without a model that knows."""
         return next((model.graph for model in self.models.values() if model.graph is not None), None)
 
-    def _is_foreign(self, kind: str, encoders: str) -> bool:
-        trained_with = self._trained_with.get(kind, "")
-        return self.models[kind].traits.reads_all_encoders and trained_with not in ("", encoders)
-
     def _vector(self, kind: str, reading: Reading | None) -> Floats | None:
         """The vector of a task that a model gets, (dimension,)."""
         return None if kind in self._foreign else vector_for(self.models[kind], reading)
@@ -197,5 +190,5 @@ def vector_for(model: LearnedModel, reading: Reading | None) -> Floats | None:
     """The vector of a task as this model reads it, (dimension,)."""
     if not reading:
         return None
-    found: Floats = np.concatenate(reading) if model.traits.reads_all_encoders else reading[0]
+    found: Floats = np.concatenate(reading) if model.reads_all_encoders else reading[0]
     return found

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from foretool.retrieval.calibration import sigmoid
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
-from foretool.retrieval.rankers.learned import LearnedModel, Traits
+from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.score_sum import softmax
 from foretool.storage.records import ToolId
@@ -146,17 +146,12 @@ class Tuned(Struct, frozen=True):
         """Read it from a model; None if the model has none, or if its weights are not installed here."""
         if "tuned_adapter" not in arrays:
             return None
-        from foretool.retrieval import adapters
-        from foretool.retrieval.encoders import EncoderError
-        from foretool.retrieval.encoders.adapted import open_adapted
-        from foretool.retrieval.rankers.ports import base_of
+        from foretool.retrieval.encoders.adapted import open_trained
 
-        told = arrays["tuned_adapter"].tobytes()
         try:
             # The prepared model is not kept: every training would leave 90 MB.
-            encoder = open_adapted(base_of(adapters.loads(told)), told, None, prepare=prepare)
-            encoder.queries(["warm"])
-        except (ModelError, EncoderError, OSError, ImportError) as error:
+            encoder = open_trained(arrays["tuned_adapter"].tobytes(), None, prepare)
+        except (ModelError, ImportError) as error:
             _log.info("%s is served without its fine-tuned encoder: %s", NAME, error)
             return None
         return cls(encoder, arrays["tuned_out"].astype(np.float32), arrays["tuned_bias"])
@@ -241,7 +236,8 @@ class MassTool(LearnedModel):
     """Scores tools by the tools of past tasks like this one. The height of its scores is its trust in them."""
 
     name = NAME
-    traits = Traits(in_deviations=True, reads_all_encoders=True)
+    in_deviations = True
+    reads_all_encoders = True
 
     def __init__(self, header: Header, arrays: Mapping[str, NDArray[Any]], tuned: Tuned | None = None) -> None:
         self.header = header
@@ -269,7 +265,6 @@ class MassTool(LearnedModel):
         """(dimension + vocabulary + 1,): weights of the detection, the bias last."""
         self.slots: Ints = np.full(len(header.tools), -1, np.int64)
         """(known tools,), -1 for those that are not in the corpus."""
-        self.size = 0
         self.prior = LEAST_PRIOR
         """The probability, before the task is read, that it is of a known kind."""
 
@@ -340,7 +335,9 @@ class MassTool(LearnedModel):
     def past(self, task: Task) -> Past:
         """What head and search say about a task."""
         tools = len(self.header.tools)
-        likeness = words = self._wordings(task)
+        query = np.zeros(len(self.hashes), np.float32)
+        query[task.places] = task.values
+        likeness = words = self.bank_words.times(query)
         meaning = np.zeros(1, np.float32)
         if task.has_vector:
             meaning = self.bank @ task.vector
@@ -363,11 +360,6 @@ class MassTool(LearnedModel):
         )
         mix = np.float32(self.header.mix)
         return Past(mix * head + (1 - mix) * vote, signs, task.has_vector)
-
-    def _wordings(self, task: Task) -> Floats:
-        query = np.zeros(len(self.hashes), np.float32)
-        query[task.places] = task.values
-        return self.bank_words.times(query)
 
 
 class Past(Struct, frozen=True):

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from foretool.retrieval.words import compact
+from foretool.retrieval.words import compact, letter_pairs
 
 ASKED = 4.0
 """The strength of a name in `Query.names`."""
@@ -94,11 +94,11 @@ class Names:
         most = min(edits, 0 if size < 5 else 1 if size < 8 else 2)
         if not most:
             return begun
-        pairs = _pairs(key)
+        pairs = letter_pairs(key)
         found: dict[int, list[str]] = {}
         for name in self._likely(key, most):
             # An edit changes at most three neighbouring pairs.
-            if abs(len(name) - size) <= most and len(pairs - _pairs(name)) <= 3 * most:
+            if abs(len(name) - size) <= most and len(pairs - letter_pairs(name)) <= 3 * most:
                 found.setdefault(distance(key, name, most), []).append(name)
         off = min(found, default=most + 1)
         return begun + [(name, NEAR + 1.0 - off / size) for name in sorted(found[off])] if off <= most else begun
@@ -109,12 +109,12 @@ class Names:
         if not self._having:
             for name in self._slots:
                 self._note(name)
-        pairs = sorted((len(self._having.get(pair, ())), pair) for pair in _pairs(key))
+        pairs = sorted((len(self._having.get(pair, ())), pair) for pair in letter_pairs(key))
         likely = {name for _, pair in pairs[: 3 * edits + 1] for name in self._having.get(pair, ())}
         return likely & self._slots.keys()
 
     def _note(self, name: str) -> None:
-        for pair in _pairs(name):
+        for pair in letter_pairs(name):
             self._having.setdefault(pair, []).append(name)
 
     def _begun(self, key: str) -> list[tuple[str, float]]:
@@ -174,7 +174,3 @@ def _trimmed(words: list[str]) -> list[str]:
     while end > start and words[end - 1].lower() in _AROUND:
         end -= 1
     return words[start:end] or words
-
-
-def _pairs(key: str) -> set[str]:
-    return {key[at : at + 2] for at in range(len(key) - 1)}

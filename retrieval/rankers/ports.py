@@ -13,13 +13,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from foretool.retrieval import adapters, encoders
-from foretool.retrieval.encoders import Encoder, EncoderError
-from foretool.retrieval.encoders.adapted import cache_folder, open_adapted
+from foretool.retrieval.encoders import Encoder
+from foretool.retrieval.encoders.adapted import cache_folder, open_trained
 from foretool.retrieval.encoders.weights import Prepare
-from foretool.retrieval.model_format import Floats, ModelError
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.dense import TOGETHER
-from foretool.retrieval.rankers.learned import LearnedModel, Traits
+from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.score_sum import z_scores
 from foretool.storage.records import ToolId
@@ -28,39 +27,24 @@ NEW, OLD = 1.5, TOGETHER
 """How many standard deviations the new reading counts, and the one it replaces (`docs/benchmarks.md`)."""
 
 
-def base_of(adapter: adapters.Adapter) -> encoders.Weights:
-    """Find the installed weights that an adapter belongs to. Raises `ModelError`."""
-    for weights in encoders.MANIFEST:
-        if weights.sha256 == adapter.base and encoders.locate(weights) is not None:
-            return weights.untrained
-    raise ModelError(f"ports: trained on weights {adapter.base[:12]}, which are not installed; {encoders.INSTALL}")
-
-
 class Ports(LearnedModel):
     """Scores tools by the cosine of the task as the trained encoder reads it."""
 
     name = "ports"
-    traits = Traits(in_deviations=True)
+    in_deviations = True
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
-        self._slots = 0
         self._vectors: Floats | None = None  # (slots, dimension), 0 where there is no tool
 
     @classmethod
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
-        weights = base_of(adapters.loads(model))
-        try:
-            encoder = open_adapted(weights, model, cache_folder(), prepare=prepare)
-            encoder.queries(["warm"])
-        except (EncoderError, OSError) as error:
-            raise ModelError(f"ports: {error}") from error
-        return cls(encoder)
+        return cls(open_trained(model, cache_folder(), prepare))
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """Follow a corpus; `vectors` of the encoder that was trained on, which must be the first."""
-        self._slots = len(tools)
+        self.size = len(tools)
         self._vectors = vectors if vectors is not None and len(vectors) == len(tools) else None
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
@@ -68,7 +52,7 @@ class Ports(LearnedModel):
         words, or without vectors of the tools."""
         vectors, lines = self._vectors, [line for line in query.lines if line.strip()]
         if vectors is None or vector is None or not lines or vector.shape[-1] != vectors.shape[1]:
-            return np.zeros(self._slots, np.float32)
+            return np.zeros(self.size, np.float32)
         held: NDArray[np.bool_] = np.any(vectors, axis=1)
         read: Floats = (self._encoder.queries(lines) @ vectors.T).max(0)
         found: Floats = np.float32(NEW) * z_scores(read, held) - np.float32(OLD) * z_scores(vectors @ vector, held)

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from foretool.retrieval.words import letter_pairs
 from foretool.storage.records import ToolId
 from foretool.storage.stores import CatalogStore, StorageError
 
@@ -139,9 +140,9 @@ class Resolver:
         names = list(self._fold_names())
         if not self._places:
             for place, other in enumerate(names):
-                for pair in _pairs(other):
+                for pair in letter_pairs(other):
                     self._places.setdefault(pair, array("I")).append(place)
-        shared = Counter(itertools.chain.from_iterable(self._places.get(pair, ()) for pair in _pairs(name)))
+        shared = Counter(itertools.chain.from_iterable(self._places.get(pair, ()) for pair in letter_pairs(name)))
         return [names[place] for place, _ in shared.most_common(COMPARED)]
 
     def _fold_names(self) -> dict[str, list[ToolId]]:
@@ -175,10 +176,6 @@ class NameKeeper:
             with contextlib.suppress(StorageError):
                 self._store.save_exposed_names(self._unsaved)
                 self._unsaved.clear()
-
-
-def _pairs(name: str) -> set[str]:
-    return {name[at : at + 2] for at in range(len(name) - 1)}
 
 
 def _fold(name: str) -> str:

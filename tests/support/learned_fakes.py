@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.graph import Edge, Graph
 from foretool.retrieval.model_format import Floats, pack, unpack
-from foretool.retrieval.rankers.learned import LearnedModel, Traits
+from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, Progress, TooLittle
 from foretool.storage.records import ToolId
@@ -74,38 +74,25 @@ class Relations(LearnedModel):
     """Knows edges between tools, and scores nothing."""
 
     name = "tgr"
-    traits = Traits(adds_scores=False)
+    adds_scores = False
 
     def __init__(self, edges: Sequence[tuple[str, str]]) -> None:
-        self._graph: Graph | None = Graph(
-            Edge(ToolId(one), ToolId(other), 0.9, (f"{other} takes it",)) for one, other in edges
-        )
-
-    @property
-    def graph(self) -> Graph | None:
-        return self._graph
+        self.graph = Graph(Edge(ToolId(one), ToolId(other), 0.9, (f"{other} takes it",)) for one, other in edges)
 
     @classmethod
     def loads(cls, model: bytes, prepare: object = None) -> Relations:
         header, _ = unpack(model, "tgr", 1)
         return cls([(one, other) for one, other in header["edges"]])
 
-    def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
-        self.size = len(tools)
-
-    def score(self, query: Query, vector: Floats | None) -> Floats:
-        return np.zeros(self.size, np.float32)
-
 
 class Detector(Relations):
     """Knows a word by which a task needs no tool."""
 
     name = "masstool"
-    traits = Traits()
+    adds_scores = True
 
     def __init__(self, word: str) -> None:
         self.word = word
-        self._graph = None
 
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
         return 0.01 if self.word in text else 0.99
@@ -115,11 +102,11 @@ class Swamping(Relations):
     """Scores the tools it knows so high that they bury all others."""
 
     name = "masstool"
-    traits = Traits(in_deviations=True)
+    adds_scores = True
+    in_deviations = True
 
     def __init__(self, *known: str) -> None:
         self.known = known
-        self._graph = None
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         self.knows = np.array([tool in self.known for tool in tools])

@@ -143,10 +143,11 @@ def test_vectors_follow_tools_that_come_and_go() -> None:
     late = [tool("tracker", "new_bug", "Report a bug")]
     corpus.replace("tracker", late)
     assert ranker.dense is not None
-    missing = ranker.dense.align(corpus.digests, corpus.version)
-    assert missing == {"hash": list(embed(encoder, late))}
+    ranker.dense.align(corpus.digests, corpus.version)
+    assert ranker.dense.heads[0].missing(filter(None, corpus.digests)) == set(embed(encoder, late))
     ranker.dense.heads[0].add(embed(encoder, late))
-    assert ranker.dense.align(corpus.digests, corpus.version) == {"hash": []}
+    ranker.dense.align(corpus.digests, corpus.version)
+    assert ranker.dense.heads[0].missing(filter(None, corpus.digests)) == set()
     assert ranker.rank(Query(("issue",))).ranked[0].tool == "tracker__new_bug"
 
 
@@ -156,9 +157,8 @@ def test_vectors_of_tools_long_gone_are_forgotten() -> None:
         tools = [tool("s", f"tool{generation}{number}") for number in range(10)]
         vectors = embed(encoder, tools)
         dense.add(vectors)
-        assert dense.align(list(vectors)) == []
-        dense.shrink()
-        assert dense.align(list(vectors)) == []
+        dense.align(list(vectors))
+        assert dense.known.all() and dense.missing(vectors) == set()
     found = dense.cosines(["tool43"])[0]
     np.testing.assert_allclose(found, encoder.documents([embedded_text(document(each)) for each in tools])
                                @ encoder.queries(["tool43"])[0], atol=1e-5)  # fmt: skip

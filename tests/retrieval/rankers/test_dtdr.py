@@ -230,11 +230,11 @@ def test_what_a_task_gives_is_worked_out_once_and_anew_for_another_catalog() -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tools": (A, B, C)}, "has the shape"),
-        ({"tasks": np.zeros((1, 2), np.float32)}, "for 2 lists of calls"),
+        ({"tools": (A, B, C)}, "history has the shape .*with 3 tools"),
+        ({"tasks": np.zeros((1, 2), np.float32)}, "tasks has the shape .*2 lists of calls"),
         ({"next_text": no_next_text(3)}, "aim task has the shape"),
-        ({"lens": np.eye(3, dtype=np.float32)}, "a lens of the shape"),
-        ({"calls": model().calls._replace(classes=np.full((2, 2), 7, np.int32))}, "lists of calls"),
+        ({"lens": np.eye(3, dtype=np.float32)}, "lens has the shape"),
+        ({"calls": model().calls._replace(classes=np.full((2, 2), 7, np.int32))}, "lists of calls name class 7"),
     ],
 )  # fmt: skip
 def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, object], message: str) -> None:

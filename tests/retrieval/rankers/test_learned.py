@@ -15,7 +15,7 @@ from tools import catalog, ids, tool  # noqa: E402
 from foretool.retrieval.corpus import Corpus  # noqa: E402
 from foretool.retrieval.encoders.ahead import Ahead  # noqa: E402
 from foretool.retrieval.pipeline import Pipeline  # noqa: E402
-from foretool.retrieval.rankers.learned import CLIP, WEIGHTS, Factors, LearnedModels, Traits, vector_for  # noqa: E402
+from foretool.retrieval.rankers.learned import CLIP, WEIGHTS, Factors, LearnedModels, vector_for  # noqa: E402
 from foretool.retrieval.ranking import Query  # noqa: E402
 from foretool.storage.records import ToolId  # noqa: E402
 from tests.retrieval.rankers.test_dense import ALIKE, meant  # noqa: E402
@@ -55,7 +55,7 @@ def test_a_sharp_peak_among_many_tools_is_cut() -> None:
 @requirement("masstool:trust")
 def test_scores_that_say_how_far_they_are_to_be_believed_are_not_scaled_again() -> None:
     class Doubtful(Counted):
-        traits = Traits(in_deviations=True)
+        in_deviations = True
 
     learned = LearnedModels({"masstool": Doubtful({START: {"t0": 1}})})
     learned.align([ToolId("t0"), ToolId("t1")], (1,), None)
@@ -66,7 +66,7 @@ def test_scores_that_say_how_far_they_are_to_be_believed_are_not_scaled_again() 
 
 def test_a_model_that_reads_all_gets_the_vectors_of_all_encoders_and_others_the_first() -> None:
     class All(Counted):
-        traits = Traits(reads_all_encoders=True)
+        reads_all_encoders = True
 
     reading = (np.array([1.0, 0.0], np.float32), np.array([0.6], np.float32))
     assert vector_for(Counted({}), reading) is reading[0]
@@ -76,7 +76,7 @@ def test_a_model_that_reads_all_gets_the_vectors_of_all_encoders_and_others_the_
 
 def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
     class All(Counted):
-        traits = Traits(reads_all_encoders=True)
+        reads_all_encoders = True
 
         def score(self, query, vector):
             sizes.append(len(vector))
@@ -95,7 +95,7 @@ def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:
 @pytest.mark.parametrize("trained_with, sees", [("hash+small", True), ("", True), ("other+small", False)])
 def test_a_model_is_given_vectors_of_the_encoders_it_was_trained_with_alone(trained_with: str, sees: bool) -> None:
     class All(Counted):
-        traits = Traits(reads_all_encoders=True)
+        reads_all_encoders = True
 
         def align(self, tools, vectors):
             given.append(vectors is not None)
