@@ -42,7 +42,7 @@ from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.methods.upstream_events import UpstreamEvents
-from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.headers import annotated_schema
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
@@ -176,9 +176,7 @@ class App:
     def annotated_schema(self, profile: str, tool: str) -> Any:
         """Return the input schema of a tool that wants arguments repeated in headers (`x-mcp-header`), else None."""
         found = self.catalog.find(tool)
-        if found is None or b"x-mcp-header" not in found.definition:
-            return None
-        return jsonrpc.plain(jsonrpc.fields(found.definition)["inputSchema"])
+        return annotated_schema(found.definition) if found is not None else None
 
     # -- running
 

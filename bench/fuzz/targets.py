@@ -60,7 +60,7 @@ def _check_round_trip(message: Message) -> None:
     """A message that is sent on reads the same; its parts can be decoded, or are refused with `ValueError`."""
     again = jsonrpc.decode(jsonrpc.one_line(jsonrpc.encode(message)))
     assert (again.id, again.method) == (message.id, message.method)
-    assert sum((message.is_request, message.is_notification, message.is_reply)) == 1
+    assert (message.method is not UNSET) is not message.is_reply
     for part in (message.params, message.result, message.error):
         if part is not UNSET:
             _decode_part(bytes(part))

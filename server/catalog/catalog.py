@@ -20,7 +20,7 @@ from foretool.server.catalog import names
 from foretool.server.catalog.names import Key, Resolver
 from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.headers import definition_problem
+from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool, ToolId
 
@@ -333,7 +333,7 @@ def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
     if "_meta" in members and bytes(members["_meta"])[:1] != b"{":
         del members["_meta"]
     data = jsonrpc.encode(members)
-    if over_http and (problem := definition_problem(data)):
+    if over_http and (problem := schema_problem(annotated_schema(data))):
         raise ValueError(f"{name!r}: {problem}")
     if len(data) > MAX_DEFINITION:
         raise ValueError(f"{name!r} is {len(data)} bytes long, over the limit of {MAX_DEFINITION}")

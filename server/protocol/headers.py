@@ -140,17 +140,13 @@ def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
 
 def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | None:
     """Returns the `Mcp-Param-*` headers of a call of the tool with this definition; None if there are none."""
-    if ANNOTATION.encode() not in definition:
-        return None
-    schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
-    return param_headers(schema, jsonrpc.plain(arguments or b"{}")) or None
+    schema = annotated_schema(definition)
+    return None if schema is None else param_headers(schema, jsonrpc.plain(arguments or b"{}")) or None
 
 
-def definition_problem(definition: bytes) -> str | None:
-    """Returns the `schema_problem` of a tool definition, or None."""
-    if ANNOTATION.encode() not in definition:
-        return None
-    return schema_problem(jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]))
+def annotated_schema(definition: bytes) -> Any:
+    """Returns the input schema of a tool definition if it may have `x-mcp-header` annotations, else None."""
+    return jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]) if ANNOTATION.encode() in definition else None
 
 
 def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:
@@ -284,17 +280,10 @@ def _header_text(value: Any) -> str | None:
 
 
 def _same(kind: str, value: Any, text: str, found: str | None) -> bool:
-    if found is None:
-        return False
-    whole = value if isinstance(value, int) else int(value) if _is_whole(value) else None
-    decimal = _DECIMAL.fullmatch(found)
-    if kind == "integer" and not isinstance(value, bool) and whole is not None and decimal is not None:
+    decimal = _DECIMAL.fullmatch(found or "")
+    if kind == "integer" and type(value) in (int, float) and decimal is not None:
         try:
-            return int(decimal[1]) == whole
+            return bool(int(decimal[1]) == value)
         except ValueError:
             return False
     return found == text
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, float) and value.is_integer()

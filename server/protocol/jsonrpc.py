@@ -42,14 +42,6 @@ class Message(msgspec.Struct, omit_defaults=False):
     error: Raw | UnsetType = UNSET
 
     @property
-    def is_request(self) -> bool:
-        return self.method is not UNSET and self.id is not UNSET
-
-    @property
-    def is_notification(self) -> bool:
-        return self.method is not UNSET and self.id is UNSET
-
-    @property
     def is_reply(self) -> bool:
         return self.method is UNSET and (self.result is not UNSET or self.error is not UNSET)
 
@@ -134,7 +126,7 @@ def plain_object(value: Raw | None) -> dict[str, Any] | None:
     return decoded if isinstance(decoded, dict) else None
 
 
-def member(value: Raw, key: str) -> str | None:
+def member(value: Raw | UnsetType, key: str) -> str | None:
     """Return the string under a key of an object, None where there is none."""
     try:
         return text(fields(value).get(key))

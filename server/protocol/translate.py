@@ -141,11 +141,7 @@ def argument_shape(arguments: Raw | None) -> str:
         members = jsonrpc.fields(arguments) if arguments is not None else {}
     except ValueError:
         return "{}"
-    return jsonrpc.encode({name: _kind(bytes(value)[:1]) for name, value in members.items()}).decode()
+    return jsonrpc.encode({name: _KINDS.get(bytes(value)[:1], "number") for name, value in members.items()}).decode()
 
 
 _KINDS = {b'"': "string", b"{": "object", b"[": "array", b"t": "boolean", b"f": "boolean", b"n": "null"}
-
-
-def _kind(first: bytes) -> str:
-    return _KINDS.get(first, "number")

@@ -52,8 +52,7 @@ class Turn:
         """Stop reading the upstreams, or continue."""
         self.is_held = held
         for source in self._sources:
-            if not source.is_closing():
-                (source.pause_reading if held else source.resume_reading)()
+            (source.pause_reading if held else source.resume_reading)()
 
     def at_end(self, callback: Callable[[], None]) -> None:
         if self._depth:
@@ -121,7 +120,7 @@ class PipeReader:
         self._feed = feed
         self._lost = lost
         self._loop = asyncio.get_running_loop()
-        self._closing = False
+        self.is_closed = False
         self._paused = False
         os.set_blocking(pipe.fileno(), False)
         self._loop.add_reader(pipe.fileno(), self._read)
@@ -140,21 +139,18 @@ class PipeReader:
             self.close()
 
     def pause_reading(self) -> None:
-        if not self._closing and not self._paused:
+        if not self.is_closed and not self._paused:
             self._paused = True
             self._loop.remove_reader(self._pipe.fileno())
 
     def resume_reading(self) -> None:
-        if not self._closing and self._paused:
+        if not self.is_closed and self._paused:
             self._paused = False
             self._loop.add_reader(self._pipe.fileno(), self._read)
 
-    def is_closing(self) -> bool:
-        return self._closing
-
     def close(self) -> None:
-        if not self._closing:
-            self._closing = True
+        if not self.is_closed:
+            self.is_closed = True
             self._loop.remove_reader(self._pipe.fileno())
             self._pipe.close()
             self._loop.call_soon(self._lost)

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct, field
 
 from foretool.server.protocol import jsonrpc, versions
-from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
+from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, UnsetType
 from foretool.server.transports.upstream.base import Link, LinkError
 from foretool.storage.records import Era
 
@@ -225,7 +225,7 @@ class Connection:
             raise LinkError(reply.reason)
         if reply.error is not UNSET:
             code, reason = jsonrpc.error_of(reply.error)
-            raise HandshakeError(f"answered {method} with error {code}: {reason}", code, _data_of(reply.error))
+            raise HandshakeError(f"answered {method} with error {code}: {reason}", code, _member(reply.error, "data"))
         assert isinstance(reply.result, Raw)
         return reply.result
 
@@ -342,7 +342,7 @@ class Connection:
 
     def _on_notification(self, message: Message, request: int | None) -> None:
         if message.method == "notifications/progress":
-            token = _param(message, "progressToken")  # ours is the id of the request
+            token = _member(message.params, "progressToken")  # ours is the id of the request
             request = token if isinstance(token, int) else None
         elif message.method == "notifications/cancelled":
             self._on_cancelled(message)
@@ -360,7 +360,7 @@ class Connection:
 
     def _on_cancelled(self, message: Message) -> None:
         """The upstream ends a subscription of ours (modern era), or takes back a question (legacy era)."""
-        target = _param(message, "requestId")
+        target = _member(message.params, "requestId")
         if self.era == "legacy" and target is not None:
             self._events.on_notification(self, message)
             return
@@ -390,18 +390,11 @@ class Connection:
             self._link.send(message)
 
 
-def _param(message: Message, name: str) -> Any:
-    """Returns one member of the params, decoded; None if it is missing or the params are not an object."""
+def _member(value: Raw | UnsetType, name: str) -> Any:
+    """Returns one member of an object, decoded; None if it is missing or the value is not an object."""
     try:
-        return jsonrpc.plain(jsonrpc.fields(message.params)[name])
+        return jsonrpc.plain(jsonrpc.fields(value)[name])
     except (KeyError, ValueError):
-        return None
-
-
-def _data_of(error: Raw) -> Any:
-    try:
-        return jsonrpc.plain(jsonrpc.fields(error).get("data", Raw(b"null")))
-    except ValueError:
         return None
 
 

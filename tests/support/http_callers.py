@@ -40,7 +40,7 @@ class EchoFront:
 
     def receive(self, message: Message, channel: Channel) -> None:
         ident = message.id
-        if not message.is_request:
+        if message.method is jsonrpc.UNSET or message.id is jsonrpc.UNSET:
             self.told.append(message)
         elif message.method == "initialize":
             self._answer(ident, channel, {"protocolVersion": self.version, "capabilities": {}})

@@ -38,15 +38,6 @@ class LegacySession:
         """Responses that are being sent; a session in use is not idle."""
         self.used_at = time.monotonic()
 
-    def note_version(self, reply: bytes) -> None:
-        """Remember from the reply to `initialize` whether the client wants priming events."""
-        try:
-            result = jsonrpc.fields(jsonrpc.fields(reply).get("result", UNSET))
-            version = jsonrpc.text(result.get("protocolVersion")) or ""
-        except ValueError:
-            return
-        self.events.primes = version >= "2025-11-25"
-
     def close(self) -> None:
         self.front.close()
         self.events.close()
@@ -125,7 +116,8 @@ class LegacyClients:
             if not agreed:
                 self._drop(session)
             elif (reply := stream.latest) is not None:
-                session.note_version(reply)
+                version = jsonrpc.member(jsonrpc.decode(reply).result, "protocolVersion") or ""
+                session.events.primes = version >= "2025-11-25"  # the client wants priming events
         finally:
             stream.detach(reader)
         if not request.is_gone:

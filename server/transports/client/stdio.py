@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import BinaryIO, Final
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import BadMessage, LineSplitter, Message
+from foretool.server.protocol.jsonrpc import BadMessage, LineSplitter
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 
@@ -29,7 +29,7 @@ DROPPED: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kind fo
 """How the messages begin that a client which does not read never gets; upstreams over HTTP go on sending them."""
 
 
-class StdioServer:
+class StdioServer(asyncio.BaseProtocol):
     """Serves one client for the life of the process. It is the channel of all requests: they share one output."""
 
     def __init__(self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None) -> None:
@@ -39,34 +39,45 @@ class StdioServer:
         self._lines = LineSplitter(limit)
         self._front: Front | None = None
         self._reader: PipeReader | None = None
-        self._writer: _Writer | None = None
+        self._pipe: PipeWriter | None = None
+        self._write: Callable[[bytes], object] | None = None
         self.closed = asyncio.Event()
         """Set when the client has closed our input."""
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
         # Children must not inherit the protocol's pipes, and nothing else in this process may print there.
         output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        self._writer = await _Writer.open(loop, output, self._pause, self._turn)
+        await self._open_output(output)
         self._front = self._fronts.open("legacy", "stdio", self, self._profile)
         source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
         mode = os.fstat(source.fileno()).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty():
-            self._reader = PipeReader(source, self.feed, self.lost)
+            self._reader = PipeReader(source, self.feed, self.closed.set)
         else:
             # No event loop can wait for a file or /dev/null, and all of it is there already.
             with source:
                 self.feed(source.read())
-            self.lost()
+            self.closed.set()
+
+    async def _open_output(self, output: BinaryIO) -> None:
+        """Write to a pipe, a socket or a terminal through the loop, to a file directly."""
+        if stat.S_ISREG(os.fstat(output.fileno()).st_mode):
+            self._write = output.write
+            return
+        _widen(output.fileno())
+        transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, output)
+        transport.set_write_buffer_limits(high=HIGH_WATER)
+        self._pipe = PipeWriter(transport, self._turn)
+        self._write = self._pipe.write
 
     # -- Channel
 
     def send(self, data: bytes) -> None:
         if self._turn.is_held and data.startswith(DROPPED):
             return
-        if self._writer is not None:
-            self._writer.write(jsonrpc.one_line(data) + b"\n")
+        if self._write is not None:
+            self._write(jsonrpc.one_line(data) + b"\n")
 
     def finish(self, data: bytes, code: int | None) -> None:
         self.send(data)
@@ -80,38 +91,38 @@ class StdioServer:
     # -- what the client sends
 
     def feed(self, data: bytes) -> None:
-        with self._turn:
-            self._read(data)
-
-    def _read(self, data: bytes) -> None:
         assert self._front is not None
-        for line in self._lines.feed(data):
-            try:
-                message: Message = jsonrpc.decode(line)
-            except BadMessage as error:
-                self.send(jsonrpc.failure(error.id, jsonrpc.error_object(error.code, str(error))))
-                continue
-            self._front.receive(message, self)
-        if self._lines.oversized:
-            self._lines.oversized = 0
-            reason = f"a message over {self._lines.limit} bytes was dropped; raise max_message_mib"
-            self.send(jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))
+        with self._turn:
+            for line in self._lines.feed(data):
+                try:
+                    message = jsonrpc.decode(line)
+                except BadMessage as error:
+                    self.send(jsonrpc.failure(error.id, jsonrpc.error_object(error.code, str(error))))
+                else:
+                    self._front.receive(message, self)
+            if self._lines.oversized:
+                self._lines.oversized = 0
+                reason = f"a message over {self._lines.limit} bytes was dropped; raise max_message_mib"
+                self.send(jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))
 
-    def lost(self) -> None:
-        self.closed.set()
+    # -- asyncio.BaseProtocol: what the client takes
 
-    def _pause(self, full: bool) -> None:
-        self._turn.hold(full)
-        if self._reader is None or self._reader.is_closing():
-            return
-        if full:
+    def pause_writing(self) -> None:
+        self._turn.hold(True)
+        if self._reader is not None:
             self._reader.pause_reading()
-        else:
+
+    def resume_writing(self) -> None:
+        self._turn.hold(False)
+        if self._reader is not None:
             self._reader.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.resume_writing()  # nobody will read; what is still written goes nowhere
 
     def has_unread_output(self) -> bool:
         """Whether the client has not read everything that was written."""
-        return self._writer is not None and self._writer.is_waiting()
+        return self._pipe is not None and self._pipe.waiting > 0
 
     async def close(self) -> None:
         """Write what is left to write, then close the pipes."""
@@ -120,52 +131,6 @@ class StdioServer:
             self._front.close()
         if self._reader is not None:
             self._reader.close()
-        if self._writer is not None:
-            await self._writer.close()
-
-
-class _Writer(asyncio.BaseProtocol):
-    """Writes to our stdout: to a pipe, a socket or a terminal through the loop, to a file directly."""
-
-    def __init__(self, pause: Callable[[bool], None]) -> None:
-        self._pause = pause
-        self._pipe: PipeWriter | None = None
-        self._file: BinaryIO | None = None
-
-    @classmethod
-    async def open(
-        cls, loop: asyncio.AbstractEventLoop, output: BinaryIO, pause: Callable[[bool], None], turn: Turn
-    ) -> _Writer:
-        writer = cls(pause)
-        mode = os.fstat(output.fileno()).st_mode
-        if stat.S_ISREG(mode):
-            writer._file = output
-            return writer
-        _widen(output.fileno())
-        transport, _ = await loop.connect_write_pipe(lambda: writer, output)
-        transport.set_write_buffer_limits(high=HIGH_WATER)
-        writer._pipe = PipeWriter(transport, turn)
-        return writer
-
-    def write(self, data: bytes) -> None:
-        if self._pipe is not None:
-            self._pipe.write(data)
-        elif self._file is not None:
-            self._file.write(data)
-
-    def is_waiting(self) -> bool:
-        return self._pipe is not None and self._pipe.waiting > 0
-
-    def pause_writing(self) -> None:
-        self._pause(True)
-
-    def resume_writing(self) -> None:
-        self._pause(False)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._pause(False)  # nobody will read; what is still written goes nowhere
-
-    async def close(self) -> None:
         if self._pipe is not None:
             self._pipe.close()
 

@@ -16,8 +16,9 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import httpx2
 from msgspec import UNSET
 
 from foretool.server.protocol import headers as http_headers
@@ -31,9 +32,6 @@ from foretool.server.transports.upstream.http_client import RequestFailed
 from foretool.server.transports.upstream.sse import SseLink, open_sse
 from foretool.server.transports.upstream.sse_parser import EventParser, TooLarge
 from foretool.storage.records import Era
-
-if TYPE_CHECKING:
-    import httpx2
 
 RETRY_S: Final = 1.0
 """Pause before a stream is resumed, if the server names none."""
@@ -120,8 +118,6 @@ class HttpLink(Link):
 
     async def _end_session(self) -> None:
         """End the session with DELETE, as the specification asks."""
-        import httpx2
-
         session, self._session = self._session, None
         try:
             if session is not None and not self._gone:
@@ -136,8 +132,6 @@ class HttpLink(Link):
 
     async def _request(self, request: int, message: Message, extra: dict[str, str]) -> None:
         """Carry out one request; it ends in a reply by `on_message`, in `on_failed` or in `on_expired`."""
-        import httpx2
-
         try:
             if message.method != "initialize":
                 await self._ready.wait()
@@ -205,8 +199,6 @@ class HttpLink(Link):
 
     async def _resume(self, request: int, message: Message, events: EventParser) -> None:
         """Ask for the rest of a stream that ended before its reply; the server may want to be polled for it."""
-        import httpx2
-
         attempts = 0
         while self._era == "legacy" and events.last_id and attempts < RESUMES:
             if attempts == 0:
@@ -229,8 +221,6 @@ class HttpLink(Link):
         self, response: httpx2.Response, events: EventParser, request: int | None, message: Message | None
     ) -> bool:
         """Deliver what a stream brings until it ends. Returns whether the reply was among it."""
-        import httpx2
-
         answered = False
         events.restart()
         try:
@@ -261,16 +251,9 @@ class HttpLink(Link):
         else:
             is_reply = False
         if is_reply and asked is not None and asked.method == "initialize":
-            self._note_version(message)
+            self._version = _visible(jsonrpc.member(message.result, "protocolVersion"))
         self._receiver.on_message(message, request)
         return is_reply
-
-    def _note_version(self, reply: Message) -> None:
-        try:
-            version = jsonrpc.text(jsonrpc.fields(reply.result).get("protocolVersion"))
-        except ValueError:
-            return
-        self._version = _visible(version)
 
     async def _on_refused(self, request: int, message: Message, response: httpx2.Response) -> None:
         status = response.status_code
@@ -301,8 +284,6 @@ class HttpLink(Link):
     # -- messages without a reply
 
     async def _notify(self, message: Message) -> None:
-        import httpx2
-
         first = message.method == "notifications/initialized"
         try:
             if not first:
@@ -336,8 +317,6 @@ class HttpLink(Link):
 
     async def _listen(self) -> None:
         """Read the standalone stream while the server offers it, and resume it when it ends."""
-        import httpx2
-
         events, empty, opened = EventParser(self._limit), 0, False
         while not self._gone:
             seen = events.seen

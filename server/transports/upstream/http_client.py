@@ -8,13 +8,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from foretool._version import __version__
+import httpx2
 
-if TYPE_CHECKING:
-    import httpx2
+from foretool._version import __version__
 
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 60.0
@@ -45,8 +44,6 @@ class RequestFailed(Exception):
 
 def new_client(url: str, headers: Mapping[str, str]) -> httpx2.AsyncClient:
     """Make a client that follows no redirects, which would carry credentials elsewhere, and that waits for streams."""
-    import httpx2
-
     return httpx2.AsyncClient(
         headers={"user-agent": f"foretool/{__version__}", **headers},
         # Loading the certificates takes 0.08 s; only TLS to the server or to a proxy needs them.
@@ -83,7 +80,5 @@ def describe_error(error: Exception) -> str:
 
 def is_unsent(error: Exception) -> bool:
     """Whether the request cannot have left: no connection was made."""
-    import httpx2
-
     kinds = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
     return isinstance(error, kinds)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
+import httpx2
 from msgspec import UNSET
 
 from foretool.server.protocol import jsonrpc
@@ -62,8 +63,6 @@ class SseLink(Link):
             self._endpoint.exception()  # retrieved, or asyncio would log that nobody did
 
     async def _stream(self) -> None:
-        import httpx2
-
         try:
             async with self._client.stream("GET", self._url, headers={"accept": EVENTS}) as response:
                 if response.status_code != 200:
@@ -101,8 +100,6 @@ class SseLink(Link):
             self._lost(f"named an endpoint at {http_client.origin(endpoint)}, which is not where its stream is")
 
     async def _post(self, message: Message) -> None:
-        import httpx2
-
         endpoint = await self._endpoint
         timeout = httpx2.Timeout(http_client.NOTICE_S, connect=http_client.CONNECT_S, pool=None)
         headers = {"content-type": JSON}

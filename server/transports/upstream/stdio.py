@@ -138,7 +138,8 @@ class StdioLink(Link):
 
     async def connect(self) -> None:
         process = self._process
-        stdin, _ = await self._loop.connect_write_pipe(_Input, process.stdin)
+        # When its stdin breaks, its output ends as well, and that is reported: the protocol has nothing to do.
+        stdin, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
         self._stdin = PipeWriter(stdin, self._turn)
         assert process.stdout is not None and process.stderr is not None
         self._outputs.append(PipeReader(process.stdout, self._on_output, self._on_end))
@@ -164,23 +165,20 @@ class StdioLink(Link):
         if self._starting is not None:
             self._release_slot()
         with self._turn:
-            self._read(data)
-
-    def _read(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            # Servers that log to stdout can flood it, and an exception per line is slow: look at the first byte.
-            if line[0] != 0x7B:
-                self._receiver.on_invalid_line(line)
-                continue
-            try:
-                message = jsonrpc.decode(line)
-            except BadMessage:
-                self._receiver.on_invalid_line(line)
-            else:
-                self._receiver.on_message(message, None)
-        if self._lines.oversized:
-            self._receiver.on_invalid_line(b"(a line over the size limit)")
-            self._lines.oversized = 0
+            for line in self._lines.feed(data):
+                # Servers that log to stdout can flood it, and an exception per line is slow: look at the first byte.
+                if line[0] != 0x7B:
+                    self._receiver.on_invalid_line(line)
+                    continue
+                try:
+                    message = jsonrpc.decode(line)
+                except BadMessage:
+                    self._receiver.on_invalid_line(line)
+                else:
+                    self._receiver.on_message(message, None)
+            if self._lines.oversized:
+                self._receiver.on_invalid_line(b"(a line over the size limit)")
+                self._lines.oversized = 0
 
     def _on_errors(self, data: bytes) -> None:
         for line in self._error_lines.feed(data):
@@ -238,10 +236,6 @@ class StdioLink(Link):
                 return False
             await asyncio.sleep(0.01)
         return True
-
-
-class _Input(asyncio.BaseProtocol):
-    """The child's stdin; when it breaks, the output ends as well, and that is reported."""
 
 
 def _exit_reason(code: int) -> str:

@@ -230,8 +230,8 @@ def test_the_headers_of_a_call_come_from_the_definition_of_the_tool() -> None:
     assert headers.call_headers(definition, jsonrpc.raw({"region": "eu"})) == {"Mcp-Param-Region": "eu"}
     assert headers.call_headers(definition, None) is None
     assert headers.call_headers(b'{"name":"x","inputSchema":{}}', jsonrpc.raw({"region": "eu"})) is None
-    assert headers.definition_problem(definition) is None
-    assert headers.definition_problem(definition.replace(b"Region", b"Re gion")) is not None
+    assert headers.schema_problem(headers.annotated_schema(definition)) is None
+    assert headers.schema_problem(headers.annotated_schema(definition.replace(b"Region", b"Re gion"))) is not None
 
 
 def test_blanks_around_a_header_value_are_no_part_of_it() -> None:

@@ -23,23 +23,22 @@ def test_a_request_keeps_its_params_as_written() -> None:
     message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":"a","method":"m","params":{"x": 1.0, "y":1e400}}')
     assert (message.id, message.method) == ("a", "m")
     assert message.params == Raw(b'{"x": 1.0, "y":1e400}')
-    assert message.is_request
     assert not message.is_reply
 
 
 @pytest.mark.parametrize(
-    ("line", "kind"),
+    ("line", "has_method", "has_id", "is_reply"),
     [
-        (b'{"jsonrpc":"2.0","method":"m"}', "is_notification"),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m"}', "is_request"),
-        (b'{"jsonrpc":"2.0","id":1,"result":null}', "is_reply"),
-        (b'{"jsonrpc":"2.0","id":null,"error":{}}', "is_reply"),
+        (b'{"jsonrpc":"2.0","method":"m"}', True, False, False),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m"}', True, True, False),
+        (b'{"jsonrpc":"2.0","id":1,"result":null}', False, True, True),
+        (b'{"jsonrpc":"2.0","id":null,"error":{}}', False, True, True),
     ],
 )
-def test_a_message_is_of_one_kind(line: bytes, kind: str) -> None:
+def test_a_message_is_of_one_kind(line: bytes, has_method: bool, has_id: bool, is_reply: bool) -> None:
     message = jsonrpc.decode(line)
-    kinds = [each for each in ("is_notification", "is_request", "is_reply") if getattr(message, each)]
-    assert kinds == [kind]
+    found = (message.method is not UNSET, message.id is not UNSET, message.is_reply)
+    assert found == (has_method, has_id, is_reply)
 
 
 def test_an_error_tells_the_id_of_the_request_where_it_can() -> None:

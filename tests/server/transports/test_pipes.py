@@ -97,10 +97,7 @@ class Source:
         self.is_read = False
 
     def resume_reading(self) -> None:
-        self.is_read = True
-
-    def is_closing(self) -> bool:
-        return self.closed
+        self.is_read = not self.closed
 
 
 def test_while_it_is_held_no_source_is_read_and_none_that_comes_meanwhile() -> None:
@@ -166,7 +163,7 @@ async def test_what_is_read_is_as_long_as_what_came_and_stays_when_more_comes() 
     os.close(read.end)
     async with asyncio.timeout(5):
         await read.lost.wait()
-    assert read.reader.is_closing()
+    assert read.reader.is_closed
     read.reader.close()
     read.reader.resume_reading()
 

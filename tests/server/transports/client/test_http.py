@@ -355,7 +355,8 @@ class Measured(EchoFront):
     """Knows the methods that the SDK's server below knows."""
 
     def receive(self, message: Message, channel: Channel) -> None:
-        if message.is_request and message.method not in ("initialize", "tools/list", "tools/call"):
+        is_request = message.method is not jsonrpc.UNSET and message.id is not jsonrpc.UNSET
+        if is_request and message.method not in ("initialize", "tools/list", "tools/call"):
             error = jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, "no")
             channel.finish(jsonrpc.failure(message.id, error), jsonrpc.METHOD_NOT_FOUND)
         else:

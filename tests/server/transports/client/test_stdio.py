@@ -11,8 +11,7 @@ import pytest
 from fakes import FakeUpstream, SwiftLoop, proxy_over
 from requirements import requirement
 
-from foretool.server.transports.client.stdio import WIDE, StdioServer, _Writer
-from foretool.server.transports.pipes import Turn
+from foretool.server.transports.client.stdio import WIDE, StdioServer
 
 pytestmark = pytest.mark.anyio
 
@@ -52,14 +51,6 @@ async def test_a_line_over_the_limit_is_answered_and_the_next_one_read() -> None
     assert "max_message_mib" in error
 
 
-async def test_the_end_of_input_is_noted_once() -> None:
-    async with proxy_over(FakeUpstream("calc")) as stage:
-        assert not stage.client.closed.is_set()
-        stage.client.lost()
-        stage.client.lost()
-        assert stage.client.closed.is_set()
-
-
 @requirement("backpressure:client")
 async def test_a_client_that_does_not_read_is_told_less_and_reads_every_answer_later(
     monkeypatch: pytest.MonkeyPatch,
@@ -72,10 +63,10 @@ async def test_a_client_that_does_not_read_is_told_less_and_reads_every_answer_l
         [asked.progress(at, message="x" * 10_000) for at in range(300)] and asked.reply({})
     )
     async with proxy_over(upstream) as stage:
-        loop, turn = asyncio.get_running_loop(), stage.app.turn
+        turn = stage.app.turn
         server = StdioServer(stage.app.router, "", 10_000, turn)
-        server._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), server._pause, turn)
-        server._writer._pipe._transport.set_write_buffer_limits(high=100_000)  # type: ignore[union-attr]
+        await server._open_output(os.fdopen(writing, "wb", buffering=0))
+        server._pipe._transport.set_write_buffer_limits(high=100_000)  # type: ignore[union-attr]
         server._front = stage.app.router.open("legacy", "stdio", server)
         for id in (1, 2):
             params = {"name": "calc__add", "_meta": {"progressToken": "p"}}
@@ -84,7 +75,7 @@ async def test_a_client_that_does_not_read_is_told_less_and_reads_every_answer_l
             await upstream.called("add", id)
             await asyncio.sleep(1)
         assert turn.is_held
-        waiting = server._writer._pipe.waiting  # type: ignore[union-attr]
+        waiting = server._pipe.waiting  # type: ignore[union-attr]
         read = await asyncio.to_thread(_read_until, reading, b'"id":2')
         while turn.is_held:
             await asyncio.sleep(0)
@@ -100,15 +91,14 @@ async def test_a_client_that_does_not_read_is_told_less_and_reads_every_answer_l
 async def test_an_answer_of_a_megabyte_goes_out_in_one_piece_and_until_it_is_read_the_client_is_being_told() -> None:
     reading, writing = os.pipe()
     async with proxy_over(FakeUpstream("calc")) as stage:
-        loop = asyncio.get_running_loop()
         server = StdioServer(stage.app.router, "", 10_000)
         assert not server.has_unread_output()
-        server._writer = await _Writer.open(loop, os.fdopen(writing, "wb", buffering=0), server._pause, Turn())
+        await server._open_output(os.fdopen(writing, "wb", buffering=0))
         answer = b"x" * (WIDE - 1)
         server.send(answer)
         await asyncio.sleep(0)
-        assert server._writer._pipe is not None
-        in_one_piece = server._writer._pipe.waiting == 0
+        assert server._pipe is not None
+        in_one_piece = server._pipe.waiting == 0
         server.send(answer)
         await asyncio.sleep(0)
         assert server.has_unread_output()
