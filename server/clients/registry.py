@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -94,7 +94,7 @@ class ClientRegistry:
 
     def begin_session(self, client: Client, era: Era) -> Session:
         record = SessionRecord(
-            key=secrets.token_hex(16),
+            key=os.urandom(16).hex(),
             client=str(client.info.get("name", "")),
             version=str(client.info.get("version", "")),
             era=era,

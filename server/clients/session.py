@@ -9,8 +9,9 @@ to the session as a whole, so a client that passes no handle on is served as if 
 
 from __future__ import annotations
 
+import base64
+import os
 import re
-import secrets
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -155,7 +156,8 @@ class Session:
         """Return the handle that the answer of a discovery carries: the chat's own, or that of a new conversation which
         continues from everything done without a handle."""
         if not chat.handle:
-            chat = chat.fork(secrets.token_urlsafe(16), discovery)
+            handle = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+            chat = chat.fork(handle, discovery)
             self._keep(chat)
         return chat.handle
 

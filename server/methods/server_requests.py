@@ -7,7 +7,7 @@ upstream's request is parked meanwhile, and the client's retry continues it. The
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -154,10 +154,10 @@ class ServerRequests:
             if len(self._parked) >= MOST_PARKED:
                 answer(answer_error(_id(message), jsonrpc.INTERNAL_ERROR, "too many requests wait for input"))
                 return
-            parked = _Parked(request, upstream, f"foretool-{secrets.token_hex(16)}", 0.0)
+            parked = _Parked(request, upstream, f"foretool-{os.urandom(16).hex()}", 0.0)
             self._parked[parked.handle] = self._by_request[request] = parked
         parked.until = time.monotonic() + PARKED_S
-        parked.open[f"q{len(parked.open) + 1}-{secrets.token_hex(4)}"] = (message, answer)
+        parked.open[f"q{len(parked.open) + 1}-{os.urandom(4).hex()}"] = (message, answer)
         self._ask_parked(exchange, parked)
 
     def _ask_parked(self, exchange: Exchange, parked: _Parked) -> None:
@@ -237,7 +237,7 @@ class ServerRequests:
         if exchange.era == "legacy":
             exchange.client.ask(method, params, lambda reply: answered(exchange, reply), exchange)
             return
-        handle = f"foretool-{secrets.token_hex(16)}"
+        handle = f"foretool-{os.urandom(16).hex()}"
         self._own[handle] = _Own(exchange, answered, time.monotonic() + PARKED_S)
         requests = {"answer": {"method": method, "params": params}}
         exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": handle})
