@@ -138,7 +138,7 @@ class App:
 
     @property
     def instructions(self) -> Instructions:
-        """The instruction corpus, made at the first search: no list waits for what only searches need."""
+        """The instruction corpus, made at the first search, so that no list waits for it."""
         if self._instructions is None:
             from foretool.server.methods.instructions import Instructions
 
@@ -168,7 +168,7 @@ class App:
         return link_opener(server, message_limit(self.config), self._children, self.turn)
 
     def yield_to(self, has_unread_output: Callable[[], bool]) -> None:
-        """Start no upstream while this client has still to take in what it was told."""
+        """Start no upstream while this client has output of ours to read."""
         self._children.has_unread_output = has_unread_output
 
     # -- for HTTP
@@ -215,7 +215,8 @@ class App:
                 self._names.save,
                 self._index,
                 lambda: housekeeping.save_flows(self.flows, self.store.flows),
-                self._calibrate,
+                self.recalibrator.tick,
+                lambda: self.search.install_calibration(self.recalibrator.calibrate),
                 lambda: self.models.tick(has_listed=bool(self.exposures.views())),
                 lambda: self.schedule.tick(self.config.settings.learn_s),
                 self.reloader.look,
@@ -227,8 +228,8 @@ class App:
         )
 
     def tick(self) -> None:
-        """Act on the time: time-outs, parked requests, records that were refused, epochs."""
-        # While pipes are not read, answers may wait unread in them.
+        """Handle time-outs, parked requests, records that the store refused, and epochs."""
+        # While pipes are not being read, the answer to a late request may already be in one.
         self.upstreams.tick(expire=not self.turn.is_held)
         self.server_requests.expire()
         self.recorder.retry()
@@ -238,10 +239,6 @@ class App:
     async def _index(self) -> None:
         if await self.search.index(housekeeping.TICK_S):
             self.embedding.tick()
-
-    def _calibrate(self) -> None:
-        self.recalibrator.tick()
-        self.search.install_calibration(self.recalibrator.calibrate)
 
     async def _count_tokens(self) -> None:
         await self._tokens.count()

@@ -44,7 +44,7 @@ RELISTERS: Final = frozenset({"claude-code", "mcp-use", "goose", "opencode", "cl
 (docs/clients.md has the sources)."""
 
 RELIST_SHARE: Final = 0.5
-"""A list grows only for clients that list again after at least this share of announcements."""
+"""A list grows only for clients that list again after at least this share of the announcements they get."""
 
 
 class Why(Struct, frozen=True):

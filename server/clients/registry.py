@@ -27,14 +27,13 @@ ANY_CLIENT: Final[dict[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
     "roots": {"listChanged": True},
 }
-"""What clients that are still to come may be able to answer."""
+"""What we declare on behalf of clients that have not connected yet."""
 ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
 
 ANNOUNCE_SHARE: Final = 10.0
-"""The pause between two looks at the clients' lists, as a multiple of what the last look took."""
 ANNOUNCE_MOST_S: Final = 3.0
-"""The longest such pause."""
+"""The pause before clients' lists are checked: `ANNOUNCE_SHARE` times as long as the last check took, up to a limit."""
 
 
 class ClientRegistry:
@@ -63,7 +62,7 @@ class ClientRegistry:
         return len(self._clients)
 
     def only_client(self) -> Client | None:
-        """Return the client if there is exactly one: what belongs to no request is meant for it."""
+        """Return the client if there is exactly one: messages that belong to no request are then meant for it."""
         return self._clients[0] if len(self._clients) == 1 else None
 
     def admitted(self, upstream: str) -> list[Client]:
@@ -127,8 +126,8 @@ class ClientRegistry:
     # -- what clients can and want together
 
     def capabilities(self, era: Era) -> dict[str, Any]:
-        """Return what we declare to an upstream: the capabilities of the one stdio client, or else what any client may
-        have. A request to a client that cannot answer it is refused in the words that this client would use."""
+        """Return what we declare to an upstream: the capabilities of the one stdio client, or else all that any client
+        may have. If a client then cannot answer a request, the request is refused as the client would refuse it."""
         client = self.only_client()
         if client is not None and client.transport == "stdio":
             return translate.forwardable(client.capabilities)
@@ -138,7 +137,7 @@ class ClientRegistry:
         return translate.unite(union, ANY_CLIENT)
 
     def set_levels(self) -> None:
-        """Have each upstream send the least severe log level that any client with it in its profile wants."""
+        """Set the log level of each upstream to the least severe one that any of its clients wants."""
         asking = [client for client in self._clients if client.log_level in LEVELS]
         for upstream in self._upstreams:
             levels = [client.log_level for client in asking if client.profile.admits(upstream.name)]
@@ -147,16 +146,16 @@ class ClientRegistry:
                 upstream.subscriptions.set_level(min(levels, key=LEVELS.index))
 
     def log_readers(self, upstream: Upstream, level: str) -> list[Client]:
-        """Return who may see a log entry that belongs to no known request.
+        """Return the clients that may see a log entry which belongs to no known request.
 
-        A modern client sees none: its log is that of its requests. No credential sees another's work, and no profile
-        sees an upstream that it leaves out.
+        Modern clients get log entries only for their own requests. No client sees the work of another credential, or an
+        upstream that its profile leaves out.
         """
         asking = {id(each): each for each in (request.exchange for request in upstream.askers())}
         calling = [exchange.client for exchange in asking.values() if isinstance(exchange, Exchange)]
         readers = self.admitted(upstream.name)
         if calling:
-            # The entry may be of any of these calls: whoever asked for such entries may see them if all are of one kin.
+            # The entry may belong to any of these calls, so all callers must have the same credential and profile.
             readers = [client for client in readers if client.log_level and client.is_kin(calling[0])]
             if not all(client.is_kin(calling[0]) for client in calling):
                 return []
@@ -172,29 +171,25 @@ class Announcements:
         self._clients = clients
         self._timer: asyncio.TimerHandle | None = None
         self._took_s = 0.0
-        """What the last look at the clients' lists took."""
+        """How long the last check of the clients' lists took."""
         self._announced: set[str] = set()
         """Upstreams that have announced a change of their tools since clients were last told."""
 
     def relay(self, upstream: str) -> None:
         """Announce a change that an upstream has announced itself."""
         self._announced.add(upstream)
-
-    @property
-    def are_due(self) -> bool:
-        """Whether an upstream's own announcement waits to be relayed."""
-        return bool(self._announced)
+        self.soon()
 
     def soon(self) -> None:
         """Announce changes shortly."""
         if self._timer is None:
-            # While hundreds of upstreams come one by one, lists must not be made more often than they are given.
+            # While hundreds of upstreams come up one by one, most of the time must not go into making lists.
             pause = max(ANNOUNCE_S, min(ANNOUNCE_SHARE * self._took_s, ANNOUNCE_MOST_S))
             self._timer = asyncio.get_running_loop().call_later(pause, self.announce)
 
     def announce(self) -> None:
-        """Tell the clients whose list is not the one they were given. Clients that see everything are also told
-        whenever an upstream has announced a change, as a plain aggregate would."""
+        """Tell each client whose list differs from the one it was given. Clients that see everything are also told
+        whenever an upstream has announced a change."""
         self._timer = None
         started = time.perf_counter()
         announced, self._announced = self._announced, set()

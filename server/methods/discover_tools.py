@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.server.catalog.catalog import Catalog
@@ -62,23 +63,13 @@ class DiscoverTools:
         profile = exchange.client.profile
         # The tools of other profiles are dropped from the ranking.
         limit = arguments.wanted if profile.servers == ("*",) else max(RANKED, arguments.wanted)
-        self._search.find(
-            query,
-            profile.admits,
-            limit,
-            lambda ranking: self._answer(exchange, arguments, query, ranking, chat, started),
-            exchange.attempt,
-        )
+        answer = partial(self._answer, exchange, arguments, query, chat, started)
+        self._search.find(query, profile.admits, limit, answer, exchange.attempt)
 
     def _answer(
-        self,
-        exchange: Exchange,
-        arguments: Arguments,
-        query: Query,
+        self, exchange: Exchange, arguments: Arguments, query: Query, chat: Conversation, started: float,
         ranking: Ranking,
-        chat: Conversation,
-        started: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         session, client = exchange.own_session, exchange.client
         answer, probability = self._answers.write(arguments, query, ranking, session.sees, client.profile)
         kept = Discovery(

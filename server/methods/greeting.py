@@ -1,4 +1,4 @@
-"""Answers the handshakes of both eras and what belongs to the connection: ping, log level."""
+"""Answers the handshakes of both eras, `ping` and `logging/setLevel`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Era
 
 INSTRUCTION_TOKENS: Final = 1000
-"""Budget of the merged `instructions`."""
+"""The budget for our `instructions` and those of the upstreams together."""
 
 INSTRUCTIONS: Final = (
     "The tool list here is partial: many more tools stand behind it. "
@@ -30,7 +30,7 @@ INSTRUCTIONS: Final = (
 
 
 class Greeting:
-    """Tells clients what we can, and who stands behind us."""
+    """Tells clients our capabilities, and which upstreams there are."""
 
     def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry) -> None:
         self._upstreams = upstreams
@@ -84,7 +84,7 @@ class Greeting:
         exchange.result(jsonrpc.EMPTY)
 
     def capabilities(self, era: Era, profile: Profile) -> dict[str, Any]:
-        """Return our capabilities and those of the upstreams; all there are while some upstreams are unknown."""
+        """Return our capabilities and those of the upstreams; every one while some upstreams are still unknown."""
         declared, is_whole = self._upstreams.all_capabilities()
         union = {key for known in declared for key in known}
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
@@ -107,7 +107,7 @@ class Greeting:
         return merge_instructions(texts, INSTRUCTION_TOKENS)
 
     def quoted(self, profile: Profile) -> frozenset[str]:
-        """Return the upstreams whose own words are in our `instructions`: clients need not be told them again."""
+        """Return the upstreams whose instructions are part of ours, so that clients know them already."""
         known = self._quoted.get(profile.name)
         if known is None or known[0] != self._catalog.version:
             merged = self.instructions(profile)

@@ -13,11 +13,11 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Era
 
 TTL_MS: Final = 3_600_000
-"""How long a modern client may keep our lists; a notification ends that earlier."""
+"""How long a modern client may cache our lists, unless a notification ends that earlier."""
 
 
 class ListTools:
-    """Lists tools once the upstreams have told theirs, at the latest at the deadline for cold starts."""
+    """Lists tools once all upstreams have listed theirs, at the latest at the deadline for cold starts."""
 
     def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog) -> None:
         self._upstreams = upstreams

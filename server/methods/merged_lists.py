@@ -25,14 +25,14 @@ CHANGES: Final = {
     "resourceTemplates": ("resourcesListChanged", "notifications/resources/list_changed"),
     "prompts": ("promptsListChanged", "notifications/prompts/list_changed"),
 }
-"""By list: the filter in `subscriptions/listen`, and the notification."""
+"""By list: its filter in `subscriptions/listen`, and its notification."""
 
 Merge = Callable[[dict[str, list[Raw]]], list[Raw]]
 """Takes the members by upstream, remembers which upstream each one came from, and returns the merged list."""
 
 
 class _Pending(Struct, eq=False):
-    """A list while its parts come in."""
+    """A list whose parts are still coming in."""
 
     exchange: Exchange
     key: str
@@ -54,10 +54,10 @@ class MergedLists:
         self._forwarder = forwarder
         self._config = config
         self._absent: dict[str, set[str]] = {}
-        """Upstreams that were not up when lists were merged, with the keys of those lists."""
+        """By upstream: the keys of the lists that were merged without it because it was not up."""
 
     def answer(self, exchange: Exchange, capability: str, key: str, merge: Merge) -> None:
-        """Answer with the merged list. `capability`: what an upstream declares that has a part; `key`: of the list."""
+        """Answer with the list under `key`, merged from the upstreams that declare `capability`."""
         if jsonrpc.text(exchange.params.get("cursor")) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: unknown cursor; the whole list is one page")
         upstreams = self._upstreams.with_capability(capability, exchange.client.profile)
@@ -68,16 +68,16 @@ class MergedLists:
             self._ask(pending, upstream, {}, PAGES)
         if pending.waiting:
             asyncio.get_running_loop().call_later(self._config.settings.cold_list_s, self._stop_waiting, pending)
-            exchange.on_drop = lambda: _drop(pending)
+            exchange.on_drop = lambda: _cancel(pending, *pending.waiting.values())
 
     def upstream_came(self, upstream: Upstream) -> None:
-        """Tell clients that lists have changed which had to do without this upstream."""
+        """Tell clients that the lists which were merged without this upstream have changed."""
         for key in self._absent.pop(upstream.name, ()):
             for client in self._clients:
                 client.notify(*CHANGES[key])
 
     def _ask(self, pending: _Pending, upstream: Upstream, params: dict[str, Raw], pages: int) -> None:
-        """Ask an upstream for one page; `pages`: how many more it may have."""
+        """Ask an upstream for a page, then for the following ones, `pages` at most."""
 
         def on_reply(_: Exchange, reply: Reply) -> None:
             cursor = _take_page(pending, upstream.name, reply)
@@ -93,7 +93,7 @@ class MergedLists:
             pending.requests.append((upstream, pending.exchange.request))
 
     def _stop_waiting(self, pending: _Pending) -> None:
-        """Go on without upstreams that do not come up; a list waits for slow answers only."""
+        """Go on without the upstreams that have not come up; keep waiting for those that are up and slow."""
         if pending.exchange.done:
             return
         for name, upstream in list(pending.waiting.items()):
@@ -110,7 +110,7 @@ class MergedLists:
 
 
 def _take_page(pending: _Pending, upstream: str, reply: Reply) -> Raw | None:
-    """Add a page to its part of the list; return the cursor of the next page."""
+    """Add a page to the upstream's part of the list; return the cursor of the next page."""
     if isinstance(reply, Lost) or not isinstance(reply.result, Raw):
         return None
     try:
@@ -121,12 +121,7 @@ def _take_page(pending: _Pending, upstream: str, reply: Reply) -> Raw | None:
         return None
 
 
-def _drop(pending: _Pending) -> None:
-    for upstream in list(pending.waiting.values()):
-        _cancel(pending, upstream)
-
-
-def _cancel(pending: _Pending, upstream: Upstream) -> None:
-    for asked, request in pending.requests:
-        if asked is upstream:
+def _cancel(pending: _Pending, *upstreams: Upstream) -> None:
+    for upstream, request in pending.requests:
+        if upstream in upstreams:
             upstream.cancel(request, "no longer wanted")

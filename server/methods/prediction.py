@@ -27,7 +27,6 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Discovery, Tool, ToolId
 
 HINT_TOKENS: Final = 70
-META_NEXT: Final = "foretool/next"
 
 
 class Hint(Struct, frozen=True):
@@ -36,10 +35,6 @@ class Hint(Struct, frozen=True):
     tool: ToolId
     probability: float
     text: str
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return {META_NEXT: {"name": self.tool, "probability": round(self.probability, 2)}}
 
 
 class Predictor:
@@ -148,4 +143,5 @@ def with_meta(result: Raw, hint: Hint) -> Raw:
         meta = jsonrpc.fields(members.get("_meta", jsonrpc.UNSET))
     except ValueError:
         return result
-    return jsonrpc.raw({**members, "_meta": {**meta, **hint.meta}})
+    following = {"name": hint.tool, "probability": round(hint.probability, 2)}
+    return jsonrpc.raw({**members, "_meta": {**meta, "foretool/next": following}})

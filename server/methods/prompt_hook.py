@@ -1,7 +1,7 @@
 """Grows a list for a prompt that a hook has recorded (`foretool hint`), while the model still reads.
 
-The hook writes to the store that this proxy shares; a new prompt is noticed within `LOOK_S`. It is taken for that of
-our client if there is exactly one and, on stdio, if the prompt's folder is ours.
+The hook writes to the store that this proxy shares, and the proxy notices a new prompt within `LOOK_S`. A prompt counts
+as our client's if there is exactly one client and, on stdio, if the prompt was recorded in our folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.2
 MOST_CHARACTERS: Final = 2_000
-"""Characters of a prompt that are searched with; what is pasted into one can be megabytes."""
+"""A search uses at most so many characters of a prompt: users may paste megabytes into one."""
 
 
 class PromptHook:
@@ -53,22 +53,15 @@ class PromptHook:
 
     def look(self) -> None:
         """Take up the latest prompt if it is new and a list can grow for it."""
-        found = self._growing()
-        if found is None:
+        client = self._clients.only_client()
+        session = client.session if client is not None else None
+        if client is None or session is None or session.view is None or client.tools.policy(session) != "growing":
             return
         with contextlib.suppress(StorageError):
             new = [each for each in self._store.prompts(self._since, 1) if each.id > self._seen]
             if new:
                 self._seen, self._since = new[0].id, new[0].at
-                self._take(*found, new[0])
-
-    def _growing(self) -> tuple[Client, Session] | None:
-        """Return the only client and its session, if its list may grow."""
-        client = self._clients.only_client()
-        session = client.session if client is not None else None
-        if client is None or session is None or session.view is None or client.tools.policy(session) != "growing":
-            return None
-        return client, session
+                self._take(client, session, new[0])
 
     def _take(self, client: Client, session: Session, prompt: Prompt) -> None:
         if client.transport == "stdio" and prompt.cwd not in ("", self._folder):

@@ -1,4 +1,4 @@
-"""Resources and their templates of all upstreams as if they were one server's. URIs pass as they are."""
+"""Merges the resources and resource templates of all upstreams as if they were one server's. URIs stay as they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
 MOST_URIS: Final = 50_000
-"""Resources whose upstream is remembered. The first found go first; their upstream is then searched for again."""
+"""The upstreams of at most so many resources are remembered; the oldest are forgotten and searched for again."""
 
 
 class Resources:
@@ -29,7 +29,7 @@ class Resources:
         self._lists = lists
         self._forwarder = forwarder
         self._owners: dict[str, str] = {}
-        """Upstream by URI, as last listed."""
+        """By URI: the upstream that listed it last."""
         self._templates: list[tuple[re.Pattern[str], str, str]] = []
         """Pattern, template and upstream."""
 
@@ -64,8 +64,8 @@ class Resources:
         self.with_owner(exchange, lambda upstream: self._forwarder.pass_on(exchange, upstream, exchange.params))
 
     def with_owner(self, exchange: Exchange, go: Callable[[Upstream], None]) -> None:
-        """Call `go` with the upstream of the request's URI. Where nobody listed the URI, forward the request to one
-        upstream after the other until one knows it; where nobody can have it, answer that."""
+        """Call `go` with the upstream of the request's URI. If no upstream has listed the URI, forward the request to
+        one after the other until one knows it. If none can have it, answer that."""
         uri = jsonrpc.text(exchange.params.get("uri"))
         if uri is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: uri is missing")
@@ -94,7 +94,7 @@ class Resources:
         return found if found is not None and profile.admits(found.name) else None
 
     def possible_owners(self, uri: str, profile: Profile) -> list[Upstream]:
-        """Return the upstream of a URI, or all that may have it, within a profile."""
+        """Return the upstream of a URI, or all upstreams that may have it, within a profile."""
         owner = self.owner(uri)
         found = [owner] if owner else self._upstreams.with_capability("resources", profile)
         return [upstream for upstream in found if profile.admits(upstream.name)]
@@ -122,6 +122,6 @@ def _deny(exchange: Exchange, uri: str) -> None:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """Return what a URI template (RFC 6570) can expand to, loosely: every expression is some text."""
+    """Return a pattern for what a URI template (RFC 6570) can expand to; each expression matches any text."""
     parts = re.split(r"(\{[^{}]*\})", template)
     return re.compile("".join(".*" if part.startswith("{") else re.escape(part) for part in parts))

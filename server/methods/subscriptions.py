@@ -19,7 +19,7 @@ from foretool.storage.records import Era
 
 
 class Subscriptions:
-    """Has upstreams tell us of the resources that clients subscribed to, and tells those clients."""
+    """Subscribes to resources at upstreams on behalf of clients, and passes changes on to these clients."""
 
     def __init__(
         self, upstreams: UpstreamRegistry, clients: ClientRegistry, resources: Resources, forwarder: Forwarder
@@ -78,7 +78,7 @@ class Subscriptions:
             self._legacy.pop(uri, None)
 
     def forget(self, client: Client) -> None:
-        """Drop the subscriptions of a client that is gone."""
+        """Drop the subscriptions of a client that has gone."""
         uris = [uri for uri, clients in self._legacy.items() if client in clients]
         for uri in uris:
             self._leave(client, uri)
@@ -97,30 +97,27 @@ class Subscriptions:
         exchange.on_end = lambda: self._release(uris)
         params = {"_meta": {versions.META_SUBSCRIPTION: exchange.id}, "notifications": honoured}
         exchange.send(jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.raw(params)))
-        self._subscribe_upstreams(exchange, uris)
-
-    def _subscribe_upstreams(self, exchange: Exchange, uris: Sequence[str]) -> None:
-        wanted: dict[str, list[str]] = {}
+        by_upstream: dict[str, list[str]] = {}
         for uri in uris:
             for upstream in self._resources.possible_owners(uri, exchange.client.profile):
-                wanted.setdefault(upstream.name, []).append(uri)
-        for name, of_one in wanted.items():
+                by_upstream.setdefault(upstream.name, []).append(uri)
+        for name, owned in by_upstream.items():
             upstream = self._upstreams[name]
-            upstream.subscriptions.add(upstream.era_for("modern"), of_one)
-            upstream.start("modern")  # one that rests tells nobody of anything
+            upstream.subscriptions.add(upstream.era_for("modern"), owned)
+            upstream.start("modern")  # a stopped upstream announces nothing
 
     # -- both eras
 
     def _release(self, uris: Sequence[str]) -> None:
-        """End the subscriptions of upstreams to resources that nobody wants to hear of."""
+        """Unsubscribe at upstreams from the resources that no client is subscribed to any more."""
         for upstream in self._upstreams:
-            told = [uri for uri in uris if uri in upstream.subscriptions]
-            for era in versions.ERAS if told else ():
-                unwanted = [uri for uri in told if not self._is_wanted(upstream, era, uri)]
+            subscribed = [uri for uri in uris if uri in upstream.subscriptions]
+            for era in versions.ERAS if subscribed else ():
+                unwanted = [uri for uri in subscribed if not self._is_wanted(upstream, era, uri)]
                 upstream.subscriptions.remove(upstream.era_for(era), unwanted)
 
     def _is_wanted(self, upstream: Upstream, era: Era, uri: str) -> bool:
-        """Tell whether anybody wants to hear of a resource over the connection that serves clients of `era`."""
+        """Tell whether any client served by the upstream's connection for `era` is subscribed to a resource."""
         carrier = upstream.era_for(era)
         legacy = upstream.era_for("legacy") == carrier and bool(self._legacy.get(uri))
         modern = upstream.era_for("modern") == carrier and any(
@@ -131,13 +128,12 @@ class Subscriptions:
         return legacy or modern
 
     def resource_updated(self, upstream: Upstream, uri: str, params: dict[str, Any], era: Era) -> None:
-        """Tell clients that a resource has changed, as the upstream said on its connection of `era`."""
+        """Tell clients that a resource has changed; the upstream announced it on its connection of `era`."""
         legacy = self._legacy.get(uri, set())
         for client in self._clients.admitted(upstream.name):
-            # An upstream of both eras says it on both connections: each client hears it once.
-            if (client in legacy or client.listens) and upstream.era_for(
-                "modern" if client.listens else "legacy"
-            ) == era:
+            # An upstream of both eras announces it on both connections; each client is told once.
+            carrier = upstream.era_for("modern" if client.listens else "legacy")
+            if (client in legacy or client.listens) and carrier == era:
                 client.notify("", "notifications/resources/updated", params, uri=uri)
 
 

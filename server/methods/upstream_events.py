@@ -27,7 +27,7 @@ log = logging.getLogger("foretool.upstreams")
 
 
 class UpstreamEvents:
-    """Takes the reports of upstreams and tells the parts that they concern (`upstreams.upstream.Host`)."""
+    """Implements `upstreams.upstream.Host`: passes each report on to the parts that it concerns."""
 
     def __init__(
         self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry,
@@ -46,7 +46,7 @@ class UpstreamEvents:
         self._instructions = instructions
         self._memory = memory
         self._trouble: dict[str, str] = {}
-        """By upstream: its last trouble, so that the same is logged once."""
+        """By upstream: its last problem, so that the same problem is logged once."""
 
     def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         if self._upstreams.get(upstream.name) is not upstream:  # a reload has replaced it
@@ -61,7 +61,7 @@ class UpstreamEvents:
         if upstream.announced:
             upstream.announced = False
             self._announcements.relay(upstream.name)
-        if changes or self._announcements.are_due:
+        if changes:
             self._announcements.soon()
 
     def on_state(self, upstream: Upstream) -> None:
