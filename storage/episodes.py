@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 from msgspec.structs import replace
@@ -131,9 +131,7 @@ def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def _begins_task(part: Sequence[Event], event: Event) -> bool:
-    if event.at - part[-1].at > GAP_S:
-        return True
-    if event.kind == "prompt":
+    if event.kind == "prompt" or event.at - part[-1].at > GAP_S:
         return True
     if event.handle and any(each.handle not in ("", event.handle) for each in part):
         return True
@@ -153,11 +151,7 @@ def are_alike(one: str, other: str) -> bool:
 
 def _steps(part: Sequence[Event]) -> tuple[ToolId, ...]:
     """Return the tools whose calls succeeded, in order; a tool called several times in a row comes once."""
-    steps: list[ToolId] = []
-    for event in part:
-        if event.kind == "call" and event.ok and (not steps or steps[-1] != event.text):
-            steps.append(ToolId(event.text))
-    return tuple(steps)
+    return tuple(ToolId(tool) for tool, _ in groupby(each.text for each in part if each.kind == "call" and each.ok))
 
 
 def drop_calls(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> list[Episode]:

@@ -302,7 +302,7 @@ def _with_name(tool: Tool, name: ToolId) -> Tool:
 
 
 def _hash_definition(definition: bytes) -> str:
-    """Hashes the value and not its spelling: one server orders keys differently in each era."""
+    """Hash the value and not its spelling: one server orders keys differently in each era."""
     value = jsonrpc.plain(definition)
     try:
         canonical = msgspec.json.encode(value, order="sorted")

@@ -33,10 +33,7 @@ CHARACTERS: Final = 8_000
 
 
 def open_encoder(weights: Weights, cache: Path | None = None, key: str = "") -> Encoder:
-    """Open an encoder; `cache` is the folder of prepared models, `key` lets us in at an endpoint.
-
-    Raises `EncoderError`.
-    """
+    """Open an encoder; `cache` holds prepared models, `key` is for an endpoint. Raises `EncoderError`."""
     if weights.kind == "endpoint":
         return EndpointEncoder(weights, Endpoint(weights.file, key))
     return encoders.open_encoder(weights, cache, prepare=prepare_apart)

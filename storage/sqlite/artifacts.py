@@ -96,11 +96,9 @@ class Artifacts(Subject):
         chain, known = [active], {each.id: each for each in self.history(kind)}
         while (previous := known.get(chain[-1].previous)) is not None and len(chain) < KEPT_MODELS:
             chain.append(previous)
-        found = [(each, self._data(each.id)) for each in chain]
+        sql = "SELECT data FROM artifacts WHERE id = ?"
+        found = [(each, bytes(self._database.rows(sql, (each.id,))[0][0])) for each in chain]
         return [(each, data) for each, data in found if data and hashlib.sha256(data).hexdigest() == each.sha256]
-
-    def _data(self, id: int) -> bytes:
-        return bytes(self._database.rows("SELECT data FROM artifacts WHERE id = ?", (id,))[0][0])
 
     def roll_back(self, kind: str) -> tuple[Artifact, Artifact | None] | None:
         with self._database.atomic():

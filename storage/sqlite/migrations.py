@@ -36,10 +36,7 @@ def migration(step: Migration) -> Migration:
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """Return the number of the last step applied to this file, 0 for a new one.
-
-    Raises `sqlite3.DatabaseError` if it is not a SQLite file.
-    """
+    """Return the number of the last step applied, 0 for a new file; raises `sqlite3.DatabaseError` for other files."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
 
