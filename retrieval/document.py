@@ -1,6 +1,8 @@
-"""A tool as fields of text: the parts of its definition that ranking reads, and its one line in an answer.
+"""Reads the definition of a tool: the texts that ranking reads, its one line in an answer, what it takes and gives.
 
 A definition comes from a stranger: any key may be missing, of another type, or a megabyte long. Nothing here raises.
+A field is known by its words (`userId` and `user_id` are "user id"). What a tool gives stands in its `outputSchema`.
+Without one its name tells: `list_issues` and `create_issue` give issues, and so their ids.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from itertools import islice
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from foretool.retrieval.words import in_words
+from foretool.retrieval.words import in_words, stem
 from foretool.storage.records import Tool, ToolId
 
 MAX_DESCRIPTION = 8_000
@@ -25,6 +28,18 @@ MAX_SERVER_TEXT = 200
 MAX_SUMMARY = 120
 MAX_EMBEDDED = 2_000
 """How many characters of a description are embedded; encoders cut at 128 to 256 tokens."""
+DEPTH = 3
+"""How deep an `outputSchema` is read: a list of issues has its ids on the second level."""
+
+_GENERIC = "status result results message response output success error errors data content value text ok code items"
+GENERIC = frozenset(_GENERIC.split())
+"""Names of fields that say nothing about their content."""
+_IDENTIFIERS = "id ids key token uuid guid slug number sha ref handle arn uri session cursor"
+IDENTIFIERS = frozenset(_IDENTIFIERS.split())
+"""The last word of a field whose value only another call can give."""
+_GIVING = "list search find query get fetch read lookup create add make new register login open start"
+GIVING = frozenset(_GIVING.split())
+"""The first word of the name of a tool that answers with the things it names."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")  # noqa: RUF001 (full-width marks end Chinese sentences)
 
@@ -47,7 +62,7 @@ class Document:
 
 def document(tool: Tool, server_text: str = "") -> Document:
     """Read a tool's definition; a missing or malformed part stays empty."""
-    definition = as_object(decode_definition(tool.definition))
+    definition = _decode(tool.definition)
     parameters = dict(islice(_parameters(definition), MAX_PARAMETERS))
     return Document(
         id=tool.id,
@@ -93,20 +108,20 @@ def embedded_text(document: Document) -> str:
     return " ".join(parts)
 
 
-def decode_definition(definition: bytes) -> Any:
-    """Decode a definition; None for bytes that are not JSON."""
+def _decode(definition: bytes) -> dict[str, Any]:
+    """Decode a definition; an empty one for other bytes."""
     try:
-        return msgspec.json.decode(definition)
+        return _as_object(msgspec.json.decode(definition))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return {}
 
 
 def _parameters(definition: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The top-level parameters as (name, text), with those of `allOf`, `anyOf` and `oneOf` members."""
-    root = as_object(definition.get("inputSchema") or definition.get("input_schema"))
+    root = _as_object(definition.get("inputSchema") or definition.get("input_schema"))
     for part in _alternatives(root, root):
-        for name, schema in as_object(part.get("properties")).items():
-            yield name, " ".join(_schema_texts(as_object(schema), root))[:MAX_PARAMETER_TEXT]
+        for name, schema in _properties(part):
+            yield name, " ".join(_schema_texts(_as_object(schema), root))[:MAX_PARAMETER_TEXT]
 
 
 def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
@@ -121,26 +136,90 @@ def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]
 def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A schema, what it refers to, its array items and the members it combines; one level, so cycles do no harm."""
     yield schema
-    yield resolve_reference(schema, root)
-    yield resolve_reference(as_object(schema.get("items")), root) or as_object(schema.get("items"))
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        members = schema.get(keyword)
-        for member in members[:MAX_ENUM_VALUES] if isinstance(members, list) else ():
-            yield resolve_reference(as_object(member), root) or as_object(member)
+    if (target := _resolve(schema, root)) is not schema:
+        yield target
+    yield _resolve(schema.get("items"), root)
+    for members in _combined(schema):
+        yield from (_resolve(member, root) for member in members[:MAX_ENUM_VALUES])
 
 
-def resolve_reference(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """The schema that a local `$ref` such as `#/$defs/Name` points at, or an empty one."""
-    path = _text(schema.get("$ref"))
+# What a tool takes and gives: the two ends of a dependency
+
+
+class Fields(Struct, frozen=True):
+    """What one tool takes and gives."""
+
+    id: ToolId
+    upstream: str
+    verb: str
+    nouns: frozenset[str]
+    """The stems of the words of its name, without the verb."""
+    takes: dict[str, bool]
+    """By the words of a parameter, whether the tool requires it."""
+    gives: frozenset[str]
+    """The words of each result field that says something; empty without an `outputSchema`."""
+
+
+def fields(tool: Tool) -> Fields:
+    """Read a definition; a missing or malformed part is left out."""
+    definition = _decode(tool.definition)
+    taken, given = _as_object(definition.get("inputSchema")), _as_object(definition.get("outputSchema"))
+    required = taken.get("required")
+    wanted = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    verb, *rest = in_words(tool.name).split() or [""]
+    return Fields(
+        id=tool.id,
+        upstream=tool.upstream,
+        verb=verb,
+        nouns=frozenset(map(stem, rest)),
+        takes={in_words(name): name in wanted for name, _ in _properties(taken)},
+        gives=frozenset(_given(given, given, DEPTH)) - GENERIC,
+    )
+
+
+def identifies(field: str) -> str | None:
+    """The thing that a field identifies: "issue" for "issue number", "" for "id" alone; None for other fields."""
+    *rest, last = field.split() or [""]
+    return " ".join(map(stem, rest)) if last in IDENTIFIERS else None
+
+
+def _given(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Iterator[str]:
+    if depth == 0:
+        return
+    for name, member in _properties(schema):
+        yield in_words(name)
+        yield from _given(_resolve(member, root), root, depth - 1)
+    if items := _resolve(schema.get("items"), root):
+        yield from _given(items, root, depth)
+    for members in _combined(schema):
+        for member in members:
+            yield from _given(_resolve(member, root), root, depth - 1)
+
+
+# JSON Schema
+
+
+def _properties(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    return islice(_as_object(schema.get("properties")).items(), MAX_PARAMETERS)
+
+
+def _combined(schema: dict[str, Any]) -> Iterator[list[Any]]:
+    """The members that a schema combines, by keyword."""
+    return (found for word in ("allOf", "anyOf", "oneOf") if isinstance(found := schema.get(word), list))
+
+
+def _resolve(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """The schema itself, or what its local `$ref` such as `#/$defs/Name` points at."""
+    path = _text(_as_object(schema).get("$ref"))
     if not path.startswith("#/"):
-        return {}
+        return _as_object(schema)
     found: Any = root
     for step in path[2:].split("/"):
-        found = as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
-    return as_object(found)
+        found = _as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
+    return _as_object(found) or _as_object(schema)
 
 
-def as_object(value: Any) -> dict[str, Any]:
+def _as_object(value: Any) -> dict[str, Any]:
     """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from foretool.retrieval.fields import GIVING, Fields, identifies
+from foretool.retrieval.document import GIVING, Fields, identifies
 from foretool.storage.records import Flow, ToolId
 
 LAMBDA = 0.9

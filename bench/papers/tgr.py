@@ -23,8 +23,7 @@ from bench.kept_encoder import KeptEncoder, open_kept, open_vectors
 from bench.reports import Row, mean_row
 from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders
-from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.fields import Fields, fields
+from foretool.retrieval.document import Fields, document, embedded_text, fields
 from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers import tgr as published_form

@@ -24,7 +24,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.fields import GIVING, Fields, identifies
+from foretool.retrieval.document import GIVING, Fields, identifies
 from foretool.retrieval.graph import Edge, Graph, schema_edges
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.score_sum import softmax

@@ -5,7 +5,7 @@ The paper draws it by a discriminator (`papers.tgr`), which finds none of the de
 
 from __future__ import annotations
 
-from foretool.retrieval.fields import fields
+from foretool.retrieval.document import fields
 from foretool.retrieval.graph import flow_edges, merge_edges, schema_edges
 from foretool.retrieval.rankers.tgr import dumps
 from foretool.retrieval.training import Material, Method, Progress, TooLittle

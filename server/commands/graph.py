@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from foretool.retrieval.fields import fields
+from foretool.retrieval.document import fields
 from foretool.retrieval.graph import Edge, Graph, flow_edges, schema_edges
 from foretool.server import offline
 from foretool.server.commands import output

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tools import raw_tool
 
-from foretool.retrieval.document import MAX_DESCRIPTION, MAX_PARAMETERS, MAX_SUMMARY, Document, document, summary_line
-from foretool.storage.records import ToolId
+from foretool.retrieval.document import (
+    MAX_DESCRIPTION,
+    MAX_PARAMETERS,
+    MAX_SUMMARY,
+    Document,
+    document,
+    fields,
+    identifies,
+    summary_line,
+)
+from foretool.retrieval.words import stem
+from foretool.storage.records import Tool, ToolId
 
 KEYS = st.text() | st.sampled_from(["properties", "$ref", "anyOf", "items", "enum"])
 JSON = st.recursive(
@@ -103,3 +114,62 @@ def test_a_long_sentence_is_cut_between_words() -> None:
 
 def test_a_long_text_without_spaces_is_cut_anywhere() -> None:
     assert summary_line(described("搜" * 500)) == "搜" * (MAX_SUMMARY - 1) + "…"
+
+
+# What a tool takes and gives
+
+
+def schema_tool(name: str, takes: dict[str, Any] | None = None, gives: Any = None, required: Any = None) -> Tool:
+    definition = {
+        "name": name,
+        "inputSchema": {"type": "object", "properties": takes or {}, "required": required or []},
+    }
+    if gives is not None:
+        definition["outputSchema"] = gives
+    return Tool(ToolId(f"u__{name}"), "u", name, json.dumps(definition).encode(), "")
+
+
+def test_fields_are_known_by_their_words_however_they_are_spelled() -> None:
+    read = fields(schema_tool("updateIssue", {"issueId": {}, "new_title": {}}, required=["issueId"]))
+    assert read.takes == {"issue id": True, "new title": False}
+    assert (read.verb, read.nouns) == ("update", {stem("issue")})
+
+
+def test_what_is_given_is_read_through_lists_references_and_alternatives() -> None:
+    gives = {
+        "type": "object",
+        "properties": {"result": {"type": "array", "items": {"$ref": "#/$defs/Issue"}}, "status": {}},
+        "anyOf": [{"properties": {"nextCursor": {}}}],
+        "$defs": {"Issue": {"properties": {"issue_id": {}, "author": {"properties": {"login": {}}}}}},
+    }
+    assert fields(schema_tool("list_issues", gives=gives)).gives == {"issue id", "author", "login", "next cursor"}
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    gives = {"$ref": "#", "properties": {"child": {"$ref": "#"}, "name": {}}}
+    assert fields(schema_tool("tree", gives=gives)).gives == {"child", "name"}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'{"inputSchema": 3, "outputSchema": []}',
+        b'{"inputSchema": {"properties": [], "required": 1}}',
+    ],
+)
+def test_whatever_is_malformed_is_left_out(definition: bytes) -> None:
+    read = fields(Tool(ToolId("u__x"), "u", "x", definition, ""))
+    assert (read.takes, read.gives) == ({}, frozenset())
+
+
+def test_identifiers_are_told_by_their_last_word() -> None:
+    assert [identifies(each) for each in ("issue number", "id", "user ids", "city", "")] == [
+        stem("issue"),
+        "",
+        stem("user"),
+        None,
+        None,
+    ]

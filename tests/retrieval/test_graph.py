@@ -7,7 +7,7 @@ import json
 import pytest
 from requirements import requirement
 
-from foretool.retrieval.fields import Fields, fields
+from foretool.retrieval.document import Fields, fields
 from foretool.retrieval.graph import FIELD, IDENTIFIER, LAMBDA, NAME, Edge, Graph, schema_edges
 from foretool.storage.records import Tool, ToolId
 

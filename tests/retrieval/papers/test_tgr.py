@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from requirements import requirement
 
-from foretool.retrieval.fields import fields
+from foretool.retrieval.document import fields
 from foretool.retrieval.graph import Edge, Graph
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers.tgr import (
