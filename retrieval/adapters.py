@@ -10,7 +10,9 @@ ONNX files are read here as far as this takes: the names, shapes and places of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -70,91 +72,73 @@ def check(adapter: Adapter, base: str) -> None:
         raise ModelError(f"ports: trained on weights {adapter.base[:12]}, the encoder has {base[:12]}; train it again")
 
 
-class Place(Struct, frozen=True):
-    """The place of an initializer's numbers in the file beside the model."""
-
-    shape: tuple[int, ...]
-    offset: int
-
-
-def places(model: Path) -> dict[str, Place]:
-    """The float32 initializers whose numbers stand in the file beside the model."""
-    found = {}
-    for graph in _fields(model.read_bytes(), 7):
-        for tensor in _fields(graph, 5):
-            told = {_text(entry, 1): _text(entry, 2) for entry in _fields(tensor, 13)}
-            if "offset" in told and next(_numbers(tensor, 2), 0) == FLOAT32:
-                found[_text(tensor, 8)] = Place(tuple(_numbers(tensor, 1)), int(told["offset"]))
-    return found
-
-
 def matrices(model: Path) -> dict[str, Floats]:
-    """The numbers of `places`, read from the file beside the model."""
-    data = np.memmap(model.with_name(NUMBERS), np.uint8, "r")
-    return {
-        name: np.frombuffer(data, np.float32, int(np.prod(place.shape)), place.offset).reshape(place.shape)
-        for name, place in places(model).items()
-    }
+    """The float32 initializers by name, read from the file beside the model."""
+    return _matrices(model, np.memmap(model.with_name(NUMBERS), np.uint8, "r"))
 
 
 def apply(adapter: Adapter, model: Path) -> None:
     """Add the changes to a model that was taken apart. Raises `ModelError`, and writes nothing, if one does not fit."""
-    found = places(model)
+    data = np.memmap(model.with_name(NUMBERS), np.uint8, "r+")
+    found = _matrices(model, data)
     for name, (left, right) in adapter.changes.items():
         shape = (left.shape[0], right.shape[1])
         if name not in found or found[name].shape != shape:
             raise ModelError(f"ports: {name} {shape}: the model has {found[name].shape if name in found else 'none'}")
-    data = np.memmap(model.with_name(NUMBERS), np.uint8, "r+")
     for name, (left, right) in adapter.changes.items():
-        place = found[name]
-        rows = data[place.offset : place.offset + 4 * left.shape[0] * right.shape[1]].view(np.float32)
-        rows.reshape(place.shape)[:] += left @ right
+        found[name] += left @ right
     data.flush()
+
+
+def _matrices(model: Path, data: NDArray[np.uint8]) -> dict[str, Floats]:
+    """The float32 initializers whose numbers stand in `data`, as views of it."""
+    found = {}
+    for graph in _read(model.read_bytes())[7]:
+        for tensor in map(_read, _read(graph)[5]):
+            told = {_text(entry[1]): _text(entry[2]) for entry in map(_read, tensor[13])}
+            if "offset" in told and next(_numbers(tensor[2]), 0) == FLOAT32:
+                shape, start = tuple(_numbers(tensor[1])), int(told["offset"])
+                rows = data[start : start + 4 * prod(shape)].view(np.float32)
+                found[_text(tensor[8])] = rows.reshape(shape)
+    return found
 
 
 # Protocol buffers
 
 
-def _fields(message: bytes | memoryview, wanted: int) -> Iterator[memoryview]:
-    """The length-delimited fields with this number."""
-    for number, value in _walk(memoryview(message)):
-        if number == wanted and isinstance(value, memoryview):
-            yield value
-
-
-def _numbers(message: memoryview, wanted: int) -> Iterator[int]:
-    """The varints with this number, packed or not."""
-    for number, value in _walk(message):
-        if number != wanted:
-            continue
-        if isinstance(value, int):
-            yield value
-        else:
-            at = 0
-            while at < len(value):
-                found, at = _varint(value, at)
-                yield found
-
-
-def _text(message: memoryview, wanted: int) -> str:
-    return next((bytes(value).decode("utf-8", "replace") for value in _fields(message, wanted)), "")
-
-
-def _walk(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+def _read(message: bytes | memoryview) -> dict[int, list[Any]]:
     """The fields of a message by number: varints as they are, everything else as bytes."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
+    view, at = memoryview(message), 0
+    found: dict[int, list[Any]] = defaultdict(list)
+    while at < len(view):
+        tag, at = _varint(view, at)
         kind = tag & 7
         if kind == 0:
-            value, at = _varint(message, at)
-            yield tag >> 3, value
+            value, at = _varint(view, at)
+            found[tag >> 3].append(value)
             continue
         size = {1: 8, 5: 4}.get(kind, 0)
         if kind == 2:
-            size, at = _varint(message, at)
-        yield tag >> 3, message[at : at + size]
+            size, at = _varint(view, at)
+        found[tag >> 3].append(view[at : at + size])
         at += size
+    return found
+
+
+def _numbers(values: Sequence[int | memoryview]) -> Iterator[int]:
+    """The varints of a field, packed or not."""
+    for value in values:
+        if isinstance(value, int):
+            yield value
+            continue
+        at = 0
+        while at < len(value):
+            found, at = _varint(value, at)
+            yield found
+
+
+def _text(values: Sequence[memoryview]) -> str:
+    return bytes(values[0]).decode("utf-8", "replace") if values else ""
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:

@@ -35,8 +35,6 @@ PRIORITIES: Final[tuple[Priority, ...]] = ("safety", "policy", "guidance", "exam
 BACKGROUND: Final = 20
 """The fewest fragments that the idf of a word assumes: among two, every word would tell little."""
 
-Count = Callable[[str], int]
-
 
 class Fragment(Struct, frozen=True):
     """One chunk of instructions."""
@@ -65,27 +63,25 @@ class Hit(Struct, frozen=True):
 # Cutting
 
 
-def fragments(
-    text: str, source: str, priority: Priority = "guidance", upstream: str = "", count: Count = estimate
-) -> list[Fragment]:
+def fragments(text: str, source: str, priority: Priority = "guidance", upstream: str = "") -> list[Fragment]:
     """Cut one text into fragments, in its order; [] for an empty text."""
     seen: Counter[str] = Counter()
     found = []
-    for heading, chunk in chunks(text, count):
+    for heading, chunk in chunks(text):
         place = f"{source}#{slug(heading)}" if slug(heading) else source
         seen[place] += 1
         id = place if seen[place] == 1 else f"{place}-{seen[place]}"
-        found.append(Fragment(id, source, chunk, priority, upstream, count(chunk), digest(chunk)))
+        found.append(Fragment(id, source, chunk, priority, upstream, estimate(chunk), digest(chunk)))
     return found
 
 
-def chunks(text: str, count: Count = estimate, least: int = LEAST, most: int = MOST) -> list[tuple[str, str]]:
-    """The heading and the text of each chunk: at most `most` tokens, at least `least` if a neighbour can be joined."""
-    sections = ((heading, piece) for heading, section in _sections(text) for piece in _cut(section, count, most))
-    pieces = (_Piece(heading, [piece], count(piece) + 1) for heading, piece in sections)
-    forward = _joined(pieces, lambda last, _: last.tokens < least, most)
+def chunks(text: str) -> list[tuple[str, str]]:
+    """The heading and the text of each chunk: at most `MOST` tokens, at least `LEAST` if a neighbour can be joined."""
+    sections = ((heading, piece) for heading, section in _sections(text) for piece in _cut(section))
+    pieces = (_Piece(heading, [piece], estimate(piece) + 1) for heading, piece in sections)
+    forward = _joined(pieces, lambda last, _: last.tokens < LEAST)
     # A chunk that is still short stands before one that is too long to take it in, so it joins the one before.
-    joined = _joined(forward, lambda _, piece: piece.tokens < least, most)
+    joined = _joined(forward, lambda _, piece: piece.tokens < LEAST)
     return [(piece.heading, piece.text) for piece in joined]
 
 
@@ -110,11 +106,11 @@ class _Piece(Struct):
         self.tokens += other.tokens
 
 
-def _joined(pieces: Iterable[_Piece], wanted: Callable[[_Piece, _Piece], bool], most: int) -> list[_Piece]:
-    """Join neighbours if the two are `wanted` together and have at most `most` tokens."""
+def _joined(pieces: Iterable[_Piece], wanted: Callable[[_Piece, _Piece], bool]) -> list[_Piece]:
+    """Join neighbours if the two are `wanted` together and have at most `MOST` tokens."""
     joined: list[_Piece] = []
     for piece in pieces:
-        if joined and wanted(joined[-1], piece) and joined[-1].tokens + piece.tokens <= most:
+        if joined and wanted(joined[-1], piece) and joined[-1].tokens + piece.tokens <= MOST:
             joined[-1].add(piece)
         else:
             joined.append(piece)
@@ -151,20 +147,20 @@ def rank(fragment: Fragment) -> int:
     return PRIORITIES.index(fragment.priority)
 
 
-def fit_fragment(fragment: Fragment, tokens: int, count: Count = estimate) -> Fragment | None:
+def fit_fragment(fragment: Fragment, tokens: int) -> Fragment | None:
     """Fit a fragment into `tokens`: the whole, else a marked beginning; None if not even a sentence fits."""
     if fragment.tokens <= tokens:
         return fragment
     kept = ""
     for between, unit in _units(fragment.text):
         longer = f"{kept}{between}{unit}" if kept else unit
-        if count(longer + " […]") > tokens:
+        if estimate(longer + " […]") > tokens:
             break
         kept = longer
     if not kept:
         return None
     cut = kept + " […]"
-    return replace(fragment, text=cut, tokens=count(cut))
+    return replace(fragment, text=cut, tokens=estimate(cut))
 
 
 def front_matter(text: str) -> tuple[dict[str, str], str]:
@@ -196,22 +192,22 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
         yield heading, "\n".join(lines).strip()
 
 
-def _cut(section: str, count: Count, most: int) -> Iterator[str]:
-    """Cut a section into pieces of about the same size, none over `most` tokens."""
-    size = count(section)
-    if size <= most:
+def _cut(section: str) -> Iterator[str]:
+    """Cut a section into pieces of about the same size, none over `MOST` tokens."""
+    size = estimate(section)
+    if size <= MOST:
         yield section
         return
     # Equal parts rather than full ones and a rest.
-    size_of_piece = ceil(size / ceil(size / most))
+    size_of_piece = ceil(size / ceil(size / MOST))
     kept: _Piece | None = None
-    for between, block in _blocks(section, count, most):
-        piece = _Piece("", [block], count(block) + 1, between)
+    for between, block in _blocks(section):
+        piece = _Piece("", [block], estimate(block) + 1, between)
         if kept is None:
             kept = piece
         elif (
             kept.tokens + piece.tokens - size_of_piece > size_of_piece - kept.tokens
-            or kept.tokens + piece.tokens > most
+            or kept.tokens + piece.tokens > MOST
         ):
             yield kept.text
             kept = piece
@@ -221,29 +217,29 @@ def _cut(section: str, count: Count, most: int) -> Iterator[str]:
         yield kept.text
 
 
-def _blocks(section: str, count: Count, most: int) -> Iterator[tuple[str, str]]:
+def _blocks(section: str) -> Iterator[tuple[str, str]]:
     """The paragraphs, each with the text before it; long ones are cut by line, then by sentence, then by word."""
     for paragraph in filter(str.strip, re.split(r"\n\s*\n", section)):
-        yield from _smaller("\n\n", paragraph, count, most, (("\n", str.splitlines), (" ", _SENTENCE.split)))
+        yield from _smaller("\n\n", paragraph, (("\n", str.splitlines), (" ", _SENTENCE.split)))
 
 
 def _smaller(
-    between: str, text: str, count: Count, most: int, ways: Sequence[tuple[str, Callable[[str], list[str]]]]
+    between: str, text: str, ways: Sequence[tuple[str, Callable[[str], list[str]]]]
 ) -> Iterator[tuple[str, str]]:
     """The whole text, or its parts by the first way of cutting that makes them short enough."""
-    if count(text) <= most:
+    if estimate(text) <= MOST:
         yield between, text
     elif not ways:
-        yield from ((" ", piece) for piece in _words(text, count, most))
+        yield from ((" ", piece) for piece in _words(text))
     else:
         (inner, cut), *others = ways
         for number, part in enumerate(filter(str.strip, cut(text))):
-            yield from _smaller(inner if number else between, part, count, most, others)
+            yield from _smaller(inner if number else between, part, others)
 
 
-def _words(unit: str, count: Count, most: int) -> Iterator[str]:
+def _words(unit: str) -> Iterator[str]:
     """Cut a text without sentences where the tokens are full; one endless word by its characters."""
-    parts = ceil(count(unit) / most) + 1
+    parts = ceil(estimate(unit) / MOST) + 1
     size = max(len(unit) // parts, 1)
     start = 0
     while start < len(unit):

@@ -112,24 +112,24 @@ def flow_edges(flows: Iterable[Flow], tools: Container[ToolId]) -> Iterator[Edge
             yield Edge(flow.before, flow.after, flow.times / (flow.times + 2), (told,))
 
 
-def schema_edges(tools: Sequence[Fields], across: bool = False) -> Iterator[Edge]:
-    """Edges that definitions suggest. `across`: also between tools of different upstreams."""
-    yield from _field_edges(tools, across)
+def schema_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
+    """Edges that definitions suggest between tools of one upstream."""
+    yield from _field_edges(tools)
     yield from _name_edges(tools)
 
 
-def _field_edges(tools: Sequence[Fields], across: bool) -> Iterator[Edge]:
+def _field_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
     """A gives a field that B takes, and does not take it itself."""
-    givers: dict[str, list[Fields]] = defaultdict(list)
+    givers: dict[tuple[str, str], list[Fields]] = defaultdict(list)
     for tool in tools:
         for field in tool.gives - tool.takes.keys():
-            givers[field].append(tool)
+            givers[tool.upstream, field].append(tool)
     for tool in tools:
         for field, is_required in tool.takes.items():
-            for giver in givers.get(field, ()):
-                if giver.id == tool.id or not (across or giver.upstream == tool.upstream):
+            sure = FIELD if identifies(field) is None else IDENTIFIER
+            for giver in givers.get((tool.upstream, field), ()):
+                if giver.id == tool.id:
                     continue
-                sure = FIELD if identifies(field) is None else IDENTIFIER
                 need = "requires" if is_required else "takes"
                 told = f"schema: {tool.id} {need} {field!r}, {giver.id} gives it"
                 yield Edge(giver.id, tool.id, sure if is_required else sure * OPTIONAL, (told,))
@@ -147,12 +147,9 @@ def _name_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
             thing = identifies(field)
             if not thing:
                 continue
-            able = [each for each in givers.get((tool.upstream, thing.split()[-1]), ()) if _can_tell(each, tool, field)]
+            named = givers.get((tool.upstream, thing.split()[-1]), ())
+            able = [each for each in named if each.id != tool.id and not each.takes.get(field, False)]
             if len(able) <= MOST_PRODUCERS:
                 for giver in able:
                     told = f"names: {tool.id} requires {field!r}, and {giver.id} answers with such"
                     yield Edge(giver.id, tool.id, NAME, (told,))
-
-
-def _can_tell(giver: Fields, tool: Fields, field: str) -> bool:
-    return giver.id != tool.id and not giver.takes.get(field, False)

@@ -60,7 +60,7 @@ def test_an_adapter_fits_the_weights_it_was_trained_on_and_no_others() -> None:
 
 def test_a_model_that_is_taken_apart_keeps_its_matrices_under_their_names(tmp_path: Path) -> None:
     model = taken_apart(tmp_path)
-    assert {name: place.shape for name, place in adapters.places(model).items()} == {"table": (ROWS, COLUMNS)}
+    assert {name: rows.shape for name, rows in adapters.matrices(model).items()} == {"table": (ROWS, COLUMNS)}
     np.testing.assert_array_equal(adapters.matrices(model)["table"], TABLE)
 
 

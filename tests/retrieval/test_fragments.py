@@ -31,7 +31,7 @@ def paragraph(size: int, word: str = "word") -> str:
 @requirement("instructions:chunks")
 def test_a_long_section_is_cut_into_equal_parts_between_paragraphs() -> None:
     text = "# Rules\n\n" + "\n\n".join(paragraph(150) for _ in range(6))
-    found = chunks(text, words)
+    found = chunks(text)
     assert [heading for heading, _ in found] == ["Rules", "Rules"]
     assert [words(chunk) for _, chunk in found] == [452, 450]
 
@@ -39,7 +39,7 @@ def test_a_long_section_is_cut_into_equal_parts_between_paragraphs() -> None:
 @requirement("instructions:chunks")
 def test_short_sections_are_joined_until_a_chunk_has_200_tokens() -> None:
     text = "".join(f"# Part {number}\n{paragraph(120)}\n" for number in range(1, 6))
-    found = chunks(text, words)
+    found = chunks(text)
     # 123 words each: one is short of 200 and takes the next; the fifth stands alone at the end and joins the last.
     assert [(heading, words(chunk)) for heading, chunk in found] == [("Part 1", 246), ("Part 3", 369)]
 
@@ -75,13 +75,13 @@ def test_no_chunk_of_real_pages_is_over_600_tokens_as_a_tokenizer_counts_them() 
 
 def test_a_text_that_is_cut_reads_as_it_was_written() -> None:
     lines = [f"{number}. Do thing {number}. Then rest." for number in range(200)]
-    found = chunks("\n".join(lines), words)
+    found = chunks("\n".join(lines))
     assert [line for _, chunk in found for line in chunk.splitlines() if line] == lines
 
 
 def test_a_heading_inside_a_code_block_is_none() -> None:
     text = "# Real\n```sh\n# a comment\n```\n" + paragraph(300) + "\n# Next\n" + paragraph(300)
-    assert [heading for heading, _ in chunks(text, words)] == ["Real", "Next"]
+    assert [heading for heading, _ in chunks(text)] == ["Real", "Next"]
 
 
 @requirement("instructions:ids")
@@ -114,11 +114,11 @@ def test_front_matter_is_read_and_left_out() -> None:
 
 
 def test_what_does_not_fit_is_cut_at_a_sentence_and_says_so() -> None:
-    fragment = Fragment("a", "file a", "One two three. Four five six. Seven.", tokens=7)
-    assert fit_fragment(fragment, 7, words) is fragment
-    cut = fit_fragment(fragment, 5, words)
-    assert cut is not None and (cut.text, cut.tokens, cut.id) == ("One two three. […]", 4, "a")
-    assert fit_fragment(fragment, 2, words) is None
+    fragment = Fragment("a", "file a", "One two three. Four five six. Seven.", tokens=10)
+    assert fit_fragment(fragment, 10) is fragment
+    cut = fit_fragment(fragment, 9)
+    assert cut is not None and (cut.text, cut.tokens, cut.id) == ("One two three. […]", 6, "a")
+    assert fit_fragment(fragment, 2) is None
 
 
 @requirement("instructions:found")

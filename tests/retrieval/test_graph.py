@@ -21,8 +21,8 @@ def read(name: str, takes: str = "", gives: str | None = None, upstream: str = "
     return fields(Tool(ToolId(f"{upstream}__{name}"), upstream, name, json.dumps(definition).encode(), ""))
 
 
-def told(tools: list[Fields], across: bool = False) -> dict[tuple[str, str], float]:
-    return {(edge.before, edge.after): edge.confidence for edge in Graph(schema_edges(tools, across))}
+def told(tools: list[Fields]) -> dict[tuple[str, str], float]:
+    return {(edge.before, edge.after): edge.confidence for edge in Graph(schema_edges(tools))}
 
 
 @requirement("graph:schema")
@@ -45,10 +45,9 @@ def test_what_a_tool_only_passes_on_and_words_without_meaning_make_no_edge() -> 
     assert told([read("a", "", "result status"), read("b", "result status")]) == {}
 
 
-def test_edges_stay_within_an_upstream_unless_asked_for() -> None:
+def test_edges_stay_within_an_upstream() -> None:
     tools = [read("login", "", "token", "one"), read("post", "token", None, "two")]
     assert told(tools) == {}
-    assert told(tools, across=True) == {("one__login", "two__post"): IDENTIFIER}
 
 
 def test_without_output_schemas_names_tell_where_ids_come_from() -> None:
