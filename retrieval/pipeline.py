@@ -103,7 +103,7 @@ class Pipeline:
     def _aligned_models(self, dense: DenseEnsemble | None) -> LearnedModels | None:
         """The learned models, brought up to the tools as they are now."""
         learned = self.learned if not self.is_filling else None
-        if learned is not None and not learned.follows(stamp := (self.corpus.version, id(dense))):
+        if learned is not None and learned.stamp != (stamp := (self.corpus.version, id(dense))):
             vectors = dense.heads[0].vectors() if dense is not None else None
             learned.align(self.corpus.ids, stamp, vectors, dense.names if dense is not None else "")
         return learned

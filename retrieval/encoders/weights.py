@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from foretool.retrieval.encoders.base import EncoderError
 
-LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "faiss")
 INSTALL = "pip install 'foretool[models]'"
 
 Kind = Literal["onnx", "sentence-transformers", "endpoint"]
 _NEEDED: dict[Kind, tuple[str, ...]] = {
-    "onnx": LIBRARIES,
+    "onnx": ("numpy", "onnxruntime", "tokenizers", "faiss"),
     "sentence-transformers": ("numpy", "faiss", "sentence_transformers"),
     "endpoint": ("numpy", "faiss"),
 }

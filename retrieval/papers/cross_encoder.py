@@ -35,12 +35,12 @@ QUERY_CHARACTERS, DOCUMENT_CHARACTERS = 450, 600
 class CrossEncoder:
     """Scores pairs of a task and a text on onnxruntime; a score is a logit without a fixed range."""
 
-    def __init__(self, threads: int = 2) -> None:
+    def __init__(self) -> None:
         """Raises `EncoderError`."""
         path = locate(WEIGHTS)
         if path is None or missing_libraries():
             raise EncoderError(f"cross_encoder: package {WEIGHTS.package} is not installed; {INSTALL}")
-        self._session = open_session(verify(path, WEIGHTS), threads)
+        self._session = open_session(verify(path, WEIGHTS))
         self._inputs = {each.name for each in self._session.get_inputs()}
         self._tokenizer = tokenizer_of(Path(path).parent)
 

@@ -188,18 +188,11 @@ class Dtdr(LearnedModel):
         known = [self._class_of.get(tool, UNKNOWN) for tool in history]
         slots = len(self.live)
         found = np.zeros((len(PARTS), slots + 1), np.float32)
-        by_class = np.stack(
-            [
-                self._network(known, task),
-                self._neighbours(known, task),
-                self.call_graph.after(known),
-                self.call_graph.prior,
-            ]
-        )
-        floor = np.full((len(by_class), 1), np.float32(0))
-        of_class = np.log(np.concatenate([by_class, floor], 1) + np.float32(TRACE))
-        found[:4, :slots] = of_class[:, self._classes]  # -1 is the floor
-        found[:4, slots] = of_class[:, self.classes]
+        graph = self.call_graph
+        chances = (self._network(known, task), self._neighbours(known, task), graph.after(known), graph.prior)
+        # The column behind END, -1, is for tools without a class.
+        of_class = np.log(np.pad(chances, ((0, 0), (0, 1))) + np.float32(TRACE))
+        found[:4, :slots], found[:4, slots] = of_class[:, self._classes], of_class[:, self.classes]
         found[AT["meaning"], :slots], found[AT["name"], :slots] = np.minimum(task.meaning, NEAR), task.name
         called = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
         found[AT["called"], called] = 1

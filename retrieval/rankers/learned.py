@@ -33,7 +33,6 @@ LEAST_NEW, MOST_NEW = 0.25, 0.5
 """Which share of the first places goes to contenders that no model has seen (`docs/benchmarks.md`)."""
 CLIP: Final = 8.0
 """The most standard deviations that a model's z-score counts."""
-NONE: Final[Mapping[str, str]] = {}
 
 
 class Factors(Struct, frozen=True):
@@ -102,26 +101,27 @@ class LearnedModels:
         models: Mapping[str, LearnedModel],
         factors: Factors | None = None,
         growth: Growth | None = None,
-        trained_with: Mapping[str, str] = NONE,
+        trained_with: Mapping[str, str] | None = None,
     ) -> None:
         """`models` by method; `growth` says how lists grow by their scores; `trained_with` names the encoders of each
         method, joined by `+`, where they are known. A model gets no vectors of other encoders than those."""
         self.models = dict(models)
-        self._trained_with = trained_with
+        self._trained_with = trained_with or {}
         self._foreign: frozenset[str] = frozenset()
         """The models that were trained with other encoders than those of the corpus."""
         self.factors = factors or Factors()
         self.growth = growth
         self.live: NDArray[np.bool_] = np.empty(0, np.bool_)
         """(slots,): which hold a tool."""
-        self._aligned: tuple[object, ...] = ()
+        self.stamp: tuple[object, ...] = ()
+        """The stamp of the last `align`."""
 
     def align(
         self, tools: Sequence[ToolId | None], stamp: tuple[object, ...], vectors: Floats | None, encoders: str = ""
     ) -> None:
-        """Follow a corpus: the tool by slot; `stamp` identifies corpus and encoders (`follows`); `vectors`
+        """Follow a corpus: the tool by slot; `stamp` identifies corpus and encoders; `vectors`
         (slots, dimension) of the first encoder."""
-        self._aligned = stamp
+        self.stamp = stamp
         self._foreign = frozenset(
             kind
             for kind, model in self.models.items()
@@ -130,10 +130,6 @@ class LearnedModels:
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         for kind, model in self.models.items():
             model.align(tools, None if kind in self._foreign else vectors)
-
-    def follows(self, stamp: tuple[object, ...]) -> bool:
-        """Whether the last `align` had this stamp."""
-        return self._aligned == stamp
 
     def parts(self, query: Query, reading: Reading | None) -> dict[str, Floats]:
         """What each model adds to the score of every slot, by the name of its part; (slots,) each."""

@@ -154,7 +154,7 @@ class Tuned(Struct, frozen=True):
         except (ModelError, ImportError) as error:
             _log.info("%s is served without its fine-tuned encoder: %s", NAME, error)
             return None
-        return cls(encoder, arrays["tuned_out"].astype(np.float32), arrays["tuned_bias"])
+        return cls(encoder, arrays["tuned_out"], arrays["tuned_bias"])
 
     def logits(self, text: str) -> Floats:
         """(classes,); reads the text once more, 2 to 3 ms."""
@@ -244,24 +244,16 @@ class MassTool(LearnedModel):
         self.tuned = tuned
         self.hashes: NDArray[np.uint32] = arrays["hashes"]
         """(vocabulary,), sorted."""
-        self.idf: Floats = arrays["idf"].astype(np.float32)
+        self.idf: Floats = arrays["idf"]
         self.nets = tuple(
-            Net(
-                arrays[f"rows{number}"],
-                arrays[f"scales{number}"].astype(np.float32),
-                arrays[f"out{number}"].astype(np.float32),
-                arrays[f"bias{number}"].astype(np.float32),
-            )
-            for number in range(header.nets)
+            Net(*(arrays[f"{name}{number}"] for name in Net.__struct_fields__)) for number in range(header.nets)
         )
         self.classes = Lists(arrays["class_starts"], arrays["class_tools"], header.even)
         self.bank: Floats = arrays["bank"].astype(np.float32) / np.float32(127)
         """(kept tasks, dimension): their sentence vectors, of length 1; dimension 0 where there was no encoder."""
-        self.bank_words = Sparse(
-            arrays["word_starts"], arrays["word_columns"].astype(np.int64), arrays["word_values"].astype(np.float32)
-        )
+        self.bank_words = Sparse(arrays["word_starts"], arrays["word_columns"].astype(np.int64), arrays["word_values"])
         self.bank_tools = Lists(arrays["golds_starts"], arrays["golds_tools"], header.even)
-        self.detect: Floats = arrays["detect"].astype(np.float32)
+        self.detect: Floats = arrays["detect"]
         """(dimension + vocabulary + 1,): weights of the detection, the bias last."""
         self.slots: Ints = np.full(len(header.tools), -1, np.int64)
         """(known tools,), -1 for those that are not in the corpus."""
@@ -271,7 +263,8 @@ class MassTool(LearnedModel):
     @classmethod
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
-        told, arrays = unpack(model, NAME, VERSION)
+        told, stored = unpack(model, NAME, VERSION)
+        arrays = {name: each.astype(np.float32) if each.dtype.kind == "f" else each for name, each in stored.items()}
         try:
             return cls(convert(told, Header), arrays, Tuned.read(arrays, prepare))
         except (KeyError, ValueError) as error:

@@ -44,7 +44,7 @@ def mean_of(table: adapters.Floats, *words: str) -> adapters.Floats:
 def test_only_queries_are_read_with_what_was_learned(tmp_path: Path) -> None:
     weights = installed(tmp_path / "model")
     model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
-    encoder = adapted.open_adapted(weights, model, tmp_path / "cache")
+    encoder = adapted.AdaptedEncoder(weights, model, tmp_path / "cache")
     left, right = adapters.loads(model).changes["table"]
     changed = TABLE + left @ right
     np.testing.assert_allclose(encoder.queries(["open issue"]), mean_of(changed, "open", "issue"), atol=1e-5)
@@ -64,7 +64,7 @@ def test_the_changed_model_is_made_once(tmp_path: Path) -> None:
 
 def test_an_adapter_of_other_weights_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     weights = installed(tmp_path / "model")
-    for open_it in (adapted.open_adapted, adapted.prepare_model):
+    for open_it in (adapted.AdaptedEncoder, adapted.prepare_model):
         with pytest.raises(ModelError, match="trained on weights other"):
             open_it(weights, Adapter("other", {}).dumps(), tmp_path / "cache")
     with pytest.raises(ModelError, match="the model has none"):
@@ -82,9 +82,9 @@ def test_without_a_place_to_keep_it_the_changed_model_is_prepared_for_the_moment
     weights = installed(tmp_path / "model")
     model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
     (tmp_path / "file").write_text("", encoding="utf-8")
-    kept = adapted.open_adapted(weights, model, tmp_path / "cache")
+    kept = adapted.AdaptedEncoder(weights, model, tmp_path / "cache")
     for cache in (None, tmp_path / "file"):
-        encoder = adapted.open_adapted(weights, model, cache)
+        encoder = adapted.AdaptedEncoder(weights, model, cache)
         np.testing.assert_array_equal(encoder.queries(["open issue"]), kept.queries(["open issue"]))
     assert list((tmp_path / "scratch").iterdir()) == []
 

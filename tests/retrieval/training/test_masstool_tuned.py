@@ -10,7 +10,7 @@ import pytest
 from requirements import requirement
 
 from foretool.retrieval import adapters, encoders
-from foretool.retrieval.encoders.adapted import open_adapted
+from foretool.retrieval.encoders.adapted import AdaptedEncoder
 from foretool.retrieval.model_format import Floats, unpack
 from foretool.retrieval.training import Material, TooLittle, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
@@ -71,7 +71,7 @@ def test_what_was_learnt_is_what_is_served(monkeypatch: pytest.MonkeyPatch) -> N
     one, other = (tune(MINILM, texts, classes.__getitem__, 3, shares.append) for _ in range(2))
     assert one.adapter == other.adapter and np.array_equal(one.out, other.out)
     assert shares[-1] == 1.0
-    read = open_adapted(MINILM, one.adapter, None).queries(["book a room for ten"])
+    read = AdaptedEncoder(MINILM, one.adapter, None).queries(["book a room for ten"])
     plain = encoders.open_encoder(MINILM).queries(["book a room for ten"])
     assert (read @ one.out + one.bias).argmax(1).tolist() == [1]
     assert float((read * plain).sum()) < 0.999

@@ -50,7 +50,7 @@ def test_the_exported_encoder_gives_the_vectors_it_was_trained_to(tmp_path: Path
     texts = ["roll the dice", "which road leads to the sea?"]
     untrained: Floats = trainer.embed_texts((), texts)[1]
     trainer.run()
-    served = adapted.open_adapted(trainer.weights, trainer.encoder.adapter({}).dumps(), tmp_path / "cache")
+    served = adapted.AdaptedEncoder(trainer.weights, trainer.encoder.adapter({}).dumps(), tmp_path / "cache")
     trained = trainer.embed_texts((), texts)[1]
     np.testing.assert_allclose(served.queries(texts), trained, atol=1e-4)
     assert np.abs(trained - untrained).max() > 1e-2
