@@ -27,7 +27,7 @@ from foretool._version import __version__
 from foretool.retrieval.itr import PUBLISHED
 from foretool.server.app import App
 from foretool.server.clients.session import Session
-from foretool.server.config.loader import Config, default_config, load, parse
+from foretool.server.config.loader import Config, load, parse
 from foretool.server.methods.agent_step import BUDGET, Plan
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
@@ -84,28 +84,17 @@ class Tools(Struct, frozen=True):
     def openai(self) -> list[dict[str, Any]]:
         """As OpenAI's chat completions and compatible APIs take `tools`."""
         return [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool["name"],
-                    "description": tool.get("description") or "",
-                    "parameters": tool["inputSchema"],
-                },
-            }
-            for tool in self.mcp
+            {"type": "function", "function": {**_head(tool), "parameters": tool["inputSchema"]}} for tool in self.mcp
         ]
 
     @property
     def anthropic(self) -> list[dict[str, Any]]:
         """As Anthropic's messages take `tools`."""
-        return [
-            {
-                "name": tool["name"],
-                "description": tool.get("description") or "",
-                "input_schema": tool["inputSchema"],
-            }
-            for tool in self.mcp
-        ]
+        return [{**_head(tool), "input_schema": tool["inputSchema"]} for tool in self.mcp]
+
+
+def _head(tool: dict[str, Any]) -> dict[str, Any]:
+    return {"name": tool["name"], "description": tool.get("description") or ""}
 
 
 class Step(Struct, frozen=True, eq=False):
@@ -172,7 +161,9 @@ class Foretool:
         """
         self.threshold = threshold
         self.patience_s = patience_s
-        self._config = _read(config)
+        if isinstance(config, Mapping):
+            config = parse(json.dumps(config).encode(), Path.cwd() / "mcp.json")
+        self._config = config if isinstance(config, Config) else load(Path(config) if config is not None else None)
         self._config.require_profile(profile)
         self._profile = profile
         self._name = name
@@ -319,14 +310,6 @@ class _Answer:
 
     def end(self) -> None:
         self.future.cancel()
-
-
-def _read(config: Path | str | Mapping[str, Any] | Config | None) -> Config:
-    if isinstance(config, Config):
-        return config
-    if isinstance(config, Mapping):
-        return parse(json.dumps(config).encode(), Path.cwd() / "mcp.json")
-    return load(Path(config) if config is not None else default_config())
 
 
 def _result(result: Mapping[str, Any]) -> Result:

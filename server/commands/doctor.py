@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,9 +95,8 @@ def _print(diagnosis: Diagnosis) -> None:
         ]  # fmt: skip
         columns = ("upstream", "", "protocol", "server", "tools#", "dropped#", "tokens#", "ms#")
         output.table(columns, rows)
-    counts = dict.fromkeys(_STYLES, 0)
+    counts = Counter(finding.severity for finding in diagnosis.findings)
     for finding in diagnosis.findings:
-        counts[finding.severity] += 1
         mark = (f"{finding.severity:<8}", _STYLES[finding.severity])
         output.console().print(Text.assemble(mark, output.clean(f"{finding.area}: {finding.what}")))
         if finding.do:

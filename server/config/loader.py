@@ -130,8 +130,11 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
     """Do what `load` does, without the file system. `environ` defaults to the environment of this process."""
     environ = os.environ if environ is None else environ
     source = Source(data, str(path))
-    key, entries, warnings = _read_top_level(source)
-    settings = _read_settings(source, path, environ, warnings)
+    try:
+        key, entries, warnings = _read_top_level(source)
+        settings = _read_settings(source, path, environ, warnings)
+    except Invalid as error:
+        raise source.error(error) from None
     servers, broken, disabled = read_servers(source, key, entries, environ, warnings)
     if broken and not servers:
         more = f" ({len(broken)} servers, none usable)" if len(broken) > 1 else ""
@@ -181,21 +184,19 @@ def host_and_port(bind: str) -> tuple[str, int]:
 
 
 def _read_top_level(source: Source) -> tuple[str, dict[str, Any], list[str]]:
-    """Return the key that holds the servers, its value, and the first warnings."""
+    """Return the key that holds the servers, its value, and the first warnings. Raises `Invalid`."""
     document = source.document
     if not isinstance(document, dict):
-        raise source.error(
-            Invalid((), f'expected an object, found {kind_of(document)}; write {{"mcpServers": {{...}}}}')
-        )
+        raise Invalid((), f'expected an object, found {kind_of(document)}; write {{"mcpServers": {{...}}}}')
     key = "servers" if "servers" in document and "mcpServers" not in document else "mcpServers"
     entries = document.get(key)
     if key not in document:
         found = ", ".join(f'"{one_line(name)}"' for name in list(document)[:4]) or "no key at all"
         problem = f'expected "mcpServers" (or VS Code\'s "servers"), found {found}; put the servers under that key'
-        raise source.error(Invalid((), problem))
+        raise Invalid((), problem)
     if not isinstance(entries, dict):
         problem = f'expected an object of servers by name, found {kind_of(entries)}; write {{"name": {{...}}}}'
-        raise source.error(Invalid((key,), problem))
+        raise Invalid((key,), problem)
     ignored = [name for name in document if name not in (key, "foretool", "inputs", "$schema")]
     meant = {name: advice for name in ignored if (advice := guess(name, ["foretool"]))}
     warnings = [f"{source.name}: {dotted((name,))}: not read by foretool{advice}" for name, advice in meant.items()]
@@ -221,11 +222,8 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
             warnings.append(str(source.error(gone)))
         kept = "+".join(name for name in names.split("+") if name not in REMOVED_ENCODERS)
         block = {**block, "encoder": kept or ("auto" if names else "")}
-    try:
-        _refuse_unknown_settings(block, here)
-        return _expand_settings(convert(block, Settings, here), here, path, environ)
-    except Invalid as error:
-        raise source.error(error) from None
+    _refuse_unknown_settings(block, here)
+    return _expand_settings(convert(block, Settings, here), here, path, environ)
 
 
 def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
