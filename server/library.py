@@ -26,6 +26,7 @@ from msgspec import Struct
 from foretool._version import __version__
 from foretool.retrieval.itr import PUBLISHED
 from foretool.server.app import App
+from foretool.server.clients.client import Client
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Config, load, parse
 from foretool.server.methods.agent_step import BUDGET, Plan
@@ -123,8 +124,8 @@ class Step(Struct, frozen=True, eq=False):
         """Return a step with more tools if the model rated these below the threshold (0 to 1), else this step."""
         if sufficiency >= self._owner.threshold:
             return self
-        app, caller = self._owner._running()
-        return self._owner._make_step(app.steps.widen(self._plan, sufficiency, caller.client.profile))
+        app, client, _ = self._owner._running()
+        return self._owner._make_step(app.steps.widen(self._plan, sufficiency, client.profile))
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
         """Call a tool of the step, or any other. Raises `CallFailed`."""
@@ -169,7 +170,8 @@ class Foretool:
         self._name = name
         self._stack = AsyncExitStack()
         self._app: App | None = None
-        self._caller: _Caller | None = None
+        self._client: Client | None = None
+        self._asked = 0
 
     async def __aenter__(self) -> Self:
         if self._app is not None:
@@ -178,10 +180,11 @@ class Foretool:
         try:
             app = self._make(self._config, store)
             await self._stack.enter_async_context(app.running())
-            self._app, self._caller = app, _Caller(app, self._profile)
+            client = app.router.open("legacy", "library", _Answer(), self._profile)
+            self._app, self._client = app, client
             info = {"name": self._name, "version": __version__}
             greeting = {"protocolVersion": versions.LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
-            await self._caller.ask("initialize", greeting)
+            await self._ask(client, "initialize", greeting)
             end = time.monotonic() + self.patience_s
             while app.upstreams.still_coming() and time.monotonic() < end:
                 await asyncio.sleep(0.02)
@@ -195,17 +198,17 @@ class Foretool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._caller is not None and self._app is not None:
+        if self._client is not None and self._app is not None:
             if error is None:
                 await self._app.clients.wait_for_answers(GRACE_S)
-            self._caller.client.close()
+            self._client.close()
         await self._stack.aclose()
 
     async def step(self, query: str, history: Sequence[str] | None = None, budget: int = BUDGET) -> Step:
         """Return what the next step needs. `query`: the task in words, one need a line; `history`: the tools called so
         far, oldest first, by default those called through this object; `budget`: tokens of prompt and tools."""
-        app, caller = self._running()
-        chat = caller.session.conversation()
+        app, client, session = self._running()
+        chat = session.conversation()
         chat.note_task(tuple(line.strip() for line in query.splitlines() if line.strip()), app.recorder.now())
         wanted = app.steps.query(query, chat.steps if history is None else history)
         planned: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
@@ -214,7 +217,7 @@ class Foretool:
             if not planned.done():  # the caller may have stopped waiting
                 planned.set_result(plan)
 
-        app.steps.plan(wanted, caller.client.profile, budget, ready)
+        app.steps.plan(wanted, client.profile, budget, ready)
         return self._make_step(await planned)
 
     async def answer(
@@ -229,62 +232,41 @@ class Foretool:
             if wider is not step:
                 step, reply = wider, await model(wider)
         except Exception as error:
-            app, caller = self._running()
-            app.steps.record(caller.session, step._plan, type(error).__name__)
+            app, _, session = self._running()
+            app.steps.record(session, step._plan, type(error).__name__)
             app.outbox.flush()
             raise
         return reply.value, step
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
         """Call any tool, in the step or not. Raises `CallFailed`."""
-        _, caller = self._running()
-        return _result(await caller.ask("tools/call", {"name": name, "arguments": dict(arguments or {})}))
+        _, client, _ = self._running()
+        return _result(await self._ask(client, "tools/call", {"name": name, "arguments": dict(arguments or {})}))
 
     def _make_step(self, plan: Plan) -> Step:
         """Show and record a plan, and return it as a step."""
-        app, caller = self._running()
+        app, client, session = self._running()
         app.catalog.fix_names()
-        app.steps.record(caller.session, plan)
-        app.steps.show(caller.session, plan, caller.client.profile)
+        app.steps.record(session, plan)
+        app.steps.show(session, plan, client.profile)
         app.outbox.flush()
-        shown = [*plan.tools, app.steps.discover(caller.client.profile)]
+        shown = [*plan.tools, app.steps.discover(client.profile)]
         tools = Tools([jsonrpc.plain(each.definition) for each in shown])
         sources = [fragment.id for fragment in plan.fragments]
         return Step(
             plan.task, plan.prompt, tools, sources, plan.level, plan.probability, plan.tokens, plan.fallback, self, plan
         )
 
-    def _running(self) -> tuple[App, _Caller]:
-        if self._app is None or self._caller is None:
-            raise RuntimeError("a Foretool works inside `async with` only")
-        return self._app, self._caller
-
-    def _make(self, config: Config, store: Store) -> App:
-        return App(config, store)
-
-
-class _Caller:
-    """Sends requests to the proxy as a client does, in memory."""
-
-    def __init__(self, app: App, profile: str) -> None:
-        self.client = app.router.open("legacy", "library", _Answer(), profile)
-        self._last = 0
-
-    @property
-    def session(self) -> Session:
-        assert self.client.session is not None, "not initialized"
-        return self.client.session
-
-    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask(self, client: Client, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a request. Raises `CallFailed`. Cancelling the wait cancels the request."""
-        self._last += 1
+        self._asked += 1
         answer = _Answer()
-        self.client.receive(Message(id=self._last, method=method, params=jsonrpc.raw(params)), answer)
+        client.receive(Message(id=self._asked, method=method, params=jsonrpc.raw(params)), answer)
         try:
             message = await answer.future
         except asyncio.CancelledError:
-            params_of = jsonrpc.raw({"requestId": self._last, "reason": "cancelled"})
-            self.client.receive(Message(method="notifications/cancelled", params=params_of), answer)
+            params_of = jsonrpc.raw({"requestId": self._asked, "reason": "cancelled"})
+            client.receive(Message(method="notifications/cancelled", params=params_of), answer)
             raise
         if message.error is not UNSET:
             code, said = jsonrpc.error_of(message.error)
@@ -292,6 +274,14 @@ class _Caller:
         assert isinstance(message.result, Raw)
         result: dict[str, Any] = jsonrpc.plain(message.result)
         return result
+
+    def _running(self) -> tuple[App, Client, Session]:
+        if self._app is None or self._client is None or self._client.session is None:
+            raise RuntimeError("a Foretool works inside `async with` only")
+        return self._app, self._client, self._client.session
+
+    def _make(self, config: Config, store: Store) -> App:
+        return App(config, store)
 
 
 class _Answer:

@@ -11,11 +11,11 @@ from msgspec import Struct
 from foretool.retrieval.document import fields
 from foretool.retrieval.graph import Edge, Graph, flow_edges, schema_edges
 from foretool.server import offline
+from foretool.server.app import App
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.server.offline import Offline
 from foretool.storage.records import ToolId
 
 
@@ -44,8 +44,8 @@ def command(context: click.Context, path: Path | None, as_json: bool) -> int:
     """
     if context.invoked_subcommand is not None:
         return 0
-    with offline.read(load(path)) as known:
-        edges = list(draw_graph(known))
+    with offline.read(load(path)) as app:
+        edges = list(draw_graph(app))
     return output.show(edges, as_json, _print_all)
 
 
@@ -55,31 +55,31 @@ def command(context: click.Context, path: Path | None, as_json: bool) -> int:
 @json_option
 def show(path: Path | None, as_json: bool, tool: str) -> int:
     """Show what one TOOL needs, and what needs it."""
-    with offline.read(load(path)) as known:
-        found = known.app.catalog.find(tool)
+    with offline.read(load(path)) as app:
+        found = app.catalog.find(tool)
         if found is None:
             return complain(
-                f"graph show: no tool is called {tool!r}{known.suggest(tool)} `foretool tools` lists them", WRONG
+                f"graph show: no tool is called {tool!r}{offline.suggest(app, tool)} `foretool tools` lists them", WRONG
             )
-        graph = draw_graph(known)
-        served = _learned_graph(known) is not None
+        graph = draw_graph(app)
+        served = _learned_graph(app) is not None
     around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
     return output.show(around, as_json, _print_around)
 
 
-def draw_graph(known: Offline) -> Graph:
+def draw_graph(app: App) -> Graph:
     """Return the graph in use, and the edges of schemas and calls that it does not have yet."""
-    tools = known.app.catalog.tools()
+    tools = app.catalog.tools()
     names = {tool.id for tool in tools}
-    learned = [edge for edge in _learned_graph(known) or () if edge.before in names and edge.after in names]
+    learned = [edge for edge in _learned_graph(app) or () if edge.before in names and edge.after in names]
     pairs = {(edge.before, edge.after) for edge in learned}
-    seen = Graph([*schema_edges([fields(tool) for tool in tools]), *flow_edges(known.store.flows.all(), names)])
+    seen = Graph([*schema_edges([fields(tool) for tool in tools]), *flow_edges(app.store.flows.all(), names)])
     return Graph([*learned, *(edge for edge in seen if (edge.before, edge.after) not in pairs)])
 
 
-def _learned_graph(known: Offline) -> Graph | None:
+def _learned_graph(app: App) -> Graph | None:
     """Return the graph that is served, or None if none was learned or none can be read."""
-    for _, model in known.store.artifacts.load_intact("tgr"):
+    for _, model in app.store.artifacts.load_intact("tgr"):
         # These import numpy, which only a model needs.
         from foretool.retrieval.model_format import ModelError
         from foretool.retrieval.rankers.tgr import Tgr

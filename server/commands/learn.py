@@ -76,15 +76,15 @@ def command(
         # One thread, since calls come first.
         os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         os.nice(10)
-    with open_store(config.storage, busy_ms=5000) as store, offline.read(config) as known:
-        tools = known.app.catalog.tools()
+    with open_store(config.storage, busy_ms=5000) as store, offline.read(config) as app:
+        tools = app.catalog.tools()
         if not tools:
             return complain(
                 "learn: no tools are known yet; let a client connect once, and see `foretool doctor`", WRONG
             )
         for file in files:
             _import(store, file, tools)
-        return _learn(config, known.app.catalog, store, methods, as_json=as_json, quiet=background)
+        return _learn(config, app.catalog, store, methods, as_json=as_json, quiet=background)
 
 
 def _import(store: Store, file: Path, tools: Sequence[Tool]) -> None:

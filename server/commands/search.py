@@ -10,6 +10,7 @@ import click
 from msgspec import Struct
 
 from foretool.server import offline
+from foretool.server.app import App
 from foretool.server.catalog import embedding, models
 from foretool.server.catalog.own_tools import MOST
 from foretool.server.commands import output
@@ -19,7 +20,6 @@ from foretool.server.config.loader import load
 from foretool.server.methods import discovery_answer
 from foretool.server.methods.discover_tools import RANKED
 from foretool.server.methods.discovery_answer import Arguments
-from foretool.server.offline import Offline
 from foretool.storage.records import Level, Match
 
 Schema = Literal["whole", "trimmed", "none"]
@@ -73,29 +73,29 @@ def command(
     """
     config = load(path)
     config.require_profile(profile)
-    with offline.read(config) as known:
-        if not len(known.app.catalog):
+    with offline.read(config) as app:
+        if not len(app.catalog):
             return complain(
                 "no tools are known yet; connect a client once, or run `foretool doctor` to see what is wrong", WRONG
             )
-        embedding.install_encoders(config.settings, known.app.search, known.store)
-        for problem in models.install_models(known.app.search, known.store):
+        embedding.install_encoders(config.settings, app.search, app.store)
+        for problem in models.install_models(app.search, app.store):
             output.warn(problem)
-        found = search(known, " ".join(task), profile, limit)
+        found = search(app, " ".join(task), profile, limit)
     return output.show(
         found, as_json, lambda found: click.echo(output.clean(found.answer)) if as_text else _print(found)
     )
 
 
-def search(known: Offline, task: str, profile: str = "", limit: int | None = None) -> SearchResult:
+def search(app: App, task: str, profile: str = "", limit: int | None = None) -> SearchResult:
     """Search as for the first request of a client."""
-    profile_of = known.app.config.profiles[profile]
+    profile_of = app.config.profiles[profile]
     arguments = Arguments(task=task, limit=limit)
-    visible = known.view(profile_of).shown
+    visible = offline.view(app, profile_of).shown
     started = time.perf_counter()
     query = discovery_answer.query(arguments, (), ())
-    ranking = known.app.search.find_now(query, profile_of.admits, max(RANKED, arguments.wanted))
-    answer, _ = known.app.answers.write(arguments, query, ranking, visible.__contains__, profile_of)
+    ranking = app.search.find_now(query, profile_of.admits, max(RANKED, arguments.wanted))
+    answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, profile_of)
     took_ms = (time.perf_counter() - started) * 1000
     cards = {card["name"]: card for card in answer.structured["matches"]}
     hits = tuple(_describe_hit(match, cards[match.tool]) for match in answer.matches if match.tool in cards)

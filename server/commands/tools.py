@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server import offline
+from foretool.server.app import App
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.loader import Config, load
+from foretool.server.config.loader import load
 from foretool.server.config.settings import PolicyChoice
-from foretool.server.offline import Offline
 from foretool.storage.records import Tool, Usage
 
 
@@ -92,20 +92,18 @@ def command(path: Path | None, as_json: bool, pattern: str, upstream: str, unuse
     config = load(path)
     if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):
         raise ConfigError(f"--upstream: {config.path} has no server {upstream!r}; it has: {', '.join(config.servers)}")
-    with offline.read(config) as known:
+    with offline.read(config) as app:
         if schema:
-            return _print_schema(known, schema)
-        inventory = take_inventory(known, config, pattern, upstream, unused=unused, order="tokens" if unused else sort)
+            return _print_schema(app, schema)
+        inventory = take_inventory(app, pattern, upstream, unused=unused, order="tokens" if unused else sort)
     return output.show(inventory, as_json, lambda inventory: _print(inventory, unused))
 
 
-def take_inventory(
-    known: Offline, config: Config, pattern: str, upstream: str, *, unused: bool, order: str
-) -> Inventory:
+def take_inventory(app: App, pattern: str, upstream: str, *, unused: bool, order: str) -> Inventory:
     """Return the tools that fit the options, and the size of the catalog and of the lists."""
-    catalog = known.app.catalog
-    usage = {each.tool: each for each in known.store.calls.usage()}
-    views = {name: known.view(profile) for name, profile in config.profiles.items()}
+    catalog, config = app.catalog, app.config
+    usage = {each.tool: each for each in app.store.calls.usage()}
+    views = {name: offline.view(app, profile) for name, profile in config.profiles.items()}
     pinned = set(catalog.pins(config.settings.pin))
 
     def row(tool: Tool) -> Row:
@@ -115,7 +113,7 @@ def take_inventory(
         is_pinned = tool.id in pinned
         return Row(tool.id, tool.upstream, tokens, counted, is_pinned, listed, used.calls, used.misses, used.last_at)
 
-    tools = catalog.tools()
+    tools, unlisted = catalog.tools(), app.upstreams.unlisted()
     rows = [row(tool) for tool in tools if matches(tool.id, pattern) and upstream in ("", tool.upstream)]
     return Inventory(
         tools=tuple(sorted((row for row in rows if not (unused and row.calls)), key=ORDERS[order])),
@@ -125,7 +123,7 @@ def take_inventory(
         ),
         catalog_tools=len(tools),
         catalog_tokens=sum(catalog.tokens(tool.id) for tool in tools),
-        unlisted_servers=tuple(known.unlisted),
+        unlisted_servers=tuple(name for name in config.servers if name in unlisted),
     )
 
 
@@ -136,11 +134,11 @@ def matches(name: str, pattern: str) -> bool:
     return pattern.lower() in name.lower()
 
 
-def _print_schema(known: Offline, name: str) -> int:
-    catalog = known.app.catalog
+def _print_schema(app: App, name: str) -> int:
+    catalog = app.catalog
     tool = catalog.find(name)
     if tool is None:
-        meant = known.suggest(name) or "; `foretool tools` lists them"
+        meant = offline.suggest(app, name) or "; `foretool tools` lists them"
         return complain(f"--schema: no tool is called {name!r}{meant}", WRONG)
     click.echo(msgspec.json.format(bytes(catalog.definition(tool)), indent=2).decode())
     return 0

@@ -110,10 +110,8 @@ def _resolve(value: Any, kind: type[Struct], error: str) -> tuple[str, jsonc.Pat
     path: list[str | int] = []
     node = value
     for field, index, any_key in re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", tail):
-        if any_key:
-            step: str | int = next(
-                key for key in node if _error(_replaced(value, path, {key: node[key]}), kind) == error
-            )
+        if any_key:  # dictionaries stand directly in the structs
+            step: str | int = next(key for key in node if _error({**value, path[0]: {key: node[key]}}, kind) == error)
         else:
             step = field or int(index)
         path.append(step)
@@ -127,11 +125,6 @@ def _error(value: Any, kind: type[Struct]) -> str:
     except msgspec.ValidationError as error:
         return str(error)
     return ""
-
-
-def _replaced(value: Any, path: list[str | int], new: Any) -> Any:
-    """Return a copy of `value` with `new` at the end of `path`, which leads through objects only."""
-    return {**value, path[0]: _replaced(value[path[0]], path[1:], new)} if path else new
 
 
 def _in_words(message: str, path: jsonc.Path, bad: Any, kind: type[Struct]) -> str:

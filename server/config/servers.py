@@ -82,10 +82,10 @@ _SAME_KEY = {"serverUrl": "url", "httpUrl": "url", "transport": "type"}
 _OTHER_CLIENTS = {
     "alwaysAllow": "", "autoApprove": "", "dev": "", "gallery": "", "icon": "", "id": "", "metadata": "", "name": "",
     "oauth": "", "scope": "", "source": "", "title": "", "trust": "", "version": "",
-    "disabledTools": 'foretool reads "exclude"', "excludeTools": 'foretool reads "exclude"',
-    "enabledTools": 'foretool reads "include"', "includeTools": 'foretool reads "include"',
-    "enabled": 'foretool reads "disabled"', "timeout": 'foretool reads "timeout_s", in seconds',
-    "envFile": 'put the variables into "env" or export them',
+    "disabledTools": '; foretool reads "exclude"', "excludeTools": '; foretool reads "exclude"',
+    "enabledTools": '; foretool reads "include"', "includeTools": '; foretool reads "include"',
+    "enabled": '; foretool reads "disabled"', "timeout": '; foretool reads "timeout_s", in seconds',
+    "envFile": '; put the variables into "env" or export them',
 }  # fmt: skip
 
 
@@ -183,12 +183,7 @@ def _warn_of_other_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[s
     for key in written:
         if key in fields or key in _SAME_KEY:
             continue
-        advice = _OTHER_CLIENTS.get(key)
-        if advice is None:
-            advice = guess(key, fields)
-        elif advice:
-            advice = f"; {advice}"
-        if advice:
+        if advice := _OTHER_CLIENTS[key] if key in _OTHER_CLIENTS else guess(key, fields):
             yield f"{dotted((*here, key))}: not read by foretool{advice}"
         else:
             without_advice.append(f'"{one_line(key)}"')

@@ -14,18 +14,18 @@ def test_the_catalogue_and_the_lists_are_those_of_the_proxy(tmp_path: Path) -> N
     path = write_config(tmp_path, pin=["calc__*"])
     fill(path).close()
     config = configs.load(path)
-    with offline.read(config) as known:
-        assert [tool.id for tool in known.app.catalog.tools()] == ["calc__add", "sky__forecast", "sky__moon"]
-        assert {"calc__add", "sky__forecast", "discover_tools"} <= known.view(config.profiles[""]).shown
-        assert known.unlisted == []
+    with offline.read(config) as app:
+        assert [tool.id for tool in app.catalog.tools()] == ["calc__add", "sky__forecast", "sky__moon"]
+        assert {"calc__add", "sky__forecast", "discover_tools"} <= offline.view(app, config.profiles[""]).shown
+        assert app.upstreams.unlisted() == frozenset()
 
 
 def test_a_list_worked_out_to_be_looked_at_is_not_kept(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     fill(path).close()
     config = configs.load(path)
-    with offline.read(config) as known:
-        known.view(config.profiles[""])
+    with offline.read(config) as app:
+        offline.view(app, config.profiles[""])
     with open_store(config.storage) as store:
         assert store.serving.working_set("/frozen") is None
 
@@ -34,11 +34,11 @@ def test_a_list_that_is_served_is_shown_as_it_is(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     fill(path).close()
     config = configs.load(path)
-    with offline.read(config) as known:
-        inputs = known.app.exposures._digest_inputs(config.profiles[""], "frozen")
-        now = known.app.exposures._clock()
+    with offline.read(config) as app:
+        inputs = app.exposures._digest_inputs(config.profiles[""], "frozen")
+        now = app.exposures._clock()
     with open_store(config.storage) as store:
         store.serving.save_working_set(WorkingSet("/frozen", 7, ("sky__moon",), b"[]", now, inputs))  # type: ignore[arg-type]
-    with offline.read(config) as known:
-        view = known.view(config.profiles[""])
+    with offline.read(config) as app:
+        view = offline.view(app, config.profiles[""])
     assert (view.epoch, view.shown) == (7, {"sky__moon"})

@@ -62,13 +62,13 @@ class Setting:
         self.artifacts.add_demonstrations(told)
 
     def learn(self, now: float = 1e6, **more: Any) -> Run:
-        with offline.read(self.config) as known:
-            return learn(self.config, known.app.catalog, self.store, lambda *_: None, now=now, **more)
+        with offline.read(self.config) as app:
+            return learn(self.config, app.catalog, self.store, lambda *_: None, now=now, **more)
 
     def budget(self) -> int:
         """Tokens of a list without our own tools."""
-        with offline.read(self.config) as known:
-            learner = learning.Learner(self.config, known.app.catalog, self.store, lambda *_: None, 1.0)
+        with offline.read(self.config) as app:
+            learner = learning.Learner(self.config, app.catalog, self.store, lambda *_: None, 1.0)
             return learner._size.budget
 
     def outcomes(self, run: Run) -> dict[str, str]:
