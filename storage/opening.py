@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from foretool.storage.sqlite.database import Database
+from foretool.storage.sqlite.database import Database, examine
 from foretool.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -29,6 +29,4 @@ def open_existing_store(path: Path) -> Store:
 
 def examine_store(path: Path, patience_s: float) -> Health:
     """Check a store without changing it, for at most `patience_s`; raises `StorageError` if it cannot be read."""
-    from foretool.storage.sqlite.health import examine
-
     return examine(path, patience_s)

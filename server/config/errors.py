@@ -132,6 +132,8 @@ def _in_words(message: str, path: jsonc.Path, bad: Any, kind: type[Struct]) -> s
     if message.startswith("Invalid enum value"):
         choices = ", ".join(f'"{choice}"' for choice in _choices(key))
         return f"expected one of {choices}; found {bad[:40]!r}"
+    if "of length" in message:
+        return f"expected a string that is not empty; the default is {_default(key, kind)}"
     if bound := re.search(r"(>=|<=|>|<) ([\d.]+)", message):
         words = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}[bound[1]]
         return f"expected {words} {float(bound[2]):g}, found {bad:g}; the default is {_default(key, kind)}"

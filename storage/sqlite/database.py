@@ -1,4 +1,4 @@
-"""Opens the SQLite file, runs statements, and turns SQLite's errors into `StorageError`.
+"""Opens and examines the SQLite file, runs statements, and turns SQLite's errors into `StorageError`.
 
 The connection is in autocommit mode, so every transaction is one that this file begins. Several processes share the
 file through a write-ahead log. A write that cannot get the lock within `busy_ms`, or has no room on the disk, raises
@@ -26,7 +26,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 from msgspec.json import Decoder
 
-from foretool.storage.records import ToolId
+from foretool.storage.records import Health, ToolId
 from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
 from foretool.storage.stores import StorageError
 
@@ -40,6 +40,10 @@ _BACKSTOP_PAGES = 4096
 
 _CHECKPOINT_COMMITS = 250
 """Commits after which a `checkpoint` is worth a thread: 2 to 4 MiB of log."""
+
+_MOST_PROBLEMS = 5
+_CHECK_STEPS = 10_000
+"""SQLite instructions of a check between two looks at the clock: under a millisecond."""
 
 _TRANSACTION = ("COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("RELEASE inner_block", ("ROLLBACK TO inner_block", "RELEASE inner_block"))
@@ -350,6 +354,37 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
         else:
             return
+
+
+# Examining
+
+
+def examine(path: Path, patience_s: float) -> Health:
+    """Check a file for at most `patience_s`, without changing it; raises `StorageError` if it cannot be read at all."""
+    end = time.monotonic() + patience_s
+    try:
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        ) as database:
+            version, foreign = schema_version(database), is_foreign(database)
+            database.set_progress_handler(lambda: time.monotonic() > end, _CHECK_STEPS)
+            problems, is_complete = _quick_check(database)
+    except sqlite3.Error as error:
+        raise StorageError(
+            f"{path}: cannot be read ({error}); check its permissions, or move it away to start with an empty one"
+        ) from error
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return Health(version, len(MIGRATIONS), foreign, writable, problems, is_complete)
+
+
+def _quick_check(database: sqlite3.Connection) -> tuple[tuple[str, ...], bool]:
+    try:
+        found = database.execute(f"PRAGMA quick_check({_MOST_PROBLEMS})").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return (), False
+    return tuple(line for (text,) in found for line in text.splitlines() if text != "ok"), True
 
 
 # Errors
