@@ -59,7 +59,6 @@ class Why(Struct, frozen=True):
 class View(Struct, frozen=True):
     """The list of one profile under one policy in one epoch."""
 
-    profile: str
     policy: Policy
     epoch: int
     tools: tuple[ToolId, ...]
@@ -215,7 +214,7 @@ class Exposures:
             return ranked if ranked is not None else () if policy == "full" else self._ranked(profile)
 
         return View(
-            profile.name, policy, stored.epoch, stored.tools, frozenset(stored.tools), stored.listing,
+            policy, stored.epoch, stored.tools, frozenset(stored.tools), stored.listing,
             tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
         )  # fmt: skip
 

@@ -261,7 +261,7 @@ class AgentSteps:
         tools = tuple(sorted([*(each.tool for each in plan.tools), self.discover(profile).tool]))
         order = tuple(each.tool for each in plan.ranking.ranked)
         view = StepView(
-            profile.name, "frozen", 0, tools, frozenset(tools), b"[]", plan.tokens, plan.budget, at,
+            "frozen", 0, tools, frozenset(tools), b"[]", plan.tokens, plan.budget, at,
             lambda: order, self._unlisted(),
         )  # fmt: skip
         exposure = Exposure(session.record.key, at, "frozen", 0, tools, plan.tokens, "list")

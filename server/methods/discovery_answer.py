@@ -220,7 +220,8 @@ _described = msgspec.json.Decoder(_Described)
 
 
 @lru_cache(maxsize=KEPT)
-def _summary(definition: bytes) -> str:
+def summarize(definition: bytes) -> str:
+    """Return the first sentence of a tool's description, or else its title."""
     # Imported here because only searches need it, and no list should wait for it.
     from foretool.retrieval.document import document, first_sentence, summary_line
 
@@ -228,7 +229,7 @@ def _summary(definition: bytes) -> str:
         said = _described.decode(definition)
     except msgspec.DecodeError:
         return summary_line(document(Tool(ToolId(""), "", "", definition, "")))
-    return first_sentence((said.description or said.title or "").strip())
+    return first_sentence((said.description or "").strip() or (said.title or "").strip())
 
 
 @lru_cache(maxsize=1024)
@@ -236,7 +237,7 @@ def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
     """Return the words of a tool's name and summary, without those of its server's name."""
     from foretool.retrieval.words import terms
 
-    return frozenset(terms(f"{name} {_summary(definition)}")).difference(terms(upstream))
+    return frozenset(terms(f"{name} {summarize(definition)}")).difference(terms(upstream))
 
 
 def _grouped(
@@ -266,7 +267,7 @@ def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _card(tool: Tool, ranked: Ranked, listed: bool, like: ToolId | None = None) -> dict[str, Any]:
-    description = f"as {like}" if like else _summary(tool.definition)
+    description = f"as {like}" if like else summarize(tool.definition)
     card = {"name": tool.id, "description": description, "why": "; ".join(ranked.reasons)}
     return {**card, "listed": True} if listed else card
 
@@ -278,7 +279,7 @@ def _card_cost(known: tuple[Tool, Ranked], card: Mapping[str, Any]) -> int:
 
 @lru_cache(maxsize=KEPT)
 def _summary_tokens(definition: bytes) -> int:
-    return estimate(_summary(definition))
+    return estimate(summarize(definition))
 
 
 def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int) -> str:

@@ -15,17 +15,17 @@ from foretool.retrieval.fragments import PRIORITIES, Fragment, Priority, fragmen
 from foretool.server.config.live import LiveConfig
 
 LOOK_S: Final = 1.0
-"""Files are looked at at most this often."""
+"""Files are checked at most this often."""
 MOST_FILES: Final = 200
 MOST_BYTES: Final = 1024 * 1024
-"""Size of the largest file that is read; a larger one is left out."""
+"""A larger file is not read."""
 
 log = logging.getLogger("foretool.instructions")
 
 
 class _File(Struct, frozen=True):
     stamp: tuple[int, int]
-    """Time of the last change in ns, bytes."""
+    """The time of the last change in nanoseconds, and the size in bytes."""
     fragments: tuple[Fragment, ...]
 
 
@@ -37,12 +37,12 @@ class InstructionFiles:
         self._files: dict[Path, _File] = {}
         self._looked_at = -LOOK_S
         self._said: set[str] = set()
-        """Problems that are logged already."""
+        """Problems that were logged already."""
         self.version = 0
-        """Goes up with every change of a file."""
+        """Grows with every change of a file."""
 
     def fragments(self) -> list[Fragment]:
-        """Return the fragments of all files as they were when last looked at."""
+        """Return the fragments of all files, as of the last check."""
         return [fragment for file in self._files.values() for fragment in file.fragments]
 
     def look(self) -> None:

@@ -79,7 +79,7 @@ class Instructions:
 
     @property
     def version(self) -> int:
-        """Goes up with every change of a fragment."""
+        """Grows with every change of a fragment."""
         return self._changes + self._files.version
 
     # -- what there is

@@ -22,6 +22,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Caller
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.config.live import LiveConfig
+from foretool.server.methods.discovery_answer import summarize
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Discovery, Tool, ToolId
@@ -117,13 +118,10 @@ def hint_text(tool: Tool) -> str:
 @lru_cache(maxsize=256)
 def _about(definition: bytes) -> tuple[str, str]:
     """Return the arguments that a tool requires, and a line about what it does."""
-    # Imported here because only predictions need it, and no list should wait for it.
-    from foretool.retrieval.document import document, summary_line
-
     schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
     required = schema.get("required") if isinstance(schema, dict) else None
     wanted = ", ".join(map(str, required)) if isinstance(required, list) else ""
-    return wanted, summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+    return wanted, summarize(definition)
 
 
 def with_text(result: Raw, hint: Hint) -> Raw:

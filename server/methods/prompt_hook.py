@@ -35,13 +35,13 @@ class PromptHook:
 
     def __init__(
         self, store: TaskStore, clients: ClientRegistry, search: Search, predictor: Predictor,
-        clock: Callable[[], float], folder: Path | None = None,
+        clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._store = store
         self._clients = clients
         self._search = search
         self._predictor = predictor
-        self._folder = str(folder or Path.cwd())
+        self._folder = str(Path.cwd())
         self._since = clock()
         self._seen = 0
 

@@ -15,7 +15,7 @@ RECORD = SessionRecord("k", "c", "1", "legacy", "stdio", "", 0.0)
 
 
 def view(*tools: ToolId) -> View:
-    return View("", "frozen", 1, tools, frozenset(tools), b"[]", 0, 2000, 0.0)
+    return View("frozen", 1, tools, frozenset(tools), b"[]", 0, 2000, 0.0)
 
 
 def session(*shown: ToolId) -> Session:
