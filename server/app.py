@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from foretool.server import housekeeping
@@ -30,8 +31,7 @@ from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
-from foretool.server.methods.list_tools import ListTools
-from foretool.server.methods.merged_lists import MergedLists
+from foretool.server.methods.lists import ListTools, MergedLists
 from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_hook import PromptHook
 from foretool.server.methods.prompts import Prompts
@@ -69,7 +69,6 @@ class App:
         self.turn = Turn()
         self._children = ChildWatcher()
         self._instructions: Instructions | None = None
-        self._steps: AgentSteps | None = None
 
         # What is recorded, what exists, and what ranks it
         self.recorder = Recorder(store, live, time.time)
@@ -145,16 +144,14 @@ class App:
             self._instructions = Instructions(self.live, self.upstreams, self.catalog, self.greeting.quoted)
         return self._instructions
 
-    @property
+    @cached_property
     def steps(self) -> AgentSteps:
         """Plans single steps of agents; made at the first one."""
-        if self._steps is None:
-            from foretool.server.methods.agent_step import AgentSteps
+        from foretool.server.methods.agent_step import AgentSteps
 
-            self._steps = AgentSteps(
-                self.catalog, self.search, self.instructions, self.recorder, self.live, self.upstreams.unlisted
-            )
-        return self._steps
+        return AgentSteps(
+            self.catalog, self.search, self.instructions, self.recorder, self.live, self.upstreams.unlisted
+        )
 
     # -- upstreams
 

@@ -21,7 +21,6 @@ CONVERSATIONS = {
     "server/methods/discover_tools.py": "tests/scenarios/test_conversations.py",
     "server/methods/forwarder.py": "tests/scenarios/test_progress_and_cancellation.py",
     "server/methods/instruction_files.py": "tests/server/methods/test_instructions.py",
-    "server/methods/list_tools.py": "tests/scenarios/test_cold_start.py",
     "server/methods/prompts.py": "tests/scenarios/test_resources_and_prompts.py",
     "server/methods/tool_lookup.py": "tests/scenarios/test_misses.py",
     "server/methods/upstream_events.py": "tests/scenarios/test_lists_of_upstreams.py",

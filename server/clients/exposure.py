@@ -18,7 +18,7 @@ from msgspec import Struct
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.list_growth import BASE_SHARE
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog import names, own_tools
+from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.live import LiveConfig
 from foretool.server.config.loader import Profile
@@ -205,7 +205,7 @@ class Exposures:
     def _show(
         self, profile: Profile, policy: Policy, stored: WorkingSet, ranked: tuple[ToolId, ...] | None = None
     ) -> View:
-        tokens = sum(self._catalog.tokens(tool) for tool in stored.tools if tool not in names.OWN)
+        tokens = sum(self._catalog.tokens(tool) for tool in stored.tools)
         own = sum(estimate(bytes(definition).decode()) for _, definition in self._own(profile))
 
         @cache

@@ -151,8 +151,8 @@ class ClientRegistry:
         Modern clients get log entries only for their own requests. No client sees the work of another credential, or an
         upstream that its profile leaves out.
         """
-        asking = {id(each): each for each in (request.exchange for request in upstream.askers())}
-        calling = [exchange.client for exchange in asking.values() if isinstance(exchange, Exchange)]
+        exchanges = [request.exchange for request in upstream.askers()]
+        calling = [exchange.client for exchange in exchanges if isinstance(exchange, Exchange)]
         readers = self.admitted(upstream.name)
         if calling:
             # The entry may belong to any of these calls, so all callers must have the same credential and profile.

@@ -118,7 +118,8 @@ class Instructions:
         found for it; what its server says of itself always applies."""
         self.ask()
         shelf = self._held(profile).shelf
-        hits = {hit.fragment.id: hit for hit in shelf.find(lines) if _applies(hit)}
+        found = ((hit, FOREIGN_APPLIES if hit.fragment.upstream else APPLIES) for hit in shelf.find(lines))
+        hits = {hit.fragment.id: hit for hit, least in found if hit.relevance >= least}
         tool = self._catalog.get(best) if best is not None else None
         if tool is not None:
             own = next((each for each in shelf.fragments if each.source == f"server {tool.upstream}"), None)
@@ -208,10 +209,6 @@ class Instructions:
             said = fragments(text, f"prompt {exposed}", "guidance", upstream.name)
             self._prompts[upstream.name][name] = tuple(said)
             self._changes += 1
-
-
-def _applies(hit: Hit) -> bool:
-    return hit.relevance >= (FOREIGN_APPLIES if hit.fragment.upstream else APPLIES)
 
 
 def _objects(reply: Reply, key: str) -> list[dict[str, Any]]:

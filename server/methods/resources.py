@@ -9,7 +9,7 @@ from typing import Any, Final
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
-from foretool.server.methods.merged_lists import MergedLists
+from foretool.server.methods.lists import MergedLists
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
 from foretool.server.upstreams.connection import Lost, Reply

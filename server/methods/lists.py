@@ -1,14 +1,16 @@
-"""Merges the lists of all upstreams (resources, templates, prompts) into one, in config order."""
+"""Answers the methods that list: tools as the client's own list has them, all else merged from the upstreams."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
+from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.exposure import list_result
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.live import LiveConfig
 from foretool.server.methods.forwarder import Forwarder
@@ -17,8 +19,13 @@ from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Era
+
+TTL_MS: Final = 3_600_000
+"""How long a modern client may cache our lists, unless a notification ends that earlier."""
 
 PAGES: Final = 100
+"""An upstream may have at most so many pages of a list."""
 
 CHANGES: Final = {
     "resources": ("resourcesListChanged", "notifications/resources/list_changed"),
@@ -43,8 +50,31 @@ class _Pending(Struct, eq=False):
     requests: list[tuple[Upstream, Request]] = field(default_factory=list)
 
 
+class ListTools:
+    """Lists tools once all upstreams have listed theirs, at the latest at the deadline for cold starts."""
+
+    def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog) -> None:
+        self._upstreams = upstreams
+        self._catalog = catalog
+
+    def handlers(self, era: Era) -> dict[str, Any]:
+        return {"tools/list": self.start}
+
+    def start(self, exchange: Exchange) -> None:
+        if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")
+        self._upstreams.when_listed(lambda: exchange.attempt(self._answer, exchange))
+
+    def _answer(self, exchange: Exchange) -> None:
+        session, tools = exchange.own_session, exchange.client.tools
+        self._catalog.fix_names()
+        exchange.result(list_result(tools.array(session), exchange.era, TTL_MS))
+        tools.record(session, "list")
+        tools.mark_listed()
+
+
 class MergedLists:
-    """Asks every upstream for its part of a list and answers with all parts."""
+    """Asks every upstream for its part of a list and answers with all parts, in config order."""
 
     def __init__(
         self, upstreams: UpstreamRegistry, clients: ClientRegistry, forwarder: Forwarder, config: LiveConfig
