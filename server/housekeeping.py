@@ -7,11 +7,11 @@ import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from typing import Final
 
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.recording.data_flow import FlowWatch
-from foretool.server.system.malloc import TRIM_S, trim_heap
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State
@@ -20,6 +20,9 @@ from foretool.storage.stores import FlowStore, StorageError, Store
 TICK_S: Final = 1.0
 REFRESH_AFTER_S: Final = 2.0
 """Upstreams are refreshed this long after the start: not while the first client waits for its first answers."""
+
+TRIM_S: Final = 10.0
+"""Pause between two returns of unused memory to the system; one takes a few milliseconds."""
 
 Job = Callable[[], Awaitable[object] | object]
 
@@ -62,7 +65,11 @@ async def run_checkpoint(store: Store) -> None:
 
 
 class MemoryReturn:
-    """Gives unused memory back to the system every `TRIM_S` seconds."""
+    """Gives unused memory back to the system every `TRIM_S` seconds.
+
+    After some hundred thousand messages of many sizes, the heap of the C library is full of free pieces, and the
+    process looks megabytes bigger than it is.
+    """
 
     def __init__(self) -> None:
         self._at = time.monotonic()
@@ -71,3 +78,20 @@ class MemoryReturn:
         if time.monotonic() - self._at > TRIM_S:
             self._at = time.monotonic()
             trim_heap()
+
+
+def trim_heap() -> bool:
+    """Return unused memory to the system. Returns False where the C library has no such call; glibc has."""
+    trim = _malloc_trim()
+    return trim is not None and trim(0) >= 0
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    import ctypes  # takes time, and nothing needs it before the first list
+
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return trim

@@ -19,7 +19,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.servers import fingerprint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Message
-from foretool.server.transports.upstream.sse_parser import Event, EventParser, TooLarge
+from foretool.server.transports.upstream.sse import Event, EventParser, TooLarge
 
 Target = Callable[[bytes], None]
 

@@ -29,8 +29,6 @@ ANNOTATION: Final = "x-mcp-header"
 NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose request carries `Mcp-Name`, and the member of `params` that it repeats."""
 
-PRIMITIVES: Final = frozenset({"string", "integer", "boolean"})
-
 # Keywords of JSON Schema 2020-12 that contain schemas, by the shape of their value. `properties` is not among them: an
 # annotation below it counts. `default`, `enum` and the like contain data; `$ref` is not followed.
 _ONE_SCHEMA: Final = frozenset(
@@ -96,10 +94,7 @@ def decode(value: str) -> str | None:
 
 
 def schema_problem(schema: Any) -> str | None:
-    """Returns why the `x-mcp-header` annotations of an input schema are invalid; None when they are valid.
-
-    A client must leave out a tool whose annotations are invalid.
-    """
+    """Returns why a schema's `x-mcp-header` annotations are invalid, so that clients leave out the tool, or None."""
     seen: dict[str, str] = {}
     for path, position in _walk_schemas(schema):
         if ANNOTATION not in position:
@@ -123,7 +118,7 @@ def _annotation_problem(position: dict[str, Any]) -> str | None:
         return f"{ANNOTATION}: expected a string, found {type(name).__name__}"
     if not _TOKEN.fullmatch(name):
         return f"{ANNOTATION} {name!r} cannot be part of a header name"
-    if not isinstance(kind, str) or kind not in PRIMITIVES:
+    if not isinstance(kind, str) or kind not in ("string", "integer", "boolean"):
         return f"{ANNOTATION} needs the type string, integer or boolean"
     return None
 
@@ -159,10 +154,7 @@ def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:
 
 
 def check_request(message: Message, headers: Headers) -> None:
-    """Check the headers of a modern request, in the order on which the specification's errors depend.
-
-    Raises `RpcError`: HEADER_MISMATCH, INVALID_PARAMS or UNSUPPORTED_VERSION.
-    """
+    """Check a modern request's headers, in the order on which the specification's errors depend. Raises `RpcError`."""
     for name in (VERSION, METHOD, NAME):
         if name in headers.repeated:
             raise RpcError(HEADER_MISMATCH, f"{name} header appears more than once")
@@ -199,13 +191,10 @@ def check_version(headers: Headers) -> None:
 
 
 def check_params(schema: Any, arguments: Any, headers: Headers) -> None:
-    """Raises `RpcError` HEADER_MISMATCH unless every annotated argument and its header agree.
-
-    They agree when both are absent (null counts as absent) or both say the same. For a schema with invalid annotations
-    nothing is checked: a client had to leave the tool out, so it knows of no header.
-    """
+    """Raises `RpcError` HEADER_MISMATCH unless every annotated argument and its header agree: both are absent (null
+    counts as absent), or both say the same."""
     if schema_problem(schema) is not None:
-        return
+        return  # a client had to leave the tool out, so it knows of no header
     for path, name, position in _annotated_members(schema):
         key = (PARAM + name).lower()
         if key in headers.repeated:
@@ -231,10 +220,8 @@ def _members(value: Raw | Any) -> dict[str, Raw]:
 
 
 def _walk_schemas(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
-    """Yields every schema within a schema with the chain of `properties` to it, None if another keyword is on the way.
-
-    It keeps a stack of its own, so that a deep schema does not exhaust the interpreter's.
-    """
+    """Yields every schema within a schema and the chain of `properties` to it, None if another keyword is on the way."""
+    # A recursive walk of a deep schema would exhaust the interpreter's stack.
     stack: list[tuple[Path | None, Any]] = [((), root)]
     while stack:
         path, node = stack.pop()

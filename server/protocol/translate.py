@@ -50,10 +50,7 @@ def _declared(capabilities: Raw) -> Raw:
 def request_meta(
     meta: Mapping[str, Raw], front: Era, upstream: Era, client_info: Raw, capabilities: Raw
 ) -> dict[str, Raw] | None:
-    """Returns the `_meta` of a request to an upstream, without a progress token; None when nothing is left of it.
-
-    `front`: era of the client.
-    """
+    """Returns the `_meta` of a request to an upstream, without a progress token, or None. `front`: the client's era."""
     if upstream == "legacy":
         kept = {key: value for key, value in meta.items() if key != PROGRESS and key not in versions.CONNECTION_META}
         return kept or None

@@ -203,10 +203,8 @@ class Connection:
         return value
 
     async def ask_raw(self, method: str, params: dict[str, Any], patience: float) -> Raw:
-        """Send a request of our own and wait for its result.
-
-        Raises `HandshakeError` for an error reply or `patience` seconds of silence, `LinkError` when the link is lost.
-        """
+        """Send a request of our own and wait for its result. Raises `HandshakeError` for an error reply or `patience`
+        seconds of silence, `LinkError` when the link is lost."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def settle(reply: Reply) -> None:
@@ -269,8 +267,7 @@ class Connection:
             self.notify("notifications/cancelled", params)
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
-        if self._link is not None and not self._gone:
-            self._link.send(Message(method=method, params=UNSET if params is None else jsonrpc.raw(params)))
+        self._send_now(Message(method=method, params=UNSET if params is None else jsonrpc.raw(params)))
 
     def expire(self, now: float) -> list[Request]:
         """Cancel the requests whose deadline has passed and return them, for the caller to answer."""
@@ -370,10 +367,10 @@ class Connection:
 
     def _on_request(self, message: Message, request: int | None) -> None:
         if message.method == "ping":
-            self._answer(Message(id=message.id, result=jsonrpc.EMPTY))
+            self._send_now(Message(id=message.id, result=jsonrpc.EMPTY))
             return
         waiting = self._pending.get(request) if request is not None else self._only_asker()
-        self._events.on_request(message, waiting, self._answer)
+        self._events.on_request(message, waiting, self._send_now)
 
     def _only_asker(self) -> Request | None:
         """Returns the request to which an unattributed message belongs, if all askers have one owner."""
@@ -385,7 +382,7 @@ class Connection:
         """Returns the requests in flight during which the upstream may ask or log."""
         return [request for request in self._pending.values() if request.method in versions.MAY_ASK]
 
-    def _answer(self, message: Message) -> None:
+    def _send_now(self, message: Message) -> None:
         if self._link is not None and not self._gone:
             self._link.send(message)
 

@@ -32,9 +32,9 @@ def link_opener(server: Server, limit: int, watcher: ChildWatcher, turn: Turn | 
             from foretool.server.transports.upstream.sse import open_sse
 
             return await open_sse(server.url, server.headers, receiver, limit)
-        from foretool.server.transports.upstream.http import open_http
+        from foretool.server.transports.upstream.http import HttpLink
 
-        return await open_http(server.url, server.headers, era, receiver, limit, fall_back=server.entry.type is None)
+        return HttpLink(server.url, server.headers, era, receiver, limit, fall_back=server.entry.type is None)
 
     return open_link
 

@@ -17,10 +17,8 @@ _REPLACED: Final = frozenset({jsonrpc.METHOD_NOT_FOUND, jsonrpc.UNSUPPORTED_VERS
 
 
 def note_refusal(speaks: dict[Era, bool], era: Era, code: int) -> bool:
-    """Note that a handshake of this era was refused with this error code.
-
-    Returns whether the upstream may speak the other era; False means that it is simply broken.
-    """
+    """Note that a handshake of this era was refused with this error code. Returns whether the upstream may speak the
+    other era; False means that it is simply broken."""
     other = other_era(era)
     if speaks.get(era) and code not in _REPLACED:
         return False

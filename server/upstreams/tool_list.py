@@ -30,10 +30,8 @@ log = logging.getLogger("foretool.upstream")
 
 
 class ToolList:
-    """Asks for the tools of the upstream `name` and reports them to `on_listed`, or the reason to `on_failed`.
-
-    `ready` returns the connections that can be asked.
-    """
+    """Asks for the tools of the upstream `name` and reports them to `on_listed`, or the reason to `on_failed`. `ready`
+    returns the connections that can be asked."""
 
     def __init__(
         self,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import sqlite3
 
 import pytest
 from fakes import FakeUpstream, SwiftLoop, failing_store, proxy_over
+
+from foretool.server.housekeeping import trim_heap
 
 pytestmark = pytest.mark.anyio
 
@@ -28,3 +31,7 @@ async def test_housekeeping_outlives_a_store_that_refuses_everything() -> None:
         await stage.client.call_tool("calc__add", {})
         await asyncio.sleep(5)
         assert len(stage.calls()) == 1
+
+
+def test_memory_is_given_back_where_the_c_library_can() -> None:
+    assert trim_heap() is (platform.libc_ver()[0] == "glibc")

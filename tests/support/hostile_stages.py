@@ -676,7 +676,11 @@ def upstream_over_http(answers: Sequence[Answer]) -> None:
     async def scenario() -> None:
         server = HostileHttpServer(answers)
         bad, good = Remote("bad"), echo("good")
-        bad.opens = lambda receiver, era: links_http.open_http("http://bad/mcp", {}, "legacy", receiver, LIMIT)
+
+        async def open_link(receiver: Receiver, era: Era) -> Link:
+            return links_http.HttpLink("http://bad/mcp", {}, "legacy", receiver, LIMIT)
+
+        bad.opens = open_link
         bad.eras = LEGACY
         await _called_often(server, bad, good, len(answers))
 

@@ -32,10 +32,8 @@ _EVENT_ID = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,18})")
 
 
 class Reader:
-    """One response that carries a stream. If a stream has several, only the newest gets messages.
-
-    `cut` is called to break a response whose client does not read.
-    """
+    """One response that carries a stream. If a stream has several, only the newest gets messages. `cut` is called to
+    break a response whose client does not read."""
 
     def __init__(self, stream: Stream, cut: Callable[[], None]) -> None:
         self.stream = stream

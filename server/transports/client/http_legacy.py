@@ -38,10 +38,6 @@ class LegacySession:
         """Responses that are being sent; a session in use is not idle."""
         self.used_at = time.monotonic()
 
-    def close(self) -> None:
-        self.front.close()
-        self.events.close()
-
 
 class LegacyClients:
     """Serves the legacy era, at most `max_sessions` sessions; one that is unused for `idle_s` seconds is closed."""
@@ -153,7 +149,8 @@ class LegacyClients:
 
     def _drop(self, session: LegacySession) -> None:
         if self.sessions.pop(session.id, None) is not None:
-            session.close()
+            session.front.close()
+            session.events.close()
 
     def close(self) -> None:
         for session in list(self.sessions.values()):

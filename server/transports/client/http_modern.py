@@ -36,10 +36,7 @@ InputSchema = Callable[[str, str], Any]
 
 
 class ModernClients:
-    """Serves the modern era, with one `Front` per credential and profile.
-
-    `input_schema(profile, tool)`: the schema of an exposed tool if it has `x-mcp-header` annotations, else None.
-    """
+    """Serves the modern era, with one `Front` per credential and profile. `input_schema`: as for `HttpServer`."""
 
     def __init__(self, fronts: Fronts, input_schema: InputSchema | None) -> None:
         self.open: set[Stream] = set()

@@ -44,8 +44,7 @@ class Link(Protocol):
         """Hand a message to the transport; never blocks. `headers`: extra HTTP headers, ignored elsewhere."""
 
     def abandon(self, request: int) -> bool:
-        """Cancel a request by means of the transport (closing its stream). Returns False where a notification has to
-        say it."""
+        """Cancel a request by closing its stream. Returns False where a notification has to say it."""
         return False
 
     def stderr(self) -> tuple[str, ...]:

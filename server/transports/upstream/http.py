@@ -29,8 +29,7 @@ from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import RequestFailed
-from foretool.server.transports.upstream.sse import SseLink, open_sse
-from foretool.server.transports.upstream.sse_parser import EventParser, TooLarge
+from foretool.server.transports.upstream.sse import EventParser, SseLink, TooLarge, open_sse
 from foretool.storage.records import Era
 
 RETRY_S: Final = 1.0
@@ -58,10 +57,14 @@ class _Expired(Exception):
 
 
 class HttpLink(Link):
-    """A link to one server; `open_http` makes it."""
+    """A link to one server. Nothing is sent at first, so it can be made whether or not the server is there.
+
+    `headers` go with every request. `limit`: bytes of one message. `fall_back`: if the server refuses `initialize` on
+    streamable HTTP, try the transport of 2024-11-05 at the same URL.
+    """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, fall_back: bool
+        self, url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, *, fall_back: bool = False
     ) -> None:
         self._client = http_client.new_client(url, headers)
         self._url = url
@@ -404,14 +407,3 @@ def _is_expiry(status: int, error: Message | None) -> bool:
     if status != 400 or error is None or error.id is not None or error.error is UNSET:
         return False
     return "session" in jsonrpc.error_of(error.error)[1].lower()
-
-
-async def open_http(
-    url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, *, fall_back: bool = False
-) -> HttpLink:
-    """Make a link to a server; nothing is sent yet, so this succeeds whether or not the server is there.
-
-    `headers` go with every request. `limit`: bytes of one message. `fall_back`: if the server refuses `initialize` on
-    streamable HTTP, try the transport of 2024-11-05 at the same URL.
-    """
-    return HttpLink(url, headers, era, receiver, limit, fall_back)

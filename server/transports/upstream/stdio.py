@@ -126,10 +126,6 @@ class StdioLink(Link):
         self._closing = False
         self._starting: asyncio.TimerHandle | None = None
 
-    def hold_slot(self) -> None:
-        """Count as starting until the first output, but not for long."""
-        self._starting = self._loop.call_later(BEGINS_S, self._release_slot)
-
     def _release_slot(self) -> None:
         if self._starting is not None:
             self._starting.cancel()
@@ -145,18 +141,19 @@ class StdioLink(Link):
         self._outputs.append(PipeReader(process.stdout, self._on_output, self._on_end))
         self._outputs.append(PipeReader(process.stderr, self._on_errors, lambda: None))
         self._turn.add(self._outputs[0])
+        # The child counts as starting until its first output, but not for long.
+        self._starting = self._loop.call_later(BEGINS_S, self._release_slot)
 
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        refusal = ""
         if self._stdin is None or self._stdin.is_closing():
             refusal = "its input is closed"
         elif self._stdin.waiting > MOST_WAITING:
             refusal = f"it does not read its input, where {MOST_WAITING // 2**20} MiB wait for it"
-        if self._stdin is None or refusal:
-            if message.method is not UNSET and isinstance(message.id, int):
-                self._receiver.on_failed(message.id, refusal, sent=False)
+        else:
+            self._stdin.write(jsonrpc.one_line(jsonrpc.encode(message)) + b"\n")
             return
-        self._stdin.write(jsonrpc.one_line(jsonrpc.encode(message)) + b"\n")
+        if message.method is not UNSET and isinstance(message.id, int):
+            self._receiver.on_failed(message.id, refusal, sent=False)
 
     def stderr(self) -> tuple[str, ...]:
         return tuple(self._errors)
@@ -296,5 +293,4 @@ async def open_stdio(
     except BaseException:
         watcher.slots.release()
         raise
-    link.hold_slot()
     return link

@@ -18,7 +18,8 @@ from running_upstream import Host, called, running
 
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Message
-from foretool.server.transports.upstream.http import open_http
+from foretool.server.transports.upstream.base import Link, Receiver
+from foretool.server.transports.upstream.http import HttpLink
 from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
 from foretool.server.upstreams import tool_list
 from foretool.server.upstreams.tool_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S
@@ -114,7 +115,10 @@ def over_stdio(url: str, watcher: ChildWatcher) -> OpenLink:
 
 
 def over_http(url: str, watcher: ChildWatcher) -> OpenLink:
-    return lambda receiver, era: open_http(url, {}, era, receiver, 100_000)
+    async def open_link(receiver: Receiver, era: Era) -> Link:
+        return HttpLink(url, {}, era, receiver, 100_000)
+
+    return open_link
 
 
 def sulking(era: Era) -> Callable[[HttpAsked], Any]:

@@ -17,7 +17,7 @@ from requirements import requirement
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Message
-from foretool.server.transports.upstream.http import HttpLink, open_http
+from foretool.server.transports.upstream.http import HttpLink
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def linked(
 ) -> AsyncIterator[tuple[HttpLink, Notes]]:
     async with serving(upstream(handler)) as url:
         notes = Notes()
-        link = await open_http(f"{url}/mcp?key=hidden", headers or {}, era, notes, LIMIT, **options)
+        link = HttpLink(f"{url}/mcp?key=hidden", headers or {}, era, notes, LIMIT, **options)
         try:
             yield link, notes
         finally:
@@ -200,7 +200,7 @@ async def test_an_end_meant_for_polling_is_told_to_who_wants_to_hear_it() -> Non
 
     async with serving(upstream(handler)) as url:
         notes = Poller()
-        link = await open_http(url, {}, "legacy", notes, LIMIT)
+        link = HttpLink(url, {}, "legacy", notes, LIMIT)
         link.send(request(2, "tools/call"))
         assert [await notes.next(), (await notes.next())[0]] == [("poll", 2, 3), "message"]
         await link.close()
@@ -395,7 +395,7 @@ async def test_no_log_holds_a_url_or_a_header(caplog: pytest.LogCaptureFixture) 
 async def test_an_unreachable_server_fails_the_request_unsent_and_closes_the_link() -> None:
     notes = Notes()
     port = unused_port()
-    link = await open_http(f"http://user:t0p@127.0.0.1:{port}/mcp", {}, "legacy", notes, LIMIT)
+    link = HttpLink(f"http://user:t0p@127.0.0.1:{port}/mcp", {}, "legacy", notes, LIMIT)
     link.send(request(1, "initialize"))
     kind, _, reason, sent = await notes.next()
     assert (kind, sent) == ("failed", False)
@@ -434,7 +434,7 @@ async def test_a_connection_that_breaks_after_sending_is_told_as_sent() -> None:
 
     server = await asyncio.start_server(slam, "127.0.0.1", 0)
     notes = Notes()
-    link = await open_http(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {}, "legacy", notes, LIMIT)
+    link = HttpLink(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {}, "legacy", notes, LIMIT)
     link.send(request(1, "tools/call"))
     kind, _, reason, sent = await notes.next()
     assert (kind, sent) == ("failed", True)
@@ -502,7 +502,7 @@ async def test_the_legacy_era_with_the_sdk(json_response: bool) -> None:
     app = Server("sdk", on_list_tools=_list, on_call_tool=_call).streamable_http_app(json_response=json_response)
     async with serving(app, lifespan=True) as url:
         notes = Notes()
-        link = await open_http(f"{url}/mcp", {}, "legacy", notes, LIMIT)
+        link = HttpLink(f"{url}/mcp", {}, "legacy", notes, LIMIT)
         client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": versions.IDENTITY}
         link.send(request(1, "initialize", **client))
         reply, _ = await notes.message()
@@ -519,7 +519,7 @@ async def test_the_modern_era_with_the_sdk() -> None:
     meta = {versions.META_VERSION: versions.LATEST_MODERN, versions.META_CAPABILITIES: {}}
     async with serving(sdk_server(), lifespan=True) as url:
         notes = Notes()
-        link = await open_http(f"{url}/mcp", {}, "modern", notes, LIMIT)
+        link = HttpLink(f"{url}/mcp", {}, "modern", notes, LIMIT)
         link.send(request(1, "server/discover", _meta=meta))
         reply, _ = await notes.message()
         assert reply["result"]["supportedVersions"] == ["2026-07-28"]

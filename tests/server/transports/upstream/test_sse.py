@@ -1,13 +1,16 @@
-"""The HTTP+SSE link (2024-11-05) against a scripted upstream and against the SDK's server."""
+"""Bytes to server-sent events; the HTTP+SSE link (2024-11-05) against a scripted upstream and the SDK's server."""
 
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import mcp_types as t
 import pytest
 from http_fakes import Asked, Notes, request, serving, soon, unused_port, upstream
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp.server import Server
 from mcp.server.sse import SseServerTransport
 from starlette.applications import Starlette
@@ -17,7 +20,7 @@ from starlette.routing import Mount, Route
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.upstream.base import LinkError
-from foretool.server.transports.upstream.sse import open_sse
+from foretool.server.transports.upstream.sse import Event, EventParser, TooLarge, open_sse
 
 pytestmark = pytest.mark.anyio
 LIMIT = 100_000
@@ -129,3 +132,43 @@ async def test_the_deprecated_transport_with_the_sdk() -> None:
         assert (await notes.message())[0]["result"]["tools"][0]["name"] == "echo"
         await link.close()
         await soon(over)
+
+
+STREAM = (
+    b"\xef\xbb\xbf: hello\r\nid: 1\r\nretry: 250\r\ndata:\r\n\r\n"
+    b'event: message\rdata: {"a":\rdata:1}\r\r'
+    b"data: two\nid: 7\nunknown: x\ndata\n\n"
+    b"event: endpoint\ndata: /x\n\nid: 8\n\ndata: cut off"
+)
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=8))
+def test_events_do_not_depend_on_how_the_bytes_are_cut(cuts: list[int]) -> None:
+    places = [0, *sorted(cuts), len(STREAM)]
+    events = EventParser(1000)
+    found = [event for a, b in pairwise(places) for event in events.feed(STREAM[a:b])]
+    assert found == [Event("message", b'{"a":\n1}'), Event("message", b"two\n"), Event("endpoint", b"/x")]
+    assert (events.last_id, events.retry_ms, events.seen) == ("8", 250, 5)
+
+
+def test_an_event_over_the_limit_is_refused_before_it_is_whole() -> None:
+    events = EventParser(100)
+    assert list(events.feed(b"data: " + b"x" * 90 + b"\n\n")) == [Event("message", b"x" * 90)]
+    with pytest.raises(TooLarge):
+        list(events.feed(b"data: 1\n" * 20))
+    with pytest.raises(TooLarge):
+        list(EventParser(100).feed(b"data: " + b"x" * 100))
+
+
+def test_comments_without_end_are_no_event() -> None:
+    events = EventParser(100)
+    for _ in range(1000):
+        assert list(events.feed(b": ping\n")) == []
+
+
+def test_a_new_connection_drops_what_was_cut_off() -> None:
+    events = EventParser(100)
+    assert list(events.feed(b"id: 3\n\ndata: hal")) == []
+    events.restart()
+    assert list(events.feed(b"data: whole\n\n")) == [Event("message", b"whole")]
+    assert events.last_id == "3"
