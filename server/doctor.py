@@ -176,7 +176,7 @@ class Probe:
 
 
 async def probe_all(servers: Sequence[Server], limit: int, timeout_s: float, on_probed: OnProbed) -> list[Probe]:
-    """Start all servers at once, each for at most `timeout_s`; all have ended on return. `limit`: bytes of a message."""
+    """Start all servers at once, for at most `timeout_s`; all have ended on return. `limit`: bytes of a message."""
     watcher = ChildWatcher()
     probes = [Probe(server, limit, watcher) for server in servers]
 

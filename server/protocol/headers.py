@@ -220,7 +220,7 @@ def _members(value: Raw | Any) -> dict[str, Raw]:
 
 
 def _walk_schemas(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
-    """Yields every schema within a schema and the chain of `properties` to it, None if another keyword is on the way."""
+    """Yields every schema in a schema and the chain of `properties` to it, None if another keyword is on the way."""
     # A recursive walk of a deep schema would exhaust the interpreter's stack.
     stack: list[tuple[Path | None, Any]] = [((), root)]
     while stack:
