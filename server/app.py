@@ -22,8 +22,7 @@ from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.clients.exchange import Outbox
 from foretool.server.clients.exposure import Exposures
 from foretool.server.clients.registry import Announcements, ClientRegistry
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Config
+from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.learning.schedule import Schedule
 from foretool.server.methods.call_tool import Bridge, ToolCalls

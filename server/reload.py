@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Config, diff, load, stamp
+from foretool.server.config.loader import Config, LiveConfig, diff, load, stamp
 from foretool.server.config.servers import same_connection
 from foretool.server.system import logs
 from foretool.server.upstreams.launcher import Launcher

@@ -20,8 +20,7 @@ from foretool.retrieval.list_growth import BASE_SHARE
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Profile
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Raw

@@ -13,7 +13,7 @@ from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.exposure import Exposures
 from foretool.server.clients.session import Session
 from foretool.server.clients.tool_list import ToolList
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import translate
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder

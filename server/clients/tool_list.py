@@ -8,8 +8,7 @@ from typing import Final, Protocol
 
 from foretool.server.clients.exposure import Exposures, View
 from foretool.server.clients.session import Session
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Profile
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.storage.records import ListReason, Policy, ToolId
 
 RELIST_S: Final = 2.0

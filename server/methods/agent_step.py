@@ -29,8 +29,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.exposure import View, Why
 from foretool.server.clients.session import Session
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Profile
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import DomainEntry
 from foretool.server.methods.discovery_answer import MATCHES

@@ -13,7 +13,7 @@ from foretool.server.catalog.catalog import annotation
 from foretool.server.catalog.names import CALL, DISCOVER, OWN
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.server_requests import ServerRequests, refusal
 from foretool.server.methods.tool_lookup import ToolLookup

@@ -11,7 +11,7 @@ from functools import partial
 
 from foretool.server.clients.client import is_as_severe
 from foretool.server.clients.exchange import Exchange, Outbox
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from foretool.retrieval.fragments import PRIORITIES, Fragment, Priority, fragments, front_matter
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 
 LOOK_S: Final = 1.0
 """Files are checked at most this often."""

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from foretool.retrieval.fragments import Fragment, FragmentIndex, Hit, fit_fragment, fragments, is_overlay, unique
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Profile
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.methods.instruction_files import InstructionFiles
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw

@@ -12,7 +12,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.exposure import list_result
 from foretool.server.clients.registry import ClientRegistry
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError

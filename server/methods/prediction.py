@@ -21,7 +21,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Caller
 from foretool.server.clients.session import Conversation, Session
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.discovery_answer import summarize
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw

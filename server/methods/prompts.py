@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from foretool.server.catalog import names
 from foretool.server.clients.exchange import Exchange
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Profile
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.resources import Resources

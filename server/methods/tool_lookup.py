@@ -7,8 +7,7 @@ from collections.abc import Callable
 from foretool.server.catalog.catalog import Catalog, annotation
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Profile
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.methods.discovery_answer import close_names
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.lists import CHANGES, MergedLists
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import FlowKey, ToolId

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import translate
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import (

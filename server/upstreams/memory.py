@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
 from foretool.server.system.processes import is_running
 from foretool.server.upstreams.registry import UpstreamRegistry

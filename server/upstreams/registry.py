@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Profile
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era
 

@@ -20,8 +20,7 @@ from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.config import loader
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Config
+from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw

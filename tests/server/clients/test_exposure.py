@@ -12,8 +12,7 @@ from requirements import requirement
 from foretool.retrieval.list_prior import Prior, dumps
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exposure import Exposures, View, choose_policy, list_result
-from foretool.server.config.live import LiveConfig
-from foretool.server.config.loader import Config
+from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import Call, ClientRecord, ToolId

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import FakeUpstream, config_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretool.server.config import loader
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.loader import Changes, Config, Profile
+from foretool.server.config.loader import Changes, Config, LiveConfig, Profile
 from foretool.server.config.servers import same_connection
 from foretool.server.config.settings import ServerEntry, Settings
 
@@ -298,3 +299,11 @@ def test_reading_the_config_imports_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=dict(os.environ))
     assert (found.stdout, found.stderr) == ("[]\n", "")
+
+
+def test_who_holds_the_live_config_sees_a_reload() -> None:
+    live = LiveConfig(config_of(FakeUpstream("calc", entry={"prefix": "c"}), record="off"))
+    assert (live.prefix("calc"), live.prefix("mail"), live.keeps_text) == ("c", "mail", False)
+    live.now = config_of(FakeUpstream("calc"), profiles={"work": {"servers": ["calc"]}})
+    assert (live.prefix("calc"), live.keeps_text) == ("calc", True)
+    assert (live.profile("work").name, live.profile("gone").name) == ("work", "")

@@ -10,7 +10,7 @@ from fakes import FakeUpstream, changed, config_of, failing_store, live_config
 from requirements import requirement
 from stored_records import calls_of
 
-from foretool.server.config.live import LiveConfig
+from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import KEEP, Recorder
 from foretool.storage.records import Call, ClientRecord, Discovery, Exposure, Miss, SessionRecord, ToolId
