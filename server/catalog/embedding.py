@@ -209,19 +209,14 @@ def _serve(ensemble: DenseEnsemble, weights: Sequence[Weights], search: Search, 
     search.install_encoders(ensemble, [head.encoder for head in ensemble.heads if isinstance(head.encoder, Ahead)])
 
 
-def install_encoders(settings: Settings, search: Search, store: Store) -> str:
-    """Open and install the encoders now, for a command; returns in words what stands in the way, or ""."""
+def install_encoders(settings: Settings, search: Search, store: Store) -> None:
+    """Open and install the encoders now, for a command; words alone rank where that fails."""
     from foretool.retrieval.encoders import EncoderError
 
-    try:
-        weights = find_weights(settings)
-        if not weights:
-            return "no encoder is installed" if settings.encoder != "none" else ""
-        encoders = open_encoders(weights, store, settings.encoder_key)
-    except (EncoderError, OSError) as error:
-        return str(error)
-    from foretool.retrieval.rankers.dense import DenseEnsemble
+    with contextlib.suppress(EncoderError, OSError):
+        if weights := find_weights(settings):
+            from foretool.retrieval.rankers.dense import DenseEnsemble
 
-    search.update_corpus(inf)
-    _serve(ensemble := DenseEnsemble(encoders), weights, search, store)
-    return "" if ensemble.is_ready else "tools are not embedded yet; a proxy embeds them once a client has connected"
+            search.update_corpus(inf)
+            ensemble = DenseEnsemble(open_encoders(weights, store, settings.encoder_key))
+            _serve(ensemble, weights, search, store)

@@ -71,8 +71,10 @@ def find_in(search: Search, text: str) -> Ranking:
     return search.rank(Query((text,)), lambda upstream: True, 50)
 
 
-def attached(setting: str, search: Search, store: Store) -> str:
-    return install_encoders(Settings(encoder=setting), search, store)
+def features_of(setting: str, store: Store) -> object:
+    search = search_over(catalog())
+    install_encoders(Settings(encoder=setting), search, store)
+    return find_in(search, "open an issue").evidence[0].features
 
 
 async def settled(one: Embedder) -> None:
@@ -178,14 +180,14 @@ async def test_stopping_ends_the_process(tmp_path: Path, store: Store) -> None:
 
 async def test_a_command_ranks_with_the_vectors_on_record(tmp_path: Path, store: Store) -> None:
     folder = str(write_model(tmp_path / "tiny"))
-    assert "not embedded yet" in attached(folder, search_over(catalog()), store)
+    assert features_of(folder, store) is None  # no tool is embedded yet
     async with embedding(folder, catalog(), store) as one:
         await settled(one)
+    assert features_of(folder, store) is not None
+    assert features_of("none", store) is None
+    assert features_of("word2vec", store) is None
     search = search_over(catalog())
-    assert attached(folder, search, store) == ""
-    assert find_in(search, "open an issue").evidence[0].features is not None
-    assert attached("none", search, store) == ""
-    assert "word2vec" in attached("word2vec", search, store)
+    install_encoders(Settings(encoder=folder), search, store)
     assert json.dumps(find_in(search, "issue").ranked[0].parts)
 
 
