@@ -94,7 +94,7 @@ class Pipeline:
         new = [text for text in dict.fromkeys(texts) if text not in self._readings]
         read = dict(zip(new, dense.readings(new), strict=True)) if new else {}
         found = [read.get(text) or self._readings[text] for text in texts]
-        # Zeros stand for a text that an encoder could not be asked (`encoders.ahead`).
+        # Zeros stand for a text that an encoder could not be asked (`encoders.slow`).
         self._readings |= {text: reading for text, reading in read.items() if all(each.any() for each in reading)}
         while len(self._readings) > MAX_READINGS:
             del self._readings[next(iter(self._readings))]

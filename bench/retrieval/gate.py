@@ -170,7 +170,7 @@ def examine_offers(name: str, folder: Path, embedders: Sequence[KeptEncoder], po
 
     def best(text: str, names: Sequence[str]) -> float:
         slots = [slot_of[tools[each].id] for each in names if each in tools]
-        return fmean(float(head.cosines([text])[0][slots].max()) for head in meaning.heads)
+        return fmean(float(head.nearness(head.encoder.queries([text]))[0][slots].max()) for head in meaning.heads)
 
     known = (row for row in read_rows(folder / "dev.jsonl") if any(each in tools for each in row["offered"]))
     wrong = [best(row["query"], row["offered"]) for row in known]

@@ -32,7 +32,7 @@ class Signals:
         """(tools,), zeros without an encoder."""
         if self._head is None:
             return [0.0] * len(self._slots)
-        found = self._head.cosines([query])[0].tolist()
+        found = self._head.nearness(self._head.encoder.queries([query]))[0].tolist()
         return [found[slot] for slot in self._slots]
 
     def words(self, query: str) -> Sequence[float]:

@@ -76,7 +76,7 @@ def dense(pool: Pool) -> Search:
     meaning = pool.pipeline(1).dense
     assert meaning is not None
     head = meaning.heads[0]
-    return lambda text: best(pool.corpus, head.cosines([text])[0].tolist())
+    return lambda text: best(pool.corpus, head.nearness(head.encoder.queries([text]))[0].tolist())
 
 
 def blended(pool: Pool, most: int) -> Search:

@@ -42,7 +42,7 @@ def open_encoder(weights: Weights, cache: Path | None = None, prepare: Prepare |
 
         return open_onnx(weights, cache)
     if weights.kind == "sentence-transformers":
-        from foretool.retrieval.encoders.hub import SentenceTransformerEncoder
+        from foretool.retrieval.encoders.slow import SentenceTransformerEncoder
 
         return SentenceTransformerEncoder(weights)
     raise EncoderError(f"encoder {weights.name!r}: a model at {weights.file} cannot be opened in this process")

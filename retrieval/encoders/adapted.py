@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Sequence
 from errno import ENOSPC
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from shutil import disk_usage
@@ -40,7 +41,7 @@ def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = Non
         raise ModelError(f"ports: trained on weights {base[:12]}, which are not installed; {INSTALL}")
     try:
         encoder = AdaptedEncoder(weights, model, cache, prepare)
-        encoder.warm()
+        encoder.queries(["warm"])  # no search waits until it is open
     except (EncoderError, OSError) as error:
         raise ModelError(f"ports: {error}") from error
     return encoder
@@ -56,7 +57,7 @@ def open_shipped(weights: Weights, cache: Path | None, prepare: Prepare | None =
     except (ModelError, OSError) as error:
         raise EncoderError(f"encoder {weights.name!r}: {error}") from error
     try:
-        encoder.warm()
+        encoder.queries(["warm"])  # no search waits until it is open
     except OSError as error:
         log.warning("encoder %s cannot be prepared, so %s is asked: %s", weights.name, weights.base, error)
         return onnx.open_onnx(weights.untrained, None)
@@ -117,20 +118,17 @@ class AdaptedEncoder:
         adapters.check(adapters.loads(model), weights.sha256)
         self.weights, self.name = weights, weights.name
         self._model, self._cache, self._prepare = model, cache, prepare or prepare_model
-        self._queries: onnx.OnnxEncoder | None = None
-        self._documents: onnx.OnnxEncoder | None = None
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with, through the trained weights."""
-        return self.warm().queries(texts)
+        return self._queries.queries(texts)
 
-    def warm(self) -> onnx.OnnxEncoder:
-        """Open the model for queries now, so that no search waits for it."""
-        if self._queries is None:
-            self._queries = self._open_queries()
-        return self._queries
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts that are searched, with the untrained weights."""
+        return self._documents.documents(texts)
 
-    def _open_queries(self) -> onnx.OnnxEncoder:
+    @cached_property
+    def _queries(self) -> onnx.OnnxEncoder:
         if self._cache is not None:
             try:
                 return self._open_in(self._cache)
@@ -143,8 +141,6 @@ class AdaptedEncoder:
     def _open_in(self, cache: Path) -> onnx.OnnxEncoder:
         return onnx.open_mapped(self.weights, self._prepare(self.weights, self._model, cache))
 
-    def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts that are searched, with the untrained weights."""
-        if self._documents is None:
-            self._documents = onnx.open_onnx(self.weights, self._cache)
-        return self._documents.documents(texts)
+    @cached_property
+    def _documents(self) -> onnx.OnnxEncoder:
+        return onnx.open_onnx(self.weights, self._cache)

@@ -178,12 +178,10 @@ def padded(batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[n
     """Tokens, and 1 where a token is not padding; (batch, tokens) each."""
     import numpy as np
 
-    width = max(map(len, batch))
-    ids, mask = np.zeros((len(batch), width), np.int64), np.zeros((len(batch), width), np.int64)
-    for row, tokens in enumerate(batch):
-        ids[row, : len(tokens)] = tokens
-        mask[row, : len(tokens)] = 1
-    return ids, mask
+    mask = np.arange(max(map(len, batch))) < np.asarray([[len(tokens)] for tokens in batch])
+    ids = np.zeros(mask.shape, np.int64)
+    ids[mask] = np.concatenate(batch)
+    return ids, mask.astype(np.int64)
 
 
 def in_batches(encoded: Sequence[_Text], run: Callable[[list[_Text]], Iterable[Any]]) -> list[Any]:

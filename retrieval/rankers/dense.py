@@ -90,10 +90,6 @@ class Dense:
         found[~self.known] = 0.0
         return found
 
-    def cosines(self, texts: Sequence[str]) -> Floats:
-        """(texts, slots); 0 where there is no vector."""
-        return self.nearness(self.encoder.queries(texts))
-
     def nearness(self, vectors: Floats) -> Floats:
         """Cosine of each of (texts, dimension) to every slot; (texts, slots), 0 where there is no vector."""
         queries = np.ascontiguousarray(vectors)

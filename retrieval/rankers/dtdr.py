@@ -20,7 +20,7 @@ This module needs numpy alone and trains nothing (`training.dtdr`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import log
 from typing import NamedTuple, Self
 
@@ -38,7 +38,6 @@ from foretool.retrieval.rankers.dtdr_model import (
     PARTS,
     PLACES,
     UNKNOWN,
-    Calls,
     Model,
     history_rows,
     read_model,
@@ -128,17 +127,14 @@ class Dtdr(LearnedModel):
         self.model = model
         self.classes = len(model.tools)
         self._class_of = {tool: number for number, tool in enumerate(model.tools)}
-        calls = model.calls
-        self.call_graph = CallGraph(
-            (
-                [*row[:length].tolist(), *[self.classes] * bool(ended)]
-                for row, length, ended in zip(calls.classes, calls.lengths, calls.ended, strict=True)
-            ),
-            self.classes,
-        )
-        self._said = np.flatnonzero(np.abs(model.tasks).sum(1) > 0)
+        calls, unknown = model.calls, self.classes + 1
         # What came next at each place of each past episode: a call, END, or nothing that was seen (one beyond END).
-        self._next = _next_calls(calls, self.classes)
+        known = np.where(calls.classes >= 0, calls.classes, unknown)
+        self._next = np.pad(known, ((0, 0), (0, 1)), constant_values=unknown)
+        rows = np.flatnonzero(calls.ended)
+        self._next[rows, calls.lengths[rows]] = self.classes
+        self.call_graph = CallGraph((row[row < unknown].tolist() for row in self._next), self.classes)
+        self._said = np.flatnonzero(np.abs(model.tasks).sum(1) > 0)
         self.align((), None)
 
     @classmethod
@@ -150,8 +146,8 @@ class Dtdr(LearnedModel):
         """Follow a corpus, as `LearnedModel.align` says."""
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         self._classes = np.asarray([self._class_of.get(tool, -1) if tool else -1 for tool in tools], np.int64)
-        idle = set(self.model.idle)
-        self._arrived = self.live & (self._classes < 0) & np.asarray([tool not in idle for tool in tools], np.bool_)
+        trained = {None, *self.model.tools, *self.model.idle}
+        self._arrived = np.asarray([tool not in trained for tool in tools], np.bool_)
         self.slots = {tool: slot for slot, tool in enumerate(tools) if tool}
         aim, task = self.model.next_text, self.model.dimension
         # Texts are read by the first encoder, whose part of a task's vector comes first.
@@ -292,22 +288,13 @@ class Dtdr(LearnedModel):
         calls = self.model.calls.classes[near]
         ours = np.zeros(self.classes + 1, np.float32)
         ours[[call for call in history if call != UNKNOWN]] = 1
-        shared = np.concatenate([np.zeros((len(calls), 1), np.float32), np.cumsum(ours[calls], 1)], 1)
+        shared = np.pad(np.cumsum(ours[calls], 1), ((0, 0), (1, 0)))
         union = len(set(history)) + np.arange(shared.shape[1], dtype=np.float32) - shared
         overlap = np.where(union > 0, shared / np.maximum(union, 1), np.float32(1))
-        last = np.full(len(calls), history[-1] if history else -2)
-        before = np.concatenate([np.full((len(calls), 1), -2), calls], 1)
-        likeness: Floats = SAME_CALLS * overlap + SAME_LAST * (before == last[:, None]).astype(np.float32)
+        before = np.pad(calls, ((0, 0), (1, 0)), constant_values=-2)
+        same_last = (before == (history[-1] if history else -2)).astype(np.float32)
+        likeness: Floats = SAME_CALLS * overlap + SAME_LAST * same_last
         return likeness
-
-
-def _next_calls(calls: Calls, classes: int) -> NDArray[np.int64]:
-    """(episodes, longest + 1): the call at each place, END behind the last, one beyond END where nothing was seen."""
-    found = np.full((len(calls.classes), calls.classes.shape[1] + 1), classes + 1, np.int64)
-    found[:, :-1] = np.where(calls.classes >= 0, calls.classes, classes + 1)
-    rows = np.flatnonzero(calls.ended)
-    found[rows, calls.lengths[rows]] = classes
-    return found
 
 
 class _Names:
@@ -315,13 +302,12 @@ class _Names:
 
     def __init__(self, tools: Sequence[ToolId | None]) -> None:
         words = [set(terms(tool)) if tool else set() for tool in tools]
-        within = Counter(word for each in words for word in each)
-        self._idf = {word: log(1 + len(tools) / n) for word, n in within.items()}
-        self._mass = np.asarray([max(sum(self._idf[word] for word in each), 1e-6) for each in words], np.float32)
-        self._slots: Mapping[str, list[int]] = {word: [] for word in within}
+        self._slots: dict[str, list[int]] = {}
         for slot, each in enumerate(words):
             for word in each:
-                self._slots[word].append(slot)
+                self._slots.setdefault(word, []).append(slot)
+        self._idf = {word: log(1 + len(tools) / len(slots)) for word, slots in self._slots.items()}
+        self._mass = np.asarray([max(sum(self._idf[word] for word in each), 1e-6) for each in words], np.float32)
 
     def met(self, lines: Sequence[str]) -> Floats:
         """(slots,), 0 to 1."""

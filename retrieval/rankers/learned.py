@@ -178,13 +178,7 @@ class LearnedModels:
         return next((model.graph for model in self.models.values() if model.graph is not None), None)
 
     def _vector(self, kind: str, reading: Reading | None) -> Floats | None:
-        """The vector of a task that a model gets, (dimension,)."""
-        return None if kind in self._foreign else vector_for(self.models[kind], reading)
-
-
-def vector_for(model: LearnedModel, reading: Reading | None) -> Floats | None:
-    """The vector of a task as this model reads it, (dimension,)."""
-    if not reading:
-        return None
-    found: Floats = np.concatenate(reading) if model.reads_all_encoders else reading[0]
-    return found
+        """The vector of a task as this model reads it, (dimension,)."""
+        if kind in self._foreign or not reading:
+            return None
+        return np.concatenate(reading) if self.models[kind].reads_all_encoders else reading[0]

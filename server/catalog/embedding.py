@@ -190,7 +190,7 @@ def find_cache_folder(store: Store) -> Path | None:
 
 def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:
     """Open encoders, which takes half a second; those that answer slowly are asked ahead. Raises `EncoderError`."""
-    from foretool.retrieval.encoders.ahead import Ahead
+    from foretool.retrieval.encoders.slow import Ahead
     from foretool.server.catalog.encoders import open_encoder
 
     opened = [(each, open_encoder(each, find_cache_folder(store), key=key)) for each in weights]
@@ -199,7 +199,7 @@ def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[En
 
 def _serve(ensemble: DenseEnsemble, weights: Sequence[Weights], search: Search, store: Store) -> None:
     """Load the vectors that the store keeps of the indexed tools, and have the search rank with the ensemble."""
-    from foretool.retrieval.encoders.ahead import Ahead
+    from foretool.retrieval.encoders.slow import Ahead
 
     corpus = search.update_corpus()
     for head, each in zip(ensemble.heads, weights, strict=True):

@@ -159,7 +159,7 @@ def test_vectors_of_tools_long_gone_are_forgotten() -> None:
         dense.add(vectors)
         dense.align(list(vectors))
         assert dense.known.all() and dense.missing(vectors) == set()
-    found = dense.cosines(["tool43"])[0]
+    found = dense.nearness(encoder.queries(["tool43"]))[0]
     np.testing.assert_allclose(found, encoder.documents([embedded_text(document(each)) for each in tools])
                                @ encoder.queries(["tool43"])[0], atol=1e-5)  # fmt: skip
     assert dense._index.ntotal <= 30

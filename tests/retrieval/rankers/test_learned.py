@@ -13,9 +13,9 @@ from tiny_model import HashEncoder  # noqa: E402
 from tools import catalog, ids, tool  # noqa: E402
 
 from foretool.retrieval.corpus import Corpus  # noqa: E402
-from foretool.retrieval.encoders.ahead import Ahead  # noqa: E402
+from foretool.retrieval.encoders.slow import Ahead  # noqa: E402
 from foretool.retrieval.pipeline import Pipeline  # noqa: E402
-from foretool.retrieval.rankers.learned import CLIP, WEIGHTS, Factors, LearnedModels, vector_for  # noqa: E402
+from foretool.retrieval.rankers.learned import CLIP, WEIGHTS, Factors, LearnedModels  # noqa: E402
 from foretool.retrieval.ranking import Query  # noqa: E402
 from foretool.storage.records import ToolId  # noqa: E402
 from tests.retrieval.rankers.test_dense import ALIKE, meant  # noqa: E402
@@ -69,9 +69,10 @@ def test_a_model_that_reads_all_gets_the_vectors_of_all_encoders_and_others_the_
         reads_all_encoders = True
 
     reading = (np.array([1.0, 0.0], np.float32), np.array([0.6], np.float32))
-    assert vector_for(Counted({}), reading) is reading[0]
-    assert vector_for(All({}), reading).tolist() == pytest.approx([1.0, 0.0, 0.6])
-    assert vector_for(All({}), None) is None and vector_for(Counted({}), ()) is None
+    learned = LearnedModels({"one": Counted({}), "all": All({})})
+    assert learned._vector("one", reading) is reading[0]
+    assert learned._vector("all", reading).tolist() == pytest.approx([1.0, 0.0, 0.6])
+    assert learned._vector("all", None) is None and learned._vector("one", ()) is None
 
 
 def test_a_text_is_read_once_by_each_encoder_for_meaning_and_models() -> None:

@@ -1,11 +1,12 @@
-"""Wraps an encoder that answers too slowly for a search to wait: its queries are asked ahead, in a thread."""
+"""Encoders that answer too slowly for a search to wait: their queries are asked ahead, in a thread."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.encoders.base import Encoder
+from foretool.retrieval.encoders.base import BATCH, Encoder, EncoderError, unit
+from foretool.retrieval.encoders.weights import Weights
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders.base import Vectors
@@ -44,3 +45,30 @@ class Ahead:
         import numpy as np
 
         return np.stack([self._kept.get(text, self._zeros) for text in texts])
+
+
+class SentenceTransformerEncoder:
+    """Embeds with any model of sentence-transformers, under its own prompts for queries and documents.
+
+    It needs torch, and takes 3 s and 500 MB before the first vector.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]
+
+        self.weights, self.name = weights, weights.name
+        try:
+            self._model = SentenceTransformer(weights.name, device="cpu")
+        except (OSError, ValueError) as error:
+            raise EncoderError(
+                f"encoder {weights.name!r}: not in the cache and cannot be downloaded: {str(error).splitlines()[0]};"
+                " download it once where there is a network, or name a folder"
+            ) from error
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts that are searched."""
+        return unit(self._model.encode_document(list(texts), batch_size=BATCH))
+
+    def queries(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts to search with."""
+        return unit(self._model.encode_query(list(texts), batch_size=BATCH))

@@ -1,4 +1,4 @@
-"""Models of sentence-transformers, which need torch."""
+"""Slow encoders are asked ahead; what was not asked is near to nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval.encoders import EncoderError, Weights, open_encoder  # noqa: E402
+from tiny_model import HashEncoder  # noqa: E402
+
+from foretool.retrieval.encoders import EncoderError, Weights, open_encoder, slow  # noqa: E402
+from foretool.retrieval.encoders.slow import Ahead  # noqa: E402
 
 WEIGHTS = Weights("some/model", "some/model", "licence on its model card", kind="sentence-transformers")
 
@@ -29,19 +32,42 @@ class Model:
         return np.array([[0.0, len(text)] for text in texts])
 
 
-@pytest.fixture(autouse=True)
+def test_what_was_fetched_is_known_and_the_rest_is_zero() -> None:
+    remote = HashEncoder("slow")
+    encoder = Ahead(remote)
+    encoder.fetch(["open issue", "report bug"])
+    encoder.fetch(["open issue"])
+    found = encoder.queries(["report bug", "weather"])
+    np.testing.assert_allclose(found[0], remote.queries(["report bug"])[0])
+    assert not found[1].any() and found.shape == (2, 64)
+    assert remote.asked == ["open issue", "report bug", "report bug"]
+    assert encoder.name == "slow"
+    np.testing.assert_allclose(encoder.documents(["weather"]), remote.documents(["weather"]))
+
+
+def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow, "KEPT", 2)
+    encoder = Ahead(HashEncoder("slow"))
+    for text in ("open", "report", "weather"):
+        encoder.fetch([text])
+    assert [bool(row.any()) for row in encoder.queries(["open", "report", "weather"])] == [False, True, True]
+
+
+@pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("sentence_transformers")
     module.SentenceTransformer = Model  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
 
 
+@pytest.mark.usefixtures("library")
 def test_queries_and_documents_are_asked_in_their_own_way() -> None:
     encoder = open_encoder(WEIGHTS)
     assert encoder.documents(["ab"]).tolist() == [[1.0, 0.0]]
     assert encoder.queries(["ab"]).tolist() == [[0.0, 1.0]]
 
 
+@pytest.mark.usefixtures("library")
 def test_a_model_that_is_not_there_is_named_in_one_line() -> None:
     other = Weights("other/model", "other/model", "", kind="sentence-transformers")
     with pytest.raises(
