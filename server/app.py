@@ -1,4 +1,4 @@
-"""Builds the proxy: makes every part once, hands each the few others that it uses, and runs them.
+"""Builds the proxy: makes every part once, gives each the few others that it uses, and runs them.
 
 The only file that knows all parts. Parts are made in the order of the layers, from the catalog to the router.
 """
@@ -69,7 +69,7 @@ class App:
         self._children = ChildWatcher()
         self._instructions: Instructions | None = None
 
-        # What is recorded, what exists, and what ranks it
+        # Recording, the catalog, and what ranks it
         self.recorder = Recorder(store, live, time.time)
         self.flows = FlowWatch(live)
         self._names = NameKeeper(store.catalog)
@@ -240,6 +240,6 @@ class App:
         await self._tokens.count()
 
     def _begin_epoch(self) -> None:
-        """Make new lists: other models serve, or a learning run has ended."""
+        """Make new lists, because other models serve or a learning run has ended."""
         self.exposures.forget()
         self.announcements.soon()

@@ -47,7 +47,7 @@ RELIST_SHARE: Final = 0.5
 
 
 class Why(Struct, frozen=True):
-    """Why a tool is hidden, and what would have shown it."""
+    """The reason that a tool is hidden, and the change that would have shown it."""
 
     cause: Cause
     rank: int
@@ -61,7 +61,7 @@ class View(Struct, frozen=True):
     policy: Policy
     epoch: int
     tools: tuple[ToolId, ...]
-    """In the order of the list, our own two included."""
+    """The tools in the order of the list, with our own two."""
     shown: frozenset[ToolId]
     array: bytes
     """The JSON array of definitions, served as it stands."""
@@ -142,11 +142,11 @@ class Exposures:
         return list(self._views.values())
 
     def forget(self) -> None:
-        """Look at every list again: settings or models have changed."""
+        """Check every list again, because settings or models have changed."""
         self._views.clear()
 
     def advance(self) -> bool:
-        """Begin a new epoch for lists older than `epoch_s`; return whether there was one."""
+        """Begin a new epoch for lists older than `epoch_s`; return whether there was such a list."""
         now = self._clock()
         due = [key for key, view in self._views.items() if self._is_over(view.created_at, now)]
         for key in due:
@@ -154,7 +154,7 @@ class Exposures:
         return bool(due)
 
     def grown(self, view: View, tools: Sequence[ToolId]) -> bytes:
-        """Return the array of a list that grew: the list as it stood, byte for byte, then the new tools."""
+        """Return the array of a list that grew: the old array, byte for byte, then the new tools."""
         new = [tool for one in tools if one not in view.shown and (tool := self._catalog.get(one)) is not None]
         if not new:
             return view.array
@@ -165,7 +165,7 @@ class Exposures:
         left = view.budget - view.tokens - sum(self._catalog.tokens(tool) for tool in grown)
         return fill_budget(tools, self._catalog.tokens, left)
 
-    # -- on record
+    # -- recording
 
     def record(self, session: str, view: View, grown: Sequence[ToolId], reason: ListReason) -> int:
         """Record what a session was given; return the id of the record."""
@@ -209,7 +209,7 @@ class Exposures:
 
         @cache
         def order() -> tuple[ToolId, ...]:
-            # Only a miss asks for it; a list that was restored need not be ranked again for anything else.
+            # Only a miss needs the order, so a restored list is ranked again only then.
             return ranked if ranked is not None else () if policy == "full" else self._ranked(profile)
 
         return View(
@@ -241,8 +241,8 @@ class Exposures:
         return own_tools.definitions({name: count for name, count in counts.items() if profile.admits(name)})
 
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
-        """Return the tools in the order in which they compete for the budget: by what was learned and by usage, then by
-        the profile's words and the tasks on record."""
+        """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,
+        then by relevance to the profile's description and to recorded tasks."""
         pinned = self._pinned(profile)
 
         def competes(tool: ToolId) -> bool:
@@ -255,7 +255,7 @@ class Exposures:
         return tuple(dict.fromkeys(tool for tool in (*expected, *relevant) if competes(tool)))
 
     def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:
-        """Order tools by what coming tasks need, per token; by usage alone where nothing was learned."""
+        """Order tools by expected need per token, or by usage alone if nothing was learned."""
         # Imported here because a stored list is served without them.
         from foretool.retrieval import list_prior
         from foretool.retrieval.rankers.usage import HALF_LIFE_S
@@ -295,9 +295,9 @@ class Exposures:
 
 
 def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> Policy:
-    """Return the policy of one client. `auto` grows lists only for legacy clients that re-list, as seen or known."""
+    """Return the policy of one client. `auto` grows lists only for legacy clients that are known to re-list."""
     if wanted != "auto":
-        # Growing in the modern era breaks a MUST NOT of its specification, so only whoever asks for it gets it.
+        # A growing list violates a MUST NOT of the modern specification, so `auto` never chooses it there.
         return wanted
     if era == "modern":
         return "frozen"
@@ -307,7 +307,7 @@ def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRec
 
 
 def list_result(array: bytes, era: Era, ttl_ms: int) -> Raw:
-    """Return the result of `tools/list` around a stored array; the whole list is one page."""
+    """Wrap a stored array into the result of `tools/list`; the whole list is one page."""
     if era == "legacy":
         return Raw(b'{"tools":' + array + b"}")
     head = b'{"resultType":"complete","tools":'

@@ -52,7 +52,7 @@ class ClientRegistry:
         self._clients: list[Client] = []
 
     def __iter__(self) -> Iterator[Client]:
-        """Iterate over a copy: a client that is told something may go away."""
+        """Iterate over a copy, because telling a client something may remove it."""
         return iter(list(self._clients))
 
     def __contains__(self, client: object) -> bool:
@@ -74,14 +74,14 @@ class ClientRegistry:
     def open(
         self, era: Era, transport: str, standalone: Channel, profile: str, principal: str, router: Router
     ) -> Client:
-        """Add a client. `standalone`: takes what belongs to no request. `principal`: whose credential, "" for none."""
+        """Add a client. `standalone` takes what belongs to no request. `principal`: the credential's owner, or ""."""
         found = self._config.now.profiles[profile]
         client = Client(era, transport, found, principal, standalone, self._outbox, self, router)
         self._clients.append(client)
         return client
 
     def remove(self, client: Client) -> None:
-        """Forget a client that is gone, and end its sessions."""
+        """Forget a client that has gone, and end its sessions."""
         if client in self._clients:
             self._clients.remove(client)
         if client.log_level:
@@ -176,12 +176,12 @@ class Announcements:
         """Upstreams that have announced a change of their tools since clients were last told."""
 
     def relay(self, upstream: str) -> None:
-        """Announce a change that an upstream has announced itself."""
+        """Announce a change that an upstream has announced."""
         self._announced.add(upstream)
         self.soon()
 
     def soon(self) -> None:
-        """Announce changes shortly."""
+        """Announce changes after a short pause."""
         if self._timer is None:
             # While hundreds of upstreams come up one by one, most of the time must not go into making lists.
             pause = max(ANNOUNCE_S, min(ANNOUNCE_SHARE * self._took_s, ANNOUNCE_MOST_S))
@@ -195,7 +195,7 @@ class Announcements:
         announced, self._announced = self._announced, set()
         for client in self._clients:
             if client.transport == "library":
-                continue  # a program takes its tools step by step
+                continue  # a program gets its tools with each step
             relayed = any(client.profile.admits(name) for name in announced)
             if client.tools.is_stale() or (relayed and client.tools.sees_all()):
                 client.tools.announce()

@@ -47,13 +47,13 @@ class ToolList:
     # -- what the client sees
 
     def policy(self, session: Session) -> Policy:
-        """Return the session's policy; the first call chooses it, and the first after the ledger has learned more."""
+        """Return the session's policy. It is chosen when first asked, and again after the ledger has changed."""
         if session.policy is None:
             session.policy = self._exposures.choose_policy(self._client.profile, session.record)
         return session.policy
 
     def view(self, session: Session) -> View:
-        """Return the list that the session would get now, without what has grown on it."""
+        """Return the list that the session would get now, without the tools that have grown on it."""
         return self._exposures.view(self._client.profile, self.policy(session))
 
     def array(self, session: Session) -> bytes:
@@ -61,14 +61,14 @@ class ToolList:
         return self._exposures.grown(self.view(session), session.grown)
 
     def record(self, session: Session, reason: ListReason) -> None:
-        """Record what the client was given. The same list again is the same exposure."""
+        """Record what the client was given. A list that was given before is not recorded again."""
         view = self.view(session)
         if session.view is view and reason == "list":
             return
         session.set_list(view, self._exposures.record(session.record.key, view, session.grown, reason))
 
     def is_stale(self) -> bool:
-        """Tell whether the client would get another list than it was given."""
+        """Tell whether the client would now get another list than the one it has."""
         given = [session for session in self._client.sessions() if session.view is not None]
         return any(session.view and self.view(session).array != session.view.array for session in given)
 
@@ -118,7 +118,7 @@ class ToolList:
             self._measure(None)
 
     def mark_listed(self) -> None:
-        """Take in that the client has listed: measure how soon, and release the results that waited."""
+        """Note that the client has listed: measure how soon, and release the results that waited."""
         loop = asyncio.get_running_loop()
         if self._announced_at:
             delay, self._announced_at = loop.time() - self._announced_at, 0.0

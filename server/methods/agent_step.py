@@ -107,7 +107,7 @@ class AgentSteps:
         self, catalog: Catalog, search: Search, instructions: Instructions, recorder: Recorder, config: LiveConfig,
         unlisted: Callable[[], frozenset[str]],
     ) -> None:  # fmt: skip
-        """`unlisted`: returns the upstreams whose tools are unknown."""
+        """`unlisted` returns the upstreams whose tools are unknown."""
         self._catalog = catalog
         self._search = search
         self._instructions = instructions
@@ -117,7 +117,7 @@ class AgentSteps:
         self._cache: Signatures[Plan] = Signatures()
         self._domains: tuple[object, Domains] = ({}, Domains({}))
 
-    # -- putting together
+    # -- planning
 
     def plan(self, query: Query, profile: Profile, budget: int, go: Callable[[Plan], None]) -> None:
         """Plan a step (ITR, Algorithm 1, lines 1 to 5) and call `go` with it, once the slow encoders have answered."""
@@ -218,24 +218,24 @@ class AgentSteps:
     # -- pins
 
     def _find_domain(self, query: Query) -> str:
-        """Return which entry of the setting `domains` a task belongs to, "" for none."""
+        """Return the entry of the setting `domains` that a task belongs to, "" for none."""
         entries: Mapping[str, DomainEntry] = self._config.settings.domains
         if self._domains[0] is not entries:
             self._domains = (entries, Domains({name: entry.examples for name, entry in entries.items()}))
         return self._domains[1].of("\n".join(query.lines))
 
     def _find_pins(self, profile: Profile, domain: str) -> list[Candidate]:
-        """Return what is pinned always, and what is pinned for this kind of task."""
+        """Return the tools that are always pinned, and those that are pinned for this kind of task."""
         catalog = self._catalog
         patterns = self._config.settings.domains[domain].pin if domain else ()
         found = [*catalog.pins(profile.pin), *(tool.id for tool in catalog.tools() if matches(tool.id, patterns))]
         known = [tool for id in dict.fromkeys(found) if (tool := catalog.get(id)) and profile.admits(tool.upstream)]
         return [Candidate(tool.id, "tool", self._fit_tool(tool).tokens, 1.0) for tool in known]
 
-    # -- on record
+    # -- recording
 
     def record(self, session: Session, plan: Plan, error: str = "") -> None:
-        """Record the plan as a discovery, and the figures that ITR's telemetry asks for."""
+        """Record the plan as a discovery and as a step (the figures of ITR's telemetry)."""
         at, task = self._recorder.now(), self._recorder.keep_text(plan.task)
         shown = {each.tool for each in plan.tools}
         found = [each for each in plan.ranking.ranked if each.tool in shown]
@@ -255,7 +255,7 @@ class AgentSteps:
         self._recorder.step(step)
 
     def show(self, session: Session, plan: Plan, profile: Profile) -> None:
-        """Make the tools of a step all that the session sees: any other tool that it calls is a miss."""
+        """Show the session only the tools of a step: a call of any other tool is a miss."""
         at = self._recorder.now()
         tools = tuple(sorted([*(each.tool for each in plan.tools), self.discover(profile).tool]))
         order = tuple(each.tool for each in plan.ranking.ranked)
@@ -269,7 +269,7 @@ class AgentSteps:
     # -- the prompt `assemble_step`
 
     def answer_prompt(self, exchange: Exchange) -> None:
-        """Answer `prompts/get` for `assemble_step`: what `step()` of the library gives, as one text."""
+        """Answer `prompts/get` for `assemble_step` with the result of `step()` of the library as one text."""
         session = exchange.own_session
         given = jsonrpc.fields(exchange.params.get("arguments", UNSET))
         task, budget = jsonrpc.text(given.get("task")) or "", jsonrpc.text(given.get("budget")) or str(BUDGET)

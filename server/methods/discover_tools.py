@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
 RANKED: Final = 50
-"""How many tools are ranked for a profile without every upstream."""
+"""How many tools are ranked for a profile that leaves out some upstreams."""
 
 
 class DiscoverTools:
@@ -40,7 +40,7 @@ class DiscoverTools:
         self._predictor = predictor
 
     def start(self, exchange: Exchange, raw: Raw) -> None:
-        """Answer one discovery; `raw`: its arguments."""
+        """Answer one call of `discover_tools`; `raw` is its arguments."""
         arguments = discovery_answer.read_arguments(raw)
         self.join_conversation(exchange, arguments.handle)
         # Before the first upstreams have listed their tools, nothing would be found.

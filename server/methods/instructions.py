@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
 MOST_SAID: Final = 32 * 1024
-"""Characters that are read of one text of a server."""
+"""At most so many characters of one text of a server are read."""
 MOST_PROMPTS: Final = 50
-"""Prompts that are read of one upstream."""
+"""At most so many prompts of one upstream are read."""
 SHARE: Final = 4
 """Instructions get at most 1 / `SHARE` of an answer's tokens."""
 APPLIES: Final = 0.35
@@ -48,8 +48,8 @@ class _Held(Struct, frozen=True):
 
     version: tuple[int, int, int]
     fragments: tuple[Fragment, ...]
-    shelf: FragmentIndex
-    """Without the overlay."""
+    index: FragmentIndex
+    """All of them except the overlay."""
 
 
 class Instructions:
@@ -81,7 +81,7 @@ class Instructions:
         """Grows with every change of a fragment."""
         return self._changes + self._files.version
 
-    # -- what there is
+    # -- fragments
 
     def of(self, profile: Profile) -> tuple[Fragment, ...]:
         """Return every fragment that a profile's clients may be shown, each text once."""
@@ -92,9 +92,9 @@ class Instructions:
         known = self._by_profile.get(profile.name)
         if known is None or known.version != self._version():
             found = tuple(self._gathered(profile))
-            shelf = FragmentIndex([each for each in found if not is_overlay(each)])
+            index = FragmentIndex([each for each in found if not is_overlay(each)])
             # `_gathered` may have cut new fragments, which moves the version.
-            known = self._by_profile[profile.name] = _Held(self._version(), found, shelf)
+            known = self._by_profile[profile.name] = _Held(self._version(), found, index)
         return known
 
     def _version(self) -> tuple[int, int, int]:
@@ -116,12 +116,12 @@ class Instructions:
         """Return the fragments that apply to a query, most relevant first, without the overlay. `best`: the best tool
         found for it; what its server says of itself always applies."""
         self.ask()
-        shelf = self._held(profile).shelf
-        found = ((hit, FOREIGN_APPLIES if hit.fragment.upstream else APPLIES) for hit in shelf.find(lines))
+        index = self._held(profile).index
+        found = ((hit, FOREIGN_APPLIES if hit.fragment.upstream else APPLIES) for hit in index.find(lines))
         hits = {hit.fragment.id: hit for hit, least in found if hit.relevance >= least}
         tool = self._catalog.get(best) if best is not None else None
         if tool is not None:
-            own = next((each for each in shelf.fragments if each.source == f"server {tool.upstream}"), None)
+            own = next((each for each in index.fragments if each.source == f"server {tool.upstream}"), None)
             if own is not None and (own.id not in hits or hits[own.id].relevance < ITS_SERVER):
                 hits[own.id] = Hit(own, ITS_SERVER)
         return sorted(hits.values(), key=lambda hit: -hit.relevance)

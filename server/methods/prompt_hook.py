@@ -52,7 +52,7 @@ class PromptHook:
             self.look()
 
     def look(self) -> None:
-        """Take up the latest prompt if it is new and a list can grow for it."""
+        """Grow the list of the only client for the latest prompt, if that is new and the policy lets the list grow."""
         client = self._clients.only_client()
         session = client.session if client is not None else None
         if client is None or session is None or session.view is None or client.tools.policy(session) != "growing":

@@ -44,7 +44,7 @@ class Prompts:
         self._resources = resources
         self._answer_step = answer_step
         self._known: dict[str, tuple[str, str]] = {}
-        """Exposed name to upstream and its name there."""
+        """By exposed name: the upstream of a prompt, and the prompt's name there."""
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {"prompts/list": self.list_all, "prompts/get": self.get, "completion/complete": self.complete}
@@ -100,7 +100,7 @@ class Prompts:
         return name == STEP and name not in self._known and offers_steps(profile)
 
     def _find(self, name: str, profile: Profile) -> tuple[Upstream, str]:
-        """Return the upstream of a prompt and the prompt's name there. Raises `RpcError`."""
+        """Return the upstream of a prompt and the prompt's name there. Raises `RpcError` for an unknown prompt."""
         upstreams = {upstream.name: upstream for upstream in self._upstreams.admitted(profile)}
         known = self._known.get(name)
         if known is not None and known[0] in upstreams:

@@ -31,7 +31,7 @@ class Resources:
         self._owners: dict[str, str] = {}
         """By URI: the upstream that listed it last."""
         self._templates: list[tuple[re.Pattern[str], str, str]] = []
-        """Pattern, template and upstream."""
+        """Each template as a pattern and as text, with its upstream."""
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {
@@ -69,18 +69,16 @@ class Resources:
         uri = jsonrpc.text(exchange.params.get("uri"))
         if uri is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: uri is missing")
-        owner = self.owner(uri)
-        candidates = self._upstreams.with_capability("resources", exchange.client.profile)
-        if owner is not None and not exchange.client.profile.admits(owner.name):
-            _deny(exchange, uri)
-        elif owner is not None or len(candidates) == 1:
-            go(owner or candidates[0])
-        elif not candidates:
-            _deny(exchange, uri)
-        else:
+        candidates = self.possible_owners(uri, exchange.client.profile)
+        if len(candidates) == 1:
+            go(candidates[0])
+        elif candidates:
             self._try_each(exchange, candidates, uri)
+        else:
+            code = jsonrpc.INVALID_PARAMS if exchange.era == "modern" else jsonrpc.RESOURCE_NOT_FOUND
+            exchange.error(code, f"Resource not found: {uri}", {"uri": uri})
 
-    def owner(self, uri: str) -> Upstream | None:
+    def _owner(self, uri: str) -> Upstream | None:
         """Return the upstream that listed a resource, or a template that the URI fits."""
         name = self._owners.get(uri)
         if name is None:
@@ -90,13 +88,13 @@ class Resources:
     def template_owner(self, template: str, profile: Profile) -> Upstream | None:
         """Return the upstream of a template, or of a URI, within a profile."""
         name = next((upstream for _, each, upstream in self._templates if each == template), None)
-        found = self._upstreams.get(name) if name else self.owner(template)
+        found = self._upstreams.get(name) if name else self._owner(template)
         return found if found is not None and profile.admits(found.name) else None
 
     def possible_owners(self, uri: str, profile: Profile) -> list[Upstream]:
         """Return the upstream of a URI, or all upstreams that may have it, within a profile."""
-        owner = self.owner(uri)
-        found = [owner] if owner else self._upstreams.with_capability("resources", profile)
+        owner = self._owner(uri)
+        found = [owner] if owner is not None else self._upstreams.with_capability("resources", profile)
         return [upstream for upstream in found if profile.admits(upstream.name)]
 
     def _try_each(self, exchange: Exchange, candidates: list[Upstream], uri: str) -> None:
@@ -114,11 +112,6 @@ class Resources:
                 self._try_each(at, rest, uri)
 
         self._forwarder.forward(exchange, upstream, dict(exchange.params), on_reply)
-
-
-def _deny(exchange: Exchange, uri: str) -> None:
-    code = jsonrpc.INVALID_PARAMS if exchange.era == "modern" else jsonrpc.RESOURCE_NOT_FOUND
-    exchange.error(code, f"Resource not found: {uri}", {"uri": uri})
 
 
 def _pattern(template: str) -> re.Pattern[str]:

@@ -57,7 +57,8 @@ class Schemas:
             return
         parts = _parts(tool.definition, tool.tokens)
         apart = not any(name in self._said and self._said[name] != text for name, text in parts.defs.items())
-        cost = self._cost(parts) if apart else parts.tokens
+        new = sum(cost for name, cost in parts.costs.items() if name not in self._said)
+        cost = parts.body_tokens + new if apart else parts.tokens
         if whole or cost <= min(self.left, self._cap):
             card["inputSchema"] = parts.whole
             self.left -= cost
@@ -80,11 +81,6 @@ class Schemas:
             if len(own) < len(parts.defs):
                 card["inputSchema"] = jsonrpc.raw({**jsonrpc.fields(parts.body), **({"$defs": own} if own else {})})
         return found
-
-    def _cost(self, parts: _Parts) -> int:
-        if not parts.defs:
-            return parts.tokens
-        return parts.body_tokens + sum(cost for name, cost in parts.costs.items() if name not in self._said)
 
 
 def _closed(found: dict[str, Raw]) -> dict[str, Raw]:

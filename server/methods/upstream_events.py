@@ -34,7 +34,7 @@ class UpstreamEvents:
         announcements: Announcements, server_requests: ServerRequests, lists: MergedLists, subscriptions: Subscriptions,
         instructions: Callable[[], Instructions | None], memory: UpstreamMemory,
     ) -> None:  # fmt: skip
-        """`instructions`: returns the instruction corpus, None before the first search."""
+        """`instructions` returns the instruction corpus, None before the first search."""
         self._config = config
         self._upstreams = upstreams
         self._catalog = catalog
@@ -74,7 +74,7 @@ class UpstreamEvents:
             self._upstreams.wake(upstream)
 
     def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
-        """Take a notification that belongs to no request; `era`: of the connection it came on."""
+        """Handle a notification that belongs to no request. `era`: the era of the connection that it came on."""
         method = str(message.method)
         try:
             params = jsonrpc.plain(message.params) if message.params is not UNSET else {}
