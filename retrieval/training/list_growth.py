@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
-from foretool.retrieval.evaluation import paired_interval
+from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.list_growth import (
     DEPTH,
     Fixed,
@@ -32,7 +32,7 @@ from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.training.optimizers import Doubles, logistic_regression
-from foretool.retrieval.training.replay import SERVERS
+from foretool.retrieval.training.replay import query_after
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
@@ -46,6 +46,10 @@ PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20
 BASES: Final = (0.0, 0.125, 0.25, 0.375, 0.5)
 """The shares of the budget that a list may begin with, our own tools included."""
 
+MATCHES: Final = 12
+"""The number of tools in an answer of `discover_tools`."""
+SURE: Final = ("high", "medium")
+"""The levels of confidence at which the found tools probably suffice."""
 SPENT: Final = 0.9
 """Share of what lists took at first; a choice made on the replayed tasks takes more on others, by chance."""
 MARGIN: Final = 0.05
@@ -86,6 +90,7 @@ class Segment:
         self.episodes = [each for each in episodes if each.tasks and each.tasks[0].strip()]
         self.order = order
         self._pipeline, self._experience = pipeline, experience
+        self.has_models = experience is not None
         self._upstream_of, self._usage, self._prompted = upstream_of, usage, prompted
         self._found: dict[tuple[str, tuple[ToolId, ...]], Ranking] = {}
         self._next: dict[tuple[str, tuple[ToolId, ...]], Prediction] = {}
@@ -95,10 +100,6 @@ class Segment:
         other = copy(self)
         other.episodes = self.episodes[first::2]
         return other
-
-    @property
-    def has_models(self) -> bool:
-        return self._experience is not None
 
     def calls(self, episode: Episode) -> list[ToolId]:
         return [tool for tool in episode.calls if tool in self._upstream_of]
@@ -123,9 +124,7 @@ class Segment:
         return self._next[key]
 
     def query(self, episode: Episode, history: tuple[ToolId, ...]) -> Query:
-        lines = tuple(line.strip() for line in episode.tasks[0].splitlines() if line.strip())
-        lately = (self._upstream_of[each] for each in reversed(history))
-        return Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS])
+        return query_after(episode.tasks[0], history, self._upstream_of)
 
 
 def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
@@ -175,7 +174,7 @@ def _played(
     if segment.is_prompted(episode):
         query, ranking = segment.query(episode, ()), segment.found(episode)
         lines = query.lines
-        grow(rule.for_prompt(ranking.ranked, _is_sure(ranking, query), tokens))
+        grow(rule.for_prompt(ranking.ranked, level(ranking) in SURE, tokens))
     calls = segment.calls(episode)
     for tool in calls:
         if tool not in shown:
@@ -185,20 +184,12 @@ def _played(
                 query, ranking = segment.query(episode, history), segment.found(episode, history)
                 lines = query.lines
                 known.update(each.tool for each in ranking.ranked[:MATCHES])
-                grow(rule.for_discovery(ranking.ranked[:MATCHES], _is_sure(ranking, query), tokens))
+                grow(rule.for_discovery(ranking.ranked[:MATCHES], level(ranking) in SURE, tokens))
         history = history if history[-1:] == (tool,) else (*history, tool)
         said = segment.after(lines, history)
         hidden_next = {tool: chance for tool, chance in said.chances.items() if tool not in shown}
         grow(rule.for_next(hidden_next, said.goes_on, tokens))
     return ListCost(len(calls), hidden, discoveries, budget - left)
-
-
-MATCHES: Final = 12
-"""The number of tools in an answer of `discover_tools`."""
-
-
-def _is_sure(ranking: Ranking, query: Query) -> bool:
-    return level(ranking) in ("high", "medium")
 
 
 def halves(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], list[Segment]]]:
@@ -208,11 +199,6 @@ def halves(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], list[Se
     yield other, one
 
 
-def fit_growth(segments: Sequence[Segment], tokens: Tokens, *, budget: int, own: int, allowed: float) -> Growth | None:
-    """Fits how lists should grow on these tasks; the rest is as in `choose_growth`."""
-    return choose_growth(segments, fit_weights(segments), tokens, budget=budget, own=own, allowed=allowed)
-
-
 def allowance(unlearned: Segment, tokens: Tokens, budget: int) -> float:
     """The tokens that lists may take in the mean: a little less than they took in the tasks on record before anything
     was learned or used. `unlearned`: these tasks without models, usage and order."""
@@ -220,11 +206,10 @@ def allowance(unlearned: Segment, tokens: Tokens, budget: int) -> float:
     return SPENT * fmean(each.tokens for each in costs) if costs else 0.0
 
 
-def choose_growth(
-    segments: Sequence[Segment], weights: tuple[float, ...], tokens: Tokens, *, budget: int, own: int, allowed: float
-) -> Growth | None:
+def fit_growth(segments: Sequence[Segment], tokens: Tokens, *, budget: int, own: int, allowed: float) -> Growth | None:
     """Returns the growth that costs least (`ListCost.cost`) among those whose lists take at most the allowed tokens in
     the mean; None if there is no such growth. `own`: tokens of our own tools, which the others leave out."""
+    weights = fit_weights(segments)
     best: tuple[float, Growth] | None = None
     for share in BASES:
         base = int(share * (budget + own)) - own if share else 0
@@ -251,9 +236,7 @@ class Gain(Struct, frozen=True):
     @property
     def difference(self) -> tuple[float, float, float]:
         """The difference of the cost of a task: lower end of the 95 % interval, mean, upper end."""
-        pair = [each.cost() for each in self.new], [each.cost() for each in self.old]
-        low, high = paired_interval(*pair)
-        return round(low, 1), round(fmean(pair[0]) - fmean(pair[1]), 1), round(high, 1)
+        return paired_difference([each.cost() for each in self.new], [each.cost() for each in self.old], digits=1)
 
     @property
     def is_better(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.retrieval.evaluation import paired_interval
+from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import Episode, ToolId, Usage
@@ -75,14 +75,19 @@ class Comparison(Struct, frozen=True):
         }  # fmt: skip
 
 
+def query_after(task: str, history: tuple[ToolId, ...], upstream_of: Mapping[ToolId, str]) -> Query:
+    """The query of a task after these calls; the servers in use are those that were called last."""
+    lines = tuple(line.strip() for line in task.splitlines() if line.strip())
+    lately = (upstream_of[each] for each in reversed(history) if each in upstream_of)
+    return Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS])
+
+
 def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
     """Yields the query before each call, and the called tool; a tool that is gone is only part of the history."""
-    lines = tuple(line.strip() for line in (episode.tasks[0] if episode.tasks else "").splitlines() if line.strip())
+    task = episode.tasks[0] if episode.tasks else ""
     for place, tool in enumerate(episode.calls):
-        history = episode.calls[:place]
-        lately = [upstream_of[each] for each in reversed(history) if each in upstream_of]
         if tool in upstream_of:
-            yield Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS]), tool
+            yield query_after(task, episode.calls[:place], upstream_of), tool
 
 
 def rank_steps(
@@ -102,18 +107,11 @@ def rank_steps(
 
 def compare(old: Sequence[StepRanks], new: Sequence[StepRanks]) -> Comparison:
     """Compares the ranks of the same episodes."""
-    if not old:
-        return Comparison(0, 0, _means(()), _means(()), (0.0, 0.0, 0.0))
     return Comparison(
         len(old), sum(len(each.ranks) for each in old), _means(old), _means(new),
-        _difference([each.reciprocal for each in old], [each.reciprocal for each in new]),
-        _difference([each.found(5) for each in old], [each.found(5) for each in new]),
+        paired_difference([each.reciprocal for each in new], [each.reciprocal for each in old]),
+        paired_difference([each.found(5) for each in new], [each.found(5) for each in old]),
     )  # fmt: skip
-
-
-def _difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
-    low, high = paired_interval(after, before)
-    return round(low, 4), round(fmean(after) - fmean(before), 4), round(high, 4)
 
 
 def _means(walks: Sequence[StepRanks]) -> dict[str, float]:

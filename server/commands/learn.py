@@ -89,7 +89,7 @@ def command(
 
 def _import(store: Store, file: Path, tools: Sequence[Tool]) -> None:
     """Import the demonstrations of a file. Raises `ClickException` if the file is wrong."""
-    from foretool.server.learning.tools import names_of
+    from foretool.server.learning.timeline import names_of
 
     try:
         read = read_demonstrations(file, names_of(tools))

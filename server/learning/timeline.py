@@ -1,4 +1,7 @@
-"""Orders every episode that learning reads, and decides which train a method and which later ones judge it."""
+"""Reads what learning learns from: tools with texts that can be trusted, and episodes in the order of time.
+
+It decides which episodes train a method, and which later ones judge it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from foretool.storage.episodes import drop_calls
-from foretool.storage.records import Artifact, Episode, ToolId, Usage
+from foretool.storage.records import Artifact, Episode, Tool, ToolId, Usage
+from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
@@ -116,3 +122,23 @@ def usage_of(calls: Sequence[tuple[ToolId, ...]]) -> dict[ToolId, Usage]:
     """The usage of tools as these calls, one tuple an episode, would have left it."""
     counts = Counter(tool for each in calls for tool in each)
     return {tool: Usage(tool, count, 0, 0.0) for tool, count in counts.items()}
+
+
+def trusted_tools(store: Store, tools: Sequence[Tool]) -> list[Tool]:
+    """The tools with the text that each had at first: a text that changed later may not enter training."""
+    changed = store.catalog.changed_tools()
+    found = []
+    for tool in tools:
+        if (tool.upstream, tool.name) in changed:
+            first = store.catalog.versions(tool.upstream, tool.name)[0]
+            tool = replace(tool, definition=first.definition, schema_hash=first.schema_hash, tokens=first.tokens)
+        found.append(tool)
+    return found
+
+
+def names_of(tools: Sequence[Tool]) -> dict[str, ToolId]:
+    """Every name by which a demonstration may call a tool: as exposed, `server/tool`, or its own if no other has it."""
+    own = Counter(tool.name for tool in tools)
+    found = {tool.name: tool.id for tool in tools if own[tool.name] == 1}
+    found |= {f"{tool.upstream}/{tool.name}": tool.id for tool in tools}
+    return found | {str(tool.id): tool.id for tool in tools}

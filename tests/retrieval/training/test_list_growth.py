@@ -26,8 +26,8 @@ from foretool.retrieval.training.list_growth import (
     ListCost,
     Segment,
     allowance,
-    choose_growth,
     fit,
+    fit_growth,
     fit_weights,
     halves,
     play,
@@ -95,18 +95,17 @@ def test_few_outcomes_hardly_move_the_weights_and_many_do() -> None:
 @requirement("learn:worth")
 def test_what_is_chosen_hides_the_least_at_no_more_tokens_than_lists_took_at_first() -> None:
     tasks = [segment(*[TASK] * 6, prompted=True)]
-    weights = fit_weights(tasks)
     at_first = segment(*[TASK] * 6, prompted=True, learned=False)
     allowed = allowance(at_first, tokens, 1000)
     unlearned = play([at_first], Fixed(most_found=None), tokens, 1000, 0)
     assert allowed == pytest.approx(SPENT * sum(each.tokens for each in unlearned) / 6)
     assert allowance(segment(), tokens, 1000) == 0.0
-    growth = choose_growth(tasks, weights, tokens, budget=1000, own=300, allowed=allowed)
+    growth = fit_growth(tasks, tokens, budget=1000, own=300, allowed=allowed)
     assert growth is not None
     told = play(tasks, growth, tokens, 1000, growth.base)
     assert sum(each.tokens for each in told) / 6 <= allowed
     assert growth.price <= MOST_PRICE
-    assert choose_growth(tasks, weights, tokens, budget=1000, own=300, allowed=-1.0) is None
+    assert fit_growth(tasks, tokens, budget=1000, own=300, allowed=-1.0) is None
 
 
 def test_every_second_task_is_one_half() -> None:

@@ -1,4 +1,4 @@
-"""Later tasks are ranked with the models of a run, and a comparison is put in words."""
+"""Later tasks are ranked with the models of a run, a comparison is put in words, and weights are refitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from learning_setting import ADD, RAIN, SUM, Setting
 
 from foretool.retrieval.training.replay import Comparison, StepRanks
 from foretool.server import offline
-from foretool.server.learning.replay import Replay, describe_gain, describe_no_gain
+from foretool.server.learning.replay import Replay, describe_gain, describe_no_gain, factors_in_use
 from foretool.server.learning.timeline import Timeline
 from foretool.storage.records import Episode
 
@@ -33,3 +33,14 @@ def test_a_comparison_is_put_in_words() -> None:
     figures = "reciprocal rank 0.500 -> 0.520 (-0.010 to +0.050), in the first five 50.0% -> 60.0%, over 20 later tasks"
     assert describe_gain(COMPARED) == figures
     assert describe_no_gain(COMPARED, "dtdr", None) == f"not better outside the error: {figures}; it is not served"
+
+
+def test_weights_are_refitted_once_a_model_is_known_and_too_few_new_tasks_are_said(setting: Setting) -> None:
+    setting.demonstrate(SUM, RAIN, times=40)
+    result = setting.result("weights")
+    # The model finds every tool already, so no weights can be better.
+    assert (result.outcome, result.report["replayed"]) == ("kept", 16)
+    assert result.reason.startswith("not better outside the error: ")
+    assert factors_in_use(setting.artifacts) == {}
+    again = setting.result("weights")
+    assert (again.outcome, again.reason) == ("skipped", "0 tasks that no model has seen; it takes 10")

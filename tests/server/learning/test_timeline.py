@@ -1,11 +1,17 @@
-"""Later episodes judge what earlier ones trained."""
+"""Tools are read as they were at first, and later episodes judge what earlier ones trained."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from foretool.server.learning.timeline import MOST_REPLAYED, KnownModels, Timeline
-from foretool.storage.records import Artifact, Episode, ToolId
+from requirements import requirement
+
+from foretool.server.learning.timeline import MOST_REPLAYED, KnownModels, Timeline, names_of, trusted_tools
+from foretool.storage.records import Artifact, Episode, Tool, ToolId
+
+if TYPE_CHECKING:
+    from learning_setting import Setting
+
 
 TOOL, GONE = ToolId("a__x"), ToolId("a__gone")
 
@@ -53,3 +59,19 @@ def test_the_latest_model_that_has_not_seen_a_place_ranks_it() -> None:
     assert known.before(19) == {"dtdr": first, "tgr": other}
     assert known.before(20) == {"dtdr": second, "tgr": other}
     assert (len(known), known.places()) == (2, [10, 15, 20])
+
+
+def test_a_tool_may_be_called_by_any_name_that_is_its_own() -> None:
+    tools = [Tool(ToolId(f"{one}__{name}"), one, name, b"{}", "") for one, name in (("a", "x"), ("b", "x"), ("b", "y"))]
+    assert names_of(tools) == {
+        "y": "b__y", "a/x": "a__x", "b/x": "b__x", "b/y": "b__y", "a__x": "a__x", "b__x": "b__x", "b__y": "b__y",
+    }  # fmt: skip
+
+
+@requirement("learn:trusted")
+def test_a_tool_whose_text_changed_is_read_as_it_was_at_first(setting: Setting) -> None:
+    from learning_setting import change_rain  # needs numpy
+
+    now, first = change_rain(setting)
+    assert now != first
+    assert trusted_tools(setting.store, now) == first
