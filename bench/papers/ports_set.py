@@ -22,7 +22,7 @@ from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers.ports import Loss, PublishedPlan, PublishedTrainer
+from foretool.retrieval.papers.ports import Loss, PublishedPlan, PublishedTrainer, embed_texts
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.rankers.masstool import MassTool
@@ -280,7 +280,7 @@ class InTorch:
         return self._make()
 
     def documents(self, texts: Sequence[str]) -> Floats:
-        return self._trainer.embed_texts(documents=texts)[0]
+        return embed_texts(self._trainer, documents=texts)[0]
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        return self._trainer.embed_texts(queries=texts)[1]
+        return embed_texts(self._trainer, queries=texts)[1]

@@ -6,8 +6,10 @@ every 50 steps. The product serves the `full` loss on queries only (`training.po
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training.ports_trainer import Batch, Trainer, TrainingPlan
 
 Loss = Literal["ports", "replug", "contrastive", "full"]
@@ -57,3 +59,12 @@ def choose_fresh(batch: Batch, most: int) -> list[int]:
     ranks = max(map(len, batch.candidates))
     order = [row[rank] for rank in range(ranks) for row in batch.candidates if rank < len(row)]
     return sorted(list(dict.fromkeys(order))[:most])
+
+
+def embed_texts(trainer: Trainer, documents: Sequence[str] = (), queries: Sequence[str] = ()) -> tuple[Floats, Floats]:
+    """Vectors of texts by the encoder that is trained, with the limits of serving, not those of training."""
+    weights, encoder = trainer.weights, trainer.encoder
+    prefixed = [weights.document_prefix + text for text in documents], [weights.prefix + text for text in queries]
+    limits = weights.document_tokens, weights.query_tokens
+    one, other = (encoder.embed(encoder.tokens(*each)) for each in zip(prefixed, limits, strict=True))
+    return one, other

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 PROMPT = """You write one function call. Use only the function that is described, with its exact name and parameters.
 
@@ -82,11 +82,8 @@ class ScoreFile:
     Lines are only ever added. Half a line at the end, left by a process that was killed, is dropped.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path) -> None:
         self._scores: dict[str, Score] = {}
-        self._file: IO[str] | None = None
-        if path is None:
-            return
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = 0
         for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
@@ -103,8 +100,7 @@ class ScoreFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file.close()
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -115,9 +111,8 @@ class ScoreFile:
     def add(self, key: str, score: Score) -> None:
         """Hands the score to the operating system before it returns."""
         self._scores[key] = score
-        if self._file is not None:
-            self._file.write(f"{key} {score.total:.6f} {score.tokens}\n")
-            self._file.flush()
+        self._file.write(f"{key} {score.total:.6f} {score.tokens}\n")
+        self._file.flush()
 
 
 def score_all(

@@ -22,7 +22,7 @@ from msgspec import Struct
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.training import Material, Progress, TooLittle
+from foretool.retrieval.training import Material, Method, Progress, TooLittle
 from foretool.retrieval.training.continuation import ContinuationScorer, Question, ScoreFile, score_all
 from foretool.retrieval.training.ports_trainer import Example, Trainer, TrainingPlan, choose_candidates
 from foretool.retrieval.training.thin_encoder import trainable_weights
@@ -41,48 +41,43 @@ PASSES = 4096
 """Tasks read in one training, about a minute of one core. Few tasks are read several times, at most eight."""
 
 
-class Ports:
-    """Trains an adapter of the first encoder (`training.Method`)."""
+def train(material: Material, progress: Progress) -> bytes:
+    """Trains an adapter of the first encoder. Raises `TooLittle`, also if a library that trains it is not installed."""
+    weights = trainable_weights()
+    called, examples = keep_called(examples_of(material))
+    if len(examples) < MINIMUM:
+        raise TooLittle(f"{len(examples)} calls of tasks in words; it takes {MINIMUM}")
+    tools = [material.tools[at] for at in called]
+    texts = [embedded_text(document(each, material.server_texts.get(each.upstream, ""))) for each in tools]
+    kept = int(len(examples) * (1.0 - HELD_OUT))
+    vectors = material.documents(texts) if material.documents else None
+    plan = TrainingPlan(seed=material.seed, epochs=max(1, min(8, PASSES // kept)))
+    name = sha256(msgspec.json.encode((texts, examples, plan, weights.sha256))).hexdigest()[:16]
+    with TemporaryDirectory() as scratch:
+        checkpoint = work_folder() / f"{name}.checkpoint"
+        start = shipped_adapter(plan.rank)
+        trainer = Trainer(
+            weights, texts, examples[:kept], plan, Path(scratch), checkpoint, vectors=vectors, start=start
+        )
+        answers = _ask(material, tools, trainer, progress)
+        trainer.useful, trainer.scored = answers.useful, answers.scored
+        before = trainer.share_first(examples[kept:])
+        trainer.run(lambda done, total, loss: progress(f"training, loss {loss:.3f}", done / total))
+        report = {"examples": kept, "asked": answers.pairs, "scorer": answers.model}
+        first = [round(before, 4), round(trainer.share_first(examples[kept:]), 4)]
+        report |= {"plan": msgspec.to_builtins(plan), "first of the held out": first}
+        data = trainer.encoder.adapter(report).dumps()
+        checkpoint.unlink(missing_ok=True)
+    return data
 
-    name = "ports"
-    minimum = MINIMUM
 
-    def train(self, material: Material, progress: Progress) -> bytes:
-        """Returns the adapter. Raises `TooLittle`, also if a library that trains it is not installed."""
-        weights = trainable_weights()
-        called, examples = keep_called(examples_of(material))
-        if len(examples) < self.minimum:
-            raise TooLittle(f"{len(examples)} calls of tasks in words; it takes {self.minimum}")
-        tools = [material.tools[at] for at in called]
-        texts = [embedded_text(document(each, material.server_texts.get(each.upstream, ""))) for each in tools]
-        kept = int(len(examples) * (1.0 - HELD_OUT))
-        vectors = material.documents(texts) if material.documents else None
-        plan = TrainingPlan(seed=material.seed, epochs=max(1, min(8, PASSES // kept)))
-        name = sha256(msgspec.json.encode((texts, examples, plan, weights.sha256))).hexdigest()[:16]
-        with TemporaryDirectory() as scratch:
-            checkpoint = work_folder() / f"{name}.checkpoint"
-            start = shipped_adapter(plan.rank)
-            trainer = Trainer(
-                weights, texts, examples[:kept], plan, Path(scratch), checkpoint, vectors=vectors, start=start
-            )
-            answers = self._ask(material, tools, trainer, progress)
-            trainer.useful, trainer.scored = answers.useful, answers.scored
-            before = trainer.share_first(examples[kept:])
-            trainer.run(lambda done, total, loss: progress(f"training, loss {loss:.3f}", done / total))
-            report = {"examples": kept, "asked": answers.pairs, "scorer": answers.model}
-            first = [round(before, 4), round(trainer.share_first(examples[kept:]), 4)]
-            report |= {"plan": msgspec.to_builtins(plan), "first of the held out": first}
-            data = trainer.encoder.adapter(report).dumps()
-            checkpoint.unlink(missing_ok=True)
-        return data
-
-    def _ask(self, material: Material, tools: Sequence[Tool], trainer: Trainer, progress: Progress) -> Answers:
-        """Asks the language model, if there is one."""
-        scorer = material.open_scorer() if material.open_scorer is not None else None
-        if scorer is None:
-            return Answers()
-        with ScoreFile(work_folder() / "scores.txt") as kept:
-            return ask(trainer, tools, scorer, kept, lambda done, of: progress("asking the model", done / of))
+def _ask(material: Material, tools: Sequence[Tool], trainer: Trainer, progress: Progress) -> Answers:
+    """Asks the language model, if there is one."""
+    scorer = material.open_scorer() if material.open_scorer is not None else None
+    if scorer is None:
+        return Answers()
+    with ScoreFile(work_folder() / "scores.txt") as kept:
+        return ask(trainer, tools, scorer, kept, lambda done, of: progress("asking the model", done / of))
 
 
 class Answers(Struct, frozen=True):
@@ -178,4 +173,4 @@ def work_folder() -> Path:
     return folder
 
 
-METHOD = Ports()
+METHOD = Method(MINIMUM, train)

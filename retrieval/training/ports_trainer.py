@@ -19,8 +19,10 @@ from msgspec import Struct
 from foretool.retrieval import encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.ports_loss import contrastive, log_retrieval, log_usefulness, preference, replug
 from foretool.retrieval.training.thin_encoder import ThinEncoder, as_floats, draw_batches, rate_at
+
+CERTAIN = 1e-6
+"""Odds are taken of probabilities at most this near to 0 or 1."""
 
 
 class Example(Struct, frozen=True):
@@ -139,14 +141,6 @@ class Trainer:
             if self._checkpoint is not None and (self.done % 20 == 0 or self.done == self.total):
                 self.save(self._checkpoint)
 
-    def embed_texts(self, documents: Sequence[str] = (), queries: Sequence[str] = ()) -> tuple[Floats, Floats]:
-        """Vectors of texts with the limits of serving, not those of training."""
-        weights, encoder = self.weights, self.encoder
-        prefixed = [weights.document_prefix + text for text in documents], [weights.prefix + text for text in queries]
-        limits = weights.document_tokens, weights.query_tokens
-        one, other = (encoder.embed(encoder.tokens(*each)) for each in zip(prefixed, limits, strict=True))
-        return one, other
-
     def cosines(self, examples: Sequence[Example]) -> Floats:
         """(examples, documents) by the encoder as it is now."""
         return self.encoder.embed(self._query_tokens([each.query for each in examples])) @ self.vectors.T
@@ -245,3 +239,45 @@ class Trainer:
             return log_p.sum() * 0.0
         log_q = log_usefulness(torch.tensor([known[at] for at in rows]), self.plan.beta, torch)
         return replug(log_p[rows], log_q, torch).sum() / len(known)
+
+
+# The equations of the paper, on numpy and on torch alike (`xp` is either module); candidate 0 is always the right tool.
+
+
+def log_softmax(scores: Any, xp: Any = np) -> Any:
+    """Turns scores (..., tools) into the logarithm of shares."""
+    shifted = scores - xp.amax(scores, -1)[..., None]
+    return shifted - xp.log(xp.sum(xp.exp(shifted), -1))[..., None]
+
+
+def log_retrieval(cosines: Any, gamma: float, xp: Any = np) -> Any:
+    """Eq. 1: log P_R; (queries, candidates)."""
+    return log_softmax(cosines / gamma, xp)
+
+
+def log_usefulness(mean_logprobs: Any, beta: float, xp: Any = np) -> Any:
+    """Eq. 2: log Q, from the mean log-probability of the right call given each candidate; (queries, candidates)."""
+    return log_softmax(mean_logprobs / beta, xp)
+
+
+def replug(log_p: Any, log_q: Any, xp: Any = np) -> Any:
+    """Eq. 3: KL(P_R || Q); (queries,)."""
+    return xp.sum(xp.exp(log_p) * (log_p - log_q), -1)
+
+
+def log_odds(log_p: Any, xp: Any = np) -> Any:
+    """Eq. 4: log pi; (queries, candidates)."""
+    p = xp.clip(xp.exp(log_p), CERTAIN, 1.0 - CERTAIN)
+    return xp.log(p) - xp.log(1.0 - p)
+
+
+def preference(log_p: Any, xp: Any = np) -> Any:
+    """Eq. 5: the sum over negatives of -log sigma(log of the ratio of odds); (queries,)."""
+    odds = log_odds(log_p, xp)
+    ratio = odds[..., :1] - odds[..., 1:]
+    return xp.sum(xp.logaddexp(ratio * 0.0, -ratio), -1)
+
+
+def contrastive(cosines: Any, temperature: float, xp: Any = np) -> Any:
+    """Multiple negatives ranking: -log of the right tool's share among all; (queries,)."""
+    return -log_softmax(cosines / temperature, xp)[..., 0]

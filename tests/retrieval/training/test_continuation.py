@@ -33,11 +33,12 @@ def test_the_mean_is_per_token() -> None:
     assert Score(-6.0, 4).mean == -1.5
 
 
-def test_each_thing_is_asked_once_and_those_of_one_document_together() -> None:
+def test_each_thing_is_asked_once_and_those_of_one_document_together(tmp_path: Path) -> None:
     scorer = Counting()
     asked = [Question(document, query, "f()") for query in ("b", "a") for document in (NEWS, DICE)]
     told: list[tuple[int, int]] = []
-    found = score_all(scorer, [*asked, *asked], ScoreFile(None), lambda done, of: told.append((done, of)))
+    with ScoreFile(tmp_path / "scores.txt") as kept:
+        found = score_all(scorer, [*asked, *asked], kept, lambda done, of: told.append((done, of)))
     assert scorer.asked == [Question(d, q, "f()").prompt for d in (DICE, NEWS) for q in ("a", "b")]
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert found[asked[0]] == Score(-float(len(asked[0].prompt)), 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -38,7 +39,7 @@ def test_tools_that_nobody_called_are_not_trained_with() -> None:
     assert examples == [Example("a", 1), Example("b", 0, (2,))]
 
 
-def test_the_model_is_asked_for_the_right_call_given_the_right_tool_and_the_hardest_others() -> None:
+def test_the_model_is_asked_for_the_right_call_given_the_right_tool_and_the_hardest_others(tmp_path: Path) -> None:
     class Named:
         model = "named"
 
@@ -52,7 +53,8 @@ def test_the_model_is_asked_for_the_right_call_given_the_right_tool_and_the_hard
             cosines=lambda examples: np.asarray([[0.1, 0.2, 0.3]] * len(examples), np.float32),
         ),
     )
-    asked = ports.ask(trainer, TOOLS, Named(), ScoreFile(None), most=2 * (1 + ports.HARD))
+    with ScoreFile(tmp_path / "scores.txt") as kept:
+        asked = ports.ask(trainer, TOOLS, Named(), kept, most=2 * (1 + ports.HARD))
     assert asked.scored == {1: (0, 2, 1), 2: (1, 2, 0)}
     assert asked.useful(1, [0, 2]) == [-0.5, -4.0]
     assert asked.useful(0, [2, 1]) is None
