@@ -23,7 +23,6 @@ from foretool.storage.opening import open_store
 from foretool.storage.records import Artifact, Tool
 from foretool.storage.stores import Store
 
-RUNS_SHOWN: Final = 20
 _METHODS: Final = (*METHODS, models.WEIGHTS, models.GROWTH)
 
 
@@ -171,7 +170,7 @@ def _report(store: Store, as_json: bool) -> int:
         output.say("Nothing was learned yet; `foretool learn` trains once there are enough tasks.")
         return 0
     columns = ("kind", "number#", "when", "state", "tasks#", "replayed#", "was", "became", "difference")
-    output.table(columns, rows[:RUNS_SHOWN])
+    output.table(columns, rows[:20])
     output.say(
         "was, became: mean reciprocal rank of the next tool on later tasks; for lists (prior) the share that was in it;"
         " for growth the share of calls of hidden tools, and the difference in tokens a task, discoveries included"

@@ -16,7 +16,7 @@ from foretool.server.catalog.own_tools import MOST
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
-from foretool.server.config.loader import load
+from foretool.server.config.loader import Profile, load
 from foretool.server.methods import discovery_answer
 from foretool.server.methods.discover_tools import RANKED
 from foretool.server.methods.discovery_answer import Arguments
@@ -72,7 +72,7 @@ def command(
     Put several needs on separate lines: quote TASK and break the lines. Starts and records nothing.
     """
     config = load(path)
-    config.require_profile(profile)
+    shown_to = config.require_profile(profile)
     with offline.read(config) as app:
         if not len(app.catalog):
             return complain(
@@ -81,25 +81,24 @@ def command(
         embedding.install_encoders(config.settings, app.search, app.store)
         for problem in models.install_models(app.search, app.store):
             output.warn(problem)
-        found = search(app, " ".join(task), profile, limit)
+        found = search(app, " ".join(task), shown_to, limit)
     return output.show(
         found, as_json, lambda found: click.echo(output.clean(found.answer)) if as_text else _print(found)
     )
 
 
-def search(app: App, task: str, profile: str = "", limit: int | None = None) -> SearchResult:
+def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchResult:
     """Search as for the first request of a client."""
-    profile_of = app.config.profiles[profile]
     arguments = Arguments(task=task, limit=limit)
-    visible = offline.view(app, profile_of).shown
+    visible = offline.view(app, profile).shown
     started = time.perf_counter()
     query = discovery_answer.query(arguments, (), ())
-    ranking = app.search.find_now(query, profile_of.admits, max(RANKED, arguments.wanted))
-    answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, profile_of)
+    ranking = app.search.find_now(query, profile.admits, max(RANKED, arguments.wanted))
+    answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, profile)
     took_ms = (time.perf_counter() - started) * 1000
     cards = {card["name"]: card for card in answer.structured["matches"]}
     hits = tuple(_describe_hit(match, cards[match.tool]) for match in answer.matches if match.tool in cards)
-    return SearchResult(task, profile, answer.level, answer.tokens, took_ms, ranking.total, hits, answer.text)
+    return SearchResult(task, profile.name, answer.level, answer.tokens, took_ms, ranking.total, hits, answer.text)
 
 
 def _describe_hit(match: Match, card: dict[str, Any]) -> Hit:

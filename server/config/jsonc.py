@@ -105,11 +105,12 @@ class _Scanner:
 
     def document(self) -> Places:
         if not self.next():
-            raise self.error('the file is empty; write {"mcpServers": {}}')
+            raise JsonError(self.at, 'the file is empty; write {"mcpServers": {}}')
         self.value(())
         if self.next():
-            raise self.error(
-                f"expected the end of the file, found {self.found()}; remove it, or the superfluous bracket above"
+            raise JsonError(
+                self.at,
+                f"expected the end of the file, found {self.found()}; remove it, or the superfluous bracket above",
             )
         return self.places
 
@@ -124,7 +125,7 @@ class _Scanner:
             self.decoded(scalar[0])
             self.at = scalar.end()
         else:
-            raise self.error(f"expected a value, found {self.found()}; {self.way_out(char)}")
+            raise JsonError(self.at, f"expected a value, found {self.found()}; {self.way_out(char)}")
 
     def items(self, path: Path, close: str) -> None:
         opened, index = self.at, 0
@@ -136,7 +137,7 @@ class _Scanner:
             elif char != close:
                 opener = f'"{self.text[opened]}" of line {line_and_column(self.text, opened)[0]}'
                 remedy = f"put a comma between the two, or close the {opener}" if char else f"close the {opener}"
-                raise self.error(f'expected "," or "{close}", found {self.found()}; {remedy}')
+                raise JsonError(self.at, f'expected "," or "{close}", found {self.found()}; {remedy}')
             index += 1
         self.at += 1
 
@@ -144,11 +145,11 @@ class _Scanner:
         start = self.at
         if char != '"':
             remedy = self.way_out(char, "close the bracket with }")
-            raise self.error(f"expected a key in double quotes, found {self.found()}; {remedy}")
+            raise JsonError(self.at, f"expected a key in double quotes, found {self.found()}; {remedy}")
         key = self.string()
         self.places.keys[*path, key] = start
         if self.next() != ":":
-            raise self.error(f'expected ":" after the key, found {self.found()}; write "key": value')
+            raise JsonError(self.at, f'expected ":" after the key, found {self.found()}; write "key": value')
         self.at += 1
         return key
 
@@ -167,8 +168,8 @@ class _Scanner:
             return JsonError(stopped, "found a backslash that does not start a JSON escape; write \\\\ for a backslash")
         if char == "\t":
             return JsonError(stopped, "found a tab inside a string; write \\t")
-        return self.error(
-            'found a string that is not closed on its line; close it with " or write \\n for a line break'
+        return JsonError(
+            self.at, 'found a string that is not closed on its line; close it with " or write \\n for a line break'
         )
 
     def decoded(self, token: str) -> Any:
@@ -177,7 +178,7 @@ class _Scanner:
             return msgspec.json.decode(token)
         except (msgspec.MsgspecError, UnicodeError):
             what = "half a surrogate pair" if token[0] == '"' else "a number that is out of range"
-            raise self.error(f"found {what}; correct it") from None
+            raise JsonError(self.at, f"found {what}; correct it") from None
 
     def next(self) -> str:
         """Skip blanks and comments and return the next character without reading it; "" at the end."""
@@ -202,6 +203,3 @@ class _Scanner:
         if char in "}]":
             return "write a value, or remove what stands before it"
         return "write text in double quotes; write true, false and null in lower case without quotes"
-
-    def error(self, problem: str) -> JsonError:
-        return JsonError(self.at, problem)

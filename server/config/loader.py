@@ -8,7 +8,7 @@ Loaded before the first `tools/list`, so nothing heavy is imported at the top (d
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -258,19 +258,14 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
 
 def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
     refuse_unknown(block, Settings, here)
-    for name, profile in _members(block, "profiles"):
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-            problem = "expected letters, digits, '.', '_' or '-' in a profile's name; it becomes part of an address"
-            raise Invalid((*here, "profiles", name), problem, at_key=True)
-        refuse_unknown(profile, ProfileEntry, (*here, "profiles", name))
-    for name, domain in _members(block, "domains"):
-        refuse_unknown(domain, DomainEntry, (*here, "domains", name))
-
-
-def _members(block: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of an object inside the block; of anything else nothing, since `convert` refuses it."""
-    found = block.get(key) if isinstance(block, dict) else None
-    yield from found.items() if isinstance(found, dict) else ()
+    for key, kind in (("profiles", ProfileEntry), ("domains", DomainEntry)):
+        entries = block.get(key) if isinstance(block, dict) else None
+        # `convert` refuses what is not an object.
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            if key == "profiles" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+                problem = "expected letters, digits, '.', '_' or '-' in a profile's name; it becomes part of an address"
+                raise Invalid((*here, key, name), problem, at_key=True)
+            refuse_unknown(entry, kind, (*here, key, name))
 
 
 def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: Mapping[str, str]) -> Settings:

@@ -125,7 +125,7 @@ def _server(name: str, written: Any, here: jsonc.Path, environ: Mapping[str, str
         command=found.at("command").text(entry.command or ""),
         args=tuple(found.at("args", index).text(value) for index, value in enumerate(entry.args)),
         env={
-            key: found.at("env", key).secret(_variable_text(value), key)
+            key: found.at("env", key).secret(str(value).lower() if isinstance(value, bool) else str(value), key)
             for key, value in entry.env.items()
             if value is not None
         },
@@ -171,10 +171,6 @@ def _check_reachable(server: Server, here: jsonc.Path) -> None:
             raise Invalid((*here, "env", key), 'expected a variable\'s name without "=", and no NUL; correct the name')
     if "\0" in "".join((server.command, *server.args, server.cwd or "")):
         raise Invalid((*here, "command"), "expected text, found a NUL character; remove \\u0000")
-
-
-def _variable_text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _warn_of_other_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[str]:

@@ -33,18 +33,16 @@ _VARIABLE = re.compile(
 _NO_SECRET = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 
 
-class Expansion:
+class Expansion(Struct):
     """Expands `${VAR}`, `${VAR:-default}` and `${env:VAR}` at one place of the file; `$${VAR}` becomes `${VAR}`.
 
     As in a shell, the default also stands in for an empty variable.
     """
 
-    def __init__(
-        self, environ: Mapping[str, str], path: jsonc.Path, secrets: list[tuple[str, str]] | None = None
-    ) -> None:
-        self.environ = environ
-        self.path = path
-        self.secrets = [] if secrets is None else secrets
+    environ: Mapping[str, str]
+    path: jsonc.Path
+    secrets: list[tuple[str, str]] = []
+    """(value, name) of what was expanded so far, in one list for all places of a server."""
 
     def at(self, *keys: str | int) -> "Expansion":
         """Return the expansion for a place further down, which collects secrets in the same list."""
