@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
 from typing import Final
 
 from foretool.server.clients.registry import ClientRegistry
@@ -82,16 +81,9 @@ class MemoryReturn:
 
 def trim_heap() -> bool:
     """Return unused memory to the system. Returns False where the C library has no such call; glibc has."""
-    trim = _malloc_trim()
-    return trim is not None and trim(0) >= 0
-
-
-@cache
-def _malloc_trim() -> Callable[[int], int] | None:
     import ctypes  # takes time, and nothing needs it before the first list
 
     try:
-        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        return int(ctypes.CDLL(None).malloc_trim(0)) >= 0
     except (OSError, AttributeError):
-        return None
-    return trim
+        return False

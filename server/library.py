@@ -241,7 +241,11 @@ class Foretool:
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
         """Call any tool, in the step or not. Raises `CallFailed`."""
         _, client, _ = self._running()
-        return _result(await self._ask(client, "tools/call", {"name": name, "arguments": dict(arguments or {})}))
+        result = await self._ask(client, "tools/call", {"name": name, "arguments": dict(arguments or {})})
+        content = result.get("content")
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+        return Result(text, blocks, result.get("structuredContent"), result.get("isError") is True)
 
     def _make_step(self, plan: Plan) -> Step:
         """Show and record a plan, and return it as a step."""
@@ -300,10 +304,3 @@ class _Answer:
 
     def end(self) -> None:
         self.future.cancel()
-
-
-def _result(result: Mapping[str, Any]) -> Result:
-    content = result.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
-    return Result(text, blocks, result.get("structuredContent"), result.get("isError") is True)

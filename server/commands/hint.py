@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click import ClickException
 
 from foretool.server import hint
 from foretool.server.commands import output
@@ -101,7 +102,7 @@ def _without(settings: dict[str, Any]) -> dict[str, Any]:
     hooks = copy.get("hooks", {})
     groups = hooks.get(EVENT, []) if isinstance(hooks, dict) else None
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
-        raise click.ClickException(
+        raise ClickException(
             f"hooks: expected {EVENT} with a list of objects, found something else; correct it, or add the hook by hand"
         )
     for group in groups:
@@ -131,13 +132,11 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise click.ClickException(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+        raise ClickException(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     except ValueError as error:
-        raise click.ClickException(
-            f"{path}: expected JSON, found something else ({error}); correct the file first"
-        ) from None
+        raise ClickException(f"{path}: expected JSON, found something else ({error}); correct the file first") from None
     if not isinstance(found, dict):
-        raise click.ClickException(f"{path}: expected an object, found {type(found).__name__}; correct the file first")
+        raise ClickException(f"{path}: expected an object, found {type(found).__name__}; correct the file first")
     return found
 
 
@@ -153,5 +152,5 @@ def _write(path: Path, before: dict[str, Any], after: dict[str, Any]) -> bool:
         beside.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o600)
         beside.replace(target)
     except OSError as error:
-        raise click.ClickException(f"{path}: cannot be written ({error.strerror}); add the hook by hand") from None
+        raise ClickException(f"{path}: cannot be written ({error.strerror}); add the hook by hand") from None
     return True

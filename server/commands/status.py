@@ -147,7 +147,7 @@ def _print(status: Status, verbose: bool) -> None:
     for warning in status.warnings:
         output.say(f"warning   {warning}", "yellow")
     output.say(f"config    {status.config}")
-    output.say(f"storage   {status.storage}: {_contents(status.contents)}")
+    output.say(f"storage   {status.storage}: {_say_contents(status.contents)}")
     encoding, recording = status.encoder, status.recording
     embedded = (f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
     ranks = f"only words rank: {encoding.problem}" if encoding.problem else ", ".join(embedded)
@@ -170,12 +170,19 @@ def _say_quality(found: Confidence, verbose: bool) -> str:
     return f"{said}."
 
 
-def _contents(contents: Statistics | None) -> str:
+def _say_contents(contents: Statistics | None) -> str:
     if contents is None:
         return "does not exist yet; the first proxy creates it"
-    nouns = {"tools": "tool", "sessions": "session", "calls": "call", "discoveries": "discovery", "misses": "miss"}
-    counts = [output.plural(getattr(contents, field), noun) for field, noun in (nouns | {"clients": "client"}).items()]
-    return ", ".join([output.size(contents.file_bytes), *counts])
+    counts = (
+        contents.tools,
+        contents.sessions,
+        contents.calls,
+        contents.discoveries,
+        contents.misses,
+        contents.clients,
+    )
+    nouns = ("tool", "session", "call", "discovery", "miss", "client")
+    return ", ".join([output.size(contents.file_bytes), *map(output.plural, counts, nouns)])
 
 
 def _print_proxy(proxy: Proxy, verbose: bool) -> None:
