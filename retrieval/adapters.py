@@ -20,8 +20,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.encoders.onnx import NUMBERS
-from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
+from foretool.retrieval.model_format import NUMBERS, Floats, ModelError, pack, unpack
 
 METHOD, VERSION = "ports", 1
 FLOAT32 = 1  # TensorProto.DataType

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, EncoderError, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
+from foretool.retrieval.model_format import NUMBERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _Text = TypeVar("_Text", bound=Sized)
 
-NUMBERS = "numbers.bin"
 NONE: Final[Mapping[str, str]] = {}
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
