@@ -17,6 +17,7 @@ BINS = 10
 EDGE = 1e-3
 """Probabilities nearer to 0 or 1 than this count as this near."""
 STEPS = 25
+PRIOR = 4.0
 MOST = 10.0
 """The largest slope and shift."""
 
@@ -31,17 +32,17 @@ class Platt(Struct, frozen=True):
         return sigmoid(self.slope * _logit(probability) + self.shift)
 
 
-def platt(outcomes: Sequence[Outcome], prior: float = 4.0) -> Platt:
+def platt(outcomes: Sequence[Outcome]) -> Platt:
     """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method.
 
-    A prior with the weight of `prior` outcomes draws it towards no change, so that a few outcomes move little. The
+    A prior with the weight of `PRIOR` outcomes draws it towards no change, so that a few outcomes move little. The
     slope never reverses the order.
     """
     said = [(_logit(probability), true) for probability, true in outcomes]
     slope, shift = 1.0, 0.0
     for _ in range(STEPS):
-        down, across = prior * (slope - 1.0), prior * shift
-        h11, h12, h22 = prior, 0.0, prior
+        down, across = PRIOR * (slope - 1.0), PRIOR * shift
+        h11, h12, h22 = PRIOR, 0.0, PRIOR
         for x, true in said:
             p = sigmoid(slope * x + shift)
             down += (p - true) * x

@@ -92,9 +92,8 @@ def sufficiency(evidence: Evidence) -> float:
 def probability(evidence: Evidence) -> float:
     """The probability that a needed tool is among the first five, given that the line needs one."""
     if evidence.features is not None:
-        gate = shipped()
-        model = gate.models.get(evidence.features.encoders) or gate.models[""]
-        return model.probability(model_inputs(evidence))
+        models = shipped().models
+        return models.get(evidence.features.encoders, models[""]).probability(model_inputs(evidence))
     if evidence.strength <= 0.0:
         return 0.0
     return sigmoid(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)

@@ -6,19 +6,19 @@ import random
 from collections.abc import Sequence
 from statistics import fmean
 
+RESAMPLES, SEED = 1000, 7
 
-def interval(values: Sequence[float], resamples: int = 1000, seed: int = 7) -> tuple[float, float]:
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
     """95 % percentile bootstrap interval of the mean."""
-    draw = random.Random(seed).choices  # noqa: S311 (resampling, not a secret)
-    means = sorted(fmean(draw(values, k=len(values))) for _ in range(resamples))
-    return means[int(0.025 * resamples)], means[min(int(0.975 * resamples), resamples - 1)]
+    draw = random.Random(SEED).choices  # noqa: S311 (resampling, not a secret)
+    means = sorted(fmean(draw(values, k=len(values))) for _ in range(RESAMPLES))
+    return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
 
 
-def paired_interval(
-    ours: Sequence[float], theirs: Sequence[float], resamples: int = 1000, seed: int = 7
-) -> tuple[float, float]:
+def paired_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
     """95 % bootstrap interval of the mean difference over the same queries."""
-    return interval([a - b for a, b in zip(ours, theirs, strict=True)], resamples, seed)
+    return interval([a - b for a, b in zip(ours, theirs, strict=True)])
 
 
 def paired_difference(ours: Sequence[float], theirs: Sequence[float], digits: int = 4) -> tuple[float, float, float]:

@@ -27,9 +27,8 @@ FEATURES = ("place", "behind", "best", "found", "tasks", "history", "new", "bias
 """What the probability of a ranked tool is computed from: the logarithm of its rank, how far its score is behind the
 best one, the logarithm of the best one, its score from words and meaning, what three learned parts gave it, and 1.
 
-The parts are weighed again because the rank and the score alone tell less (`docs/benchmarks.md`). Parts that are added
-into one score are read as a share of the best score: models that believe in themselves more with every run move it by
-tens."""
+Parts that are added into one score are read as a share of the best score, which models that believe in themselves more
+with every run move by tens."""
 UNIT, LEAST_BEST = 5.0, 3.0
 """The unit of such a share, and the least best score that it is a share of."""
 LEARNED = ("tasks", "history", "new", "graph", "trained")
@@ -119,12 +118,9 @@ class Growth(Struct, frozen=True):
         """Add the tools that are worth their tokens, the likeliest first. `is_sure` is not used: a doubtful ranking has
         low probabilities."""
         best = ranked[:DEPTH]
-        worth = [
-            (-chance, place, each.tool)
-            for place, (each, chance) in enumerate(zip(best, self.chances(best), strict=True))
-            if self.is_worth(chance, tokens(each.tool))
-        ]
-        return [tool for _, _, tool in sorted(worth)]
+        chances = {each.tool: chance for each, chance in zip(best, self.chances(best), strict=True)}
+        worth = [tool for tool, chance in chances.items() if self.is_worth(chance, tokens(tool))]
+        return sorted(worth, key=chances.__getitem__, reverse=True)
 
     def for_discovery(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
         return self.for_prompt(ranked, is_sure, tokens)
@@ -149,13 +145,8 @@ def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
     ]  # fmt: skip
 
 
-def dumps(growth: Growth) -> bytes:
-    """Encode a rule as it is kept."""
-    return msgspec.json.encode(growth)
-
-
 def loads(data: bytes) -> Growth:
-    """Decode a rule. Raises `msgspec.MsgspecError` for other bytes."""
+    """Decode a learned rule from JSON. Raises `msgspec.MsgspecError` for other bytes."""
     found = msgspec.json.decode(data, type=Growth)
     if len(found.weights) != len(FEATURES):
         raise msgspec.ValidationError(f"{len(found.weights)} weights for {len(FEATURES)} features")

@@ -1,15 +1,13 @@
 """The list prior: which tools the next task is likely to need before a word of it is known.
 
-`foretool learn` computes it and keeps it as JSON, so that a list is made without loading any model. A list under a
-budget is filled by need per token: two small tools that are needed now and then may be worth more than a large one that
-is needed often.
+`foretool learn` keeps it as JSON, so that a list is made without loading any model. A budget is filled by need per
+token: two small tools that are needed now and then may be worth more than a large one that is needed often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import msgspec
 from msgspec import Struct, field
 
 from foretool.retrieval.rankers.usage import decay_usage
@@ -30,16 +28,6 @@ class Prior(Struct, frozen=True):
     """How much the size of a tool counts against it: at 0 not at all, at 1 as need per token."""
 
 
-def dumps(prior: Prior) -> bytes:
-    """Encode a prior as it is kept."""
-    return msgspec.json.encode(prior)
-
-
-def loads(data: bytes) -> Prior:
-    """Decode a prior. Raises `msgspec.MsgspecError` for other bytes."""
-    return msgspec.json.decode(data, type=Prior)
-
-
 def order(
     prior: Prior, usages: Iterable[Usage], tokens: Callable[[ToolId], int], now: float, half_life_s: float
 ) -> list[ToolId]:
@@ -54,11 +42,10 @@ def order(
     return sorted(value, key=lambda tool: (-value[tool], tool))
 
 
-def needs(episodes: Iterable[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
+def needs(episodes: Sequence[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
     """Each tool's share of the calls of episodes, oldest first; one counts half after `half_life` later ones."""
     weight: dict[ToolId, float] = {}
-    held = list(episodes)
-    for age, calls in enumerate(reversed(held)):
+    for age, calls in enumerate(reversed(episodes)):
         for tool in calls:
             weight[tool] = weight.get(tool, 0.0) + 0.5 ** (age / half_life)
     total = sum(weight.values()) or 1.0

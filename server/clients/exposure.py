@@ -263,7 +263,7 @@ class Exposures:
         known = list_prior.Prior()
         if learned := self._prior()[1]:
             with suppress(msgspec.MsgspecError):
-                known = list_prior.loads(learned)
+                known = msgspec.json.decode(learned, type=list_prior.Prior)
         return list_prior.order(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S)
 
     def _make(self, profile: Profile, policy: Policy) -> tuple[WorkingSet, tuple[ToolId, ...]]:

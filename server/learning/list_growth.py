@@ -57,7 +57,7 @@ class ListGrowth:
             return trial.keep(f"not better: {_describe(report)}", report)
         growth = replace(growth, models=self.results.numbers(), encoders=self.results.encoders)
         report["growth"] = msgspec.to_builtins(growth)
-        return trial.promote(growths.dumps(growth), _describe(report), report)
+        return trial.promote(msgspec.json.encode(growth), _describe(report), report)
 
     def compare(self, pairs: Sequence[tuple[Segment, Segment]]) -> Gain | None:
         """What growing lists cost in the same tasks without a model and with it, with a growth fitted to each; None

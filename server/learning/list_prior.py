@@ -83,7 +83,7 @@ class ListPrior:
         if difference[0] <= 0.0:
             return trial.keep(f"not better outside the error: {figures}", report)
         fitted = self.fit(self.timeline.calls(0, len(self.timeline)))
-        return trial.promote(priors.dumps(fitted), figures, report)
+        return trial.promote(msgspec.json.encode(fitted), figures, report)
 
     def fit(self, earlier: Calls) -> priors.Prior:
         """The needs of all earlier tasks, with the size penalty that would have listed most for the last third."""
@@ -112,7 +112,7 @@ class ListPrior:
 def _prior_in_use(artifacts: ArtifactStore) -> priors.Prior:
     for _, data in artifacts.load_intact(models.PRIOR):
         try:
-            return priors.loads(data)
+            return msgspec.json.decode(data, type=priors.Prior)
         except msgspec.MsgspecError:
             continue
     return priors.Prior()

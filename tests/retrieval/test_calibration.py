@@ -28,7 +28,7 @@ def test_the_error_is_the_mean_distance_of_each_bin() -> None:
 
 def test_the_fit_is_where_its_gradient_is_zero() -> None:
     # Said .5 (log-odds 0) eight times, true six times, prior 4: 8 (p - .75) + 4 shift = 0 has the root .33436
-    found = platt([(0.5, 1.0)] * 6 + [(0.5, 0.0)] * 2, prior=4.0)
+    found = platt([(0.5, 1.0)] * 6 + [(0.5, 0.0)] * 2)
     assert 8 * (found(0.5) - 0.75) + 4 * found.shift == pytest.approx(0.0, abs=1e-9)
     assert (found.slope, found.shift) == pytest.approx((1.0, 0.33436), abs=1e-5)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from foretool.retrieval.list_prior import LEARNED, Prior, coverage, dumps, loads, make_prior, needs, order
+from foretool.retrieval.list_prior import LEARNED, Prior, coverage, make_prior, needs, order
 from foretool.storage.records import ToolId, Usage
 
 A, B, C, D = (ToolId(name) for name in "abcd")
@@ -43,4 +44,4 @@ def test_coverage_is_a_share_of_each_task() -> None:
 def test_a_prior_is_kept_as_json() -> None:
     prior = make_prior({B: 0.5, A: 0.25, C: 0.0}, 0.5)
     assert prior == Prior({A: 0.25, B: 0.5}, 0.5)
-    assert loads(dumps(prior)) == prior
+    assert msgspec.json.decode(msgspec.json.encode(prior), type=Prior) == prior

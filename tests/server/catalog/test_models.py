@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from fakes import FakeUpstream, Stage, proxy_over, search_over, tool
 from requirements import requirement
@@ -9,7 +10,7 @@ from stored_records import connection_of
 
 from foretool.retrieval import list_growth as growths
 from foretool.retrieval import methods
-from foretool.retrieval.list_prior import Prior, dumps
+from foretool.retrieval.list_prior import Prior
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
@@ -71,7 +72,7 @@ async def test_a_list_changes_when_learning_has_run_and_clients_are_told() -> No
         await client.initialize()
         assert await client.list_tools() == ["call_tool", "discover_tools"]
         artifacts = stage.store.artifacts
-        artifacts.add("prior", dumps(Prior({ToolId("calc__sub"): 1.0})), {}, promote=True)
+        artifacts.add("prior", msgspec.json.encode(Prior({ToolId("calc__sub"): 1.0})), {}, promote=True)
         artifacts.bump_version()
         await taken(stage)
         await client.heard("notifications/tools/list_changed")
@@ -116,7 +117,7 @@ def test_weights_are_read_with_the_models() -> None:
 
 
 def grown(**models_of: int) -> bytes:
-    return growths.dumps(growths.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
+    return msgspec.json.encode(growths.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
 
 
 @requirement("learn:worth")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from fakes import FakeUpstream, changed, config_of, failing_store, search_over, tool
 from requirements import requirement
 
-from foretool.retrieval.list_prior import Prior, dumps
+from foretool.retrieval.list_prior import Prior
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exposure import Exposures, View, choose_policy, list_result
 from foretool.server.config.loader import Config, LiveConfig
@@ -67,7 +68,7 @@ def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
     setting = Setting(list_tokens=600)
     setting.used("add")
     assert setting.view().tools == ("calc__add", *OWN)
-    setting.prior = (1, dumps(Prior({ToolId("calc__sub"): 0.9})))
+    setting.prior = (1, msgspec.json.encode(Prior({ToolId("calc__sub"): 0.9})))
     assert setting.view().tools == ("calc__add", *OWN)
     setting.exposures.forget()
     view = setting.view()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from command_fakes import fill, write_config
 from requirements import requirement
@@ -82,7 +83,7 @@ def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def grown(number: int) -> bytes:
-        return growths.dumps(growths.Growth((0.0,) * 8, price=100.0, models={"dtdr": number}))
+        return msgspec.json.encode(growths.Growth((0.0,) * 8, price=100.0, models={"dtdr": number}))
 
     report = {"episodes": 50, "replayed": 20, "old": {"hidden": 0.25}, "new": {"hidden": 0.1},
               "difference": [-900.0, -500.4, -100.0]}  # fmt: skip

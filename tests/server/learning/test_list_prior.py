@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
@@ -23,7 +24,7 @@ def test_lists_are_filled_by_what_tasks_need_if_that_would_have_shown_more(setti
     result = setting.result("prior")
     assert result.report["budget"] == setting.budget()
     if result.outcome == "promoted":
-        need = priors.loads(setting.artifacts.load_intact("prior")[0][1]).need
+        need = msgspec.json.decode(setting.artifacts.load_intact("prior")[0][1], type=priors.Prior).need
         assert need[RAIN] > need[SUM]
     else:
         assert result.report["difference"][0] <= 0.0
