@@ -23,8 +23,8 @@ from typing import Final, Generic, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.fragments import Fragment, is_overlay, rank
+from foretool.retrieval.tokens import fill_budget
 from foretool.retrieval.words import terms
 
 Kind = Literal["instruction", "tool"]

@@ -1,4 +1,4 @@
-"""Counts tokens with a real tokenizer (o200k_base, GPT-4o and later), and estimates them until the count is there.
+"""Counts tokens with a real tokenizer (o200k_base, GPT-4o and later), estimates them until then, and fills budgets.
 
 The tokenizer needs no network, but takes 50 MB and half a second to load (docs/decisions/0010). So a server counts in a
 child process (`server.catalog.workers`).
@@ -7,8 +7,12 @@ child process (`server.catalog.workers`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 ENCODING = "o200k_base"
 
@@ -60,3 +64,26 @@ def estimate(text: str) -> int:
     if not text.isascii():
         tokens += 0.271 * (len(text.encode("utf-8", "replace")) - len(text))
     return max(round(tokens), 1)
+
+
+def fill_budget(
+    items: Iterable[T],
+    cost: Callable[[T], int],
+    budget: int,
+    *,
+    kind: Callable[[T], Hashable] = lambda _: None,
+    most: Mapping[Any, int] | None = None,
+) -> list[T]:
+    """Take items in their order while `budget` tokens last, at most `most[kind]` of each kind.
+
+    An item that costs more than what is left is passed over; a cheaper one after it may still be taken.
+    """
+    taken: list[T] = []
+    counts: Counter[Hashable] = Counter()
+    for item in items:
+        group, tokens = kind(item), cost(item)
+        if tokens <= budget and counts[group] < (most or {}).get(group, len(taken) + 1):
+            taken.append(item)
+            counts[group] += 1
+            budget -= tokens
+    return taken

@@ -39,11 +39,11 @@ from bench.reports import Row, difference, mean_row, print_row, times_row
 from bench.retrieval.pool import DEPTH, Pool
 from bench.retrieval.ranking_methods import build_method
 from foretool.retrieval import encoders, tokens
-from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
+from foretool.retrieval.tokens import fill_budget
 from foretool.server.catalog.encoders import open_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId

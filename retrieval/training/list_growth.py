@@ -1,4 +1,4 @@
-"""Fits how lists grow (`retrieval.list_growth`) on later tasks, which are played call by call as a client would.
+"""Fits how lists grow (`retrieval.list_rules`) on later tasks, which are played call by call as a client would.
 
 The probability that a task needs a ranked tool is logistic. The price of a hidden call, and the tokens that a list
 begins with, are those that cost least within an *allowance*: the tokens that lists took in the tasks on record before
@@ -15,10 +15,9 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Struct
 
-from foretool.retrieval.budget import fill_budget
 from foretool.retrieval.confidence import level
 from foretool.retrieval.evaluation import paired_difference
-from foretool.retrieval.list_growth import (
+from foretool.retrieval.list_rules import (
     DEPTH,
     Fixed,
     Growth,
@@ -31,6 +30,7 @@ from foretool.retrieval.list_growth import (
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.tokens import fill_budget
 from foretool.retrieval.training.optimizers import Doubles, logistic_regression
 from foretool.retrieval.training.replay import query_after
 from foretool.storage.records import Episode, ToolId, Usage

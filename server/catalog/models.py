@@ -22,16 +22,16 @@ from foretool.storage.records import Artifact
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
-    from foretool.retrieval.list_growth import Growth
+    from foretool.retrieval.list_rules import Growth
     from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
     from foretool.server.catalog.search import Search
 
 WEIGHTS: Final = "weights"
 """The kind of the refitted weights; its bytes are JSON (`rankers.learned.Factors`)."""
 PRIOR: Final = "prior"
-"""The kind of the prior that orders lists; its bytes are JSON (`retrieval.list_prior`)."""
+"""The kind of the prior that orders lists; its bytes are JSON (`retrieval.list_rules`)."""
 GROWTH: Final = "growth"
-"""The kind of how lists grow; its bytes are JSON (`retrieval.list_growth`)."""
+"""The kind of how lists grow; its bytes are JSON (`retrieval.list_rules`)."""
 RETRY_TICKS: Final = 30
 """How many ticks to wait after the store could not be read."""
 _WAY_OUT = "pip install 'foretool[models]'"
@@ -167,11 +167,11 @@ def choose_growth(
     if not candidates:
         return None
     # Not at the top: a list that the store has is served before this is needed.
-    from foretool.retrieval import list_growth
+    from foretool.retrieval import list_rules
 
     for artifact, data in candidates:
         with contextlib.suppress(msgspec.MsgspecError):
-            growth = list_growth.loads(data)
+            growth = list_rules.loads(data)
             if growth.models == numbers and encoders in (None, growth.encoders):
                 return artifact, growth
     return None

@@ -27,7 +27,7 @@ from foretool.storage.records import Level, ToolId, Usage
 if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus
     from foretool.retrieval.encoders.slow import Ahead
-    from foretool.retrieval.list_growth import Growth
+    from foretool.retrieval.list_rules import Growth
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels

@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval.budget import fill_budget
-from foretool.retrieval.list_growth import BASE_SHARE
-from foretool.retrieval.tokens import estimate
+from foretool.retrieval.list_rules import BASE_SHARE, Prior, order_tools
+from foretool.retrieval.rankers.usage import HALF_LIFE_S
+from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig, Profile
@@ -104,9 +104,9 @@ class Exposures:
         base: Callable[[], int | None],
     ) -> None:
         """`rank` returns the best tools for some words, best first. `unlisted` returns the upstreams whose tools are
-        unknown. `prior` returns the number of the last learning run and its bytes (`retrieval.list_prior`). `base`
+        unknown. `prior` returns the number of the last learning run and its bytes (`retrieval.list_rules`). `base`
         returns how many tokens a growing list begins with, besides our own tools and pins, or None if that was not
-        learned (`retrieval.list_growth`)."""
+        learned (`retrieval.list_rules`)."""
         self._catalog = catalog
         self._rank = rank
         self._recorder = recorder
@@ -256,15 +256,11 @@ class Exposures:
 
     def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:
         """Order tools by expected need per token, or by usage alone if nothing was learned."""
-        # Imported here because a stored list is served without them.
-        from foretool.retrieval import list_prior
-        from foretool.retrieval.rankers.usage import HALF_LIFE_S
-
-        known = list_prior.Prior()
+        known = Prior()
         if learned := self._prior()[1]:
             with suppress(msgspec.MsgspecError):
-                known = msgspec.json.decode(learned, type=list_prior.Prior)
-        return list_prior.order(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S)
+                known = msgspec.json.decode(learned, type=Prior)
+        return order_tools(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S)
 
     def _make(self, profile: Profile, policy: Policy) -> tuple[WorkingSet, tuple[ToolId, ...]]:
         """Make a list; return it with the order in which the tools competed for it."""

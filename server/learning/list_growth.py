@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from foretool.retrieval import list_growth as growths
-from foretool.retrieval.list_growth import Fixed, Growth, Rule
+from foretool.retrieval import list_rules
+from foretool.retrieval.list_rules import Fixed, Growth, Rule
 from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.retrieval.training import list_growth as training
 from foretool.retrieval.training.list_growth import Gain, ListCost, Segment
@@ -121,7 +121,7 @@ class ListGrowth:
         """The tokens that a list begins with, our own tools left out."""
         if isinstance(rule, Growth):
             return rule.base
-        return max(int(growths.BASE_SHARE * self.size.whole) - self.size.own, 0)
+        return max(int(list_rules.BASE_SHARE * self.size.whole) - self.size.own, 0)
 
 
 def _describe(report: Mapping[str, Any]) -> str:

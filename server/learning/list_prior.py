@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval import list_prior as priors
-from foretool.retrieval.budget import fill_budget
+from foretool.retrieval import list_rules
 from foretool.retrieval.evaluation import paired_difference
+from foretool.retrieval.tokens import fill_budget
 from foretool.server.catalog import models
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import Timeline, usage_of
@@ -64,8 +64,8 @@ class ListPrior:
         for first, last in parts:
             earlier, later = self.timeline.calls(0, first), self.timeline.calls(first, last)
             old_list, new_list = (self._listed(prior, earlier) for prior in (served, self.fit(earlier)))
-            before += priors.coverage(old_list, later)
-            after += priors.coverage(new_list, later)
+            before += list_rules.coverage(old_list, later)
+            after += list_rules.coverage(new_list, later)
         difference = paired_difference(after, before)
         covered = [fmean(each or [0.0]) for each in (before, after)]
         sizes = [sum(map(self.size.tokens, each)) for each in (old_list, new_list)]
@@ -85,34 +85,34 @@ class ListPrior:
         fitted = self.fit(self.timeline.calls(0, len(self.timeline)))
         return trial.promote(msgspec.json.encode(fitted), figures, report)
 
-    def fit(self, earlier: Calls) -> priors.Prior:
+    def fit(self, earlier: Calls) -> list_rules.Prior:
         """The needs of all earlier tasks, with the size penalty that would have listed most for the last third."""
         split = len(earlier) * 2 // 3
-        known = priors.needs(earlier[:split], HALF_LIFE)
+        known = list_rules.needs(earlier[:split], HALF_LIFE)
 
         def covered(penalty: float) -> float:
-            listed = self._listed(priors.make_prior(known, penalty), earlier[:split])
-            return fmean(priors.coverage(listed, earlier[split:]) or [0.0])
+            listed = self._listed(list_rules.make_prior(known, penalty), earlier[:split])
+            return fmean(list_rules.coverage(listed, earlier[split:]) or [0.0])
 
         best = max(SIZE_PENALTIES, key=covered)
-        return priors.make_prior(priors.needs(earlier, HALF_LIFE), best)
+        return list_rules.make_prior(list_rules.needs(earlier, HALF_LIFE), best)
 
     def order(self, earlier: Calls) -> list[ToolId]:
         """The order in which tools compete for a list after these tasks, by a fitted prior if one is in use."""
         has_prior = self.results.artifacts.active(models.PRIOR) is not None
-        return self._order(self.fit(earlier) if has_prior else priors.Prior(), earlier)
+        return self._order(self.fit(earlier) if has_prior else list_rules.Prior(), earlier)
 
-    def _order(self, prior: priors.Prior, earlier: Calls) -> list[ToolId]:
-        return priors.order(prior, usage_of(earlier).values(), self.size.tokens, 0.0, 1.0)
+    def _order(self, prior: list_rules.Prior, earlier: Calls) -> list[ToolId]:
+        return list_rules.order_tools(prior, usage_of(earlier).values(), self.size.tokens, 0.0, 1.0)
 
-    def _listed(self, prior: priors.Prior, earlier: Calls) -> list[ToolId]:
+    def _listed(self, prior: list_rules.Prior, earlier: Calls) -> list[ToolId]:
         return fill_budget(self._order(prior, earlier), self.size.tokens, self.size.budget)
 
 
-def _prior_in_use(artifacts: ArtifactStore) -> priors.Prior:
+def _prior_in_use(artifacts: ArtifactStore) -> list_rules.Prior:
     for _, data in artifacts.load_intact(models.PRIOR):
         try:
-            return msgspec.json.decode(data, type=priors.Prior)
+            return msgspec.json.decode(data, type=list_rules.Prior)
         except msgspec.MsgspecError:
             continue
-    return priors.Prior()
+    return list_rules.Prior()

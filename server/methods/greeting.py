@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from foretool.retrieval.budget import fill_budget
-from foretool.retrieval.tokens import estimate
+from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.client import LEVELS
 from foretool.server.clients.exchange import Exchange

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.retrieval.list_growth import Fixed, Prediction, Rule, make_prediction
+from foretool.retrieval.list_rules import Fixed, Prediction, Rule, make_prediction
 from foretool.retrieval.ranking import Ranked
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.list_growth import DEPTH
+from foretool.retrieval.list_rules import DEPTH
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.search import Search
 from foretool.server.clients.client import Client

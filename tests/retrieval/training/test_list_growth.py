@@ -13,7 +13,7 @@ from requirements import requirement
 from tools import catalog
 
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.list_growth import Fixed, Growth
+from foretool.retrieval.list_rules import Fixed, Growth
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.training.list_growth import (

@@ -8,9 +8,8 @@ from fakes import FakeUpstream, Stage, proxy_over, search_over, tool
 from requirements import requirement
 from stored_records import connection_of
 
-from foretool.retrieval import list_growth as growths
-from foretool.retrieval import methods
-from foretool.retrieval.list_prior import Prior
+from foretool.retrieval import list_rules, methods
+from foretool.retrieval.list_rules import Prior
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
@@ -117,7 +116,7 @@ def test_weights_are_read_with_the_models() -> None:
 
 
 def grown(**models_of: int) -> bytes:
-    return msgspec.json.encode(growths.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
+    return msgspec.json.encode(list_rules.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
 
 
 @requirement("learn:worth")
@@ -129,7 +128,7 @@ def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None
         artifacts.add("growth", grown(dtdr=1), {}, promote=True)
         opened = open_models(read_models(store))
         assert opened.learned is not None
-        assert opened.learned.growth == growths.loads(grown(dtdr=1))
+        assert opened.learned.growth == list_rules.loads(grown(dtdr=1))
         assert models.read_base(store) == 250
         artifacts.add("dtdr", MODEL, {}, promote=True)
         opened = open_models(read_models(store))

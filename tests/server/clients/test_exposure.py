@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeUpstream, changed, config_of, failing_store, search_over, tool
 from requirements import requirement
 
-from foretool.retrieval.list_prior import Prior
+from foretool.retrieval.list_rules import Prior
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exposure import Exposures, View, choose_policy, list_result
 from foretool.server.config.loader import Config, LiveConfig

@@ -9,7 +9,7 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from learning_setting import RAIN, SUM, Setting
 from requirements import requirement
 
-from foretool.retrieval import list_growth as growths
+from foretool.retrieval import list_rules
 from foretool.retrieval.training import list_growth as training
 from foretool.server.catalog import models
 
@@ -18,7 +18,7 @@ from foretool.server.catalog import models
 def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(growths, "BASE_SHARE", 0.0)
+    monkeypatch.setattr(list_rules, "BASE_SHARE", 0.0)
     setting.demonstrate(SUM, RAIN, times=40)
     # Alike in words, none of the tools was ever listed by what was found: nothing may be spent on them.
     result = setting.result("growth")
@@ -30,7 +30,7 @@ def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
     assert (result.outcome, result.number) == ("promoted", 2)
     assert report["new"]["hidden"] < report["old"]["hidden"]
     assert report["new"]["tokens"] <= 100.0
-    growth = growths.loads(setting.artifacts.load_intact("growth")[0][1])
+    growth = list_rules.loads(setting.artifacts.load_intact("growth")[0][1])
     assert growth.models == {"dtdr": 2}
     assert models.read_base(setting.store) == growth.base
     setting.artifacts.roll_back("dtdr")

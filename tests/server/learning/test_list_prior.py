@@ -10,7 +10,7 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from learning_setting import RAIN, SUM, Setting
 from requirements import requirement
 
-from foretool.retrieval import list_prior as priors
+from foretool.retrieval import list_rules
 from foretool.server.learning import list_prior as learning
 
 
@@ -24,7 +24,7 @@ def test_lists_are_filled_by_what_tasks_need_if_that_would_have_shown_more(setti
     result = setting.result("prior")
     assert result.report["budget"] == setting.budget()
     if result.outcome == "promoted":
-        need = msgspec.json.decode(setting.artifacts.load_intact("prior")[0][1], type=priors.Prior).need
+        need = msgspec.json.decode(setting.artifacts.load_intact("prior")[0][1], type=list_rules.Prior).need
         assert need[RAIN] > need[SUM]
     else:
         assert result.report["difference"][0] <= 0.0

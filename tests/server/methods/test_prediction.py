@@ -10,7 +10,7 @@ from fakes import LIST_CHANGED, FakeUpstream, Stage, proxy_over, text, tool
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.retrieval.list_growth import Fixed, Growth
+from foretool.retrieval.list_rules import Fixed, Growth
 from foretool.server.clients.session import Conversation
 from foretool.server.methods.prediction import HINT_TOKENS, Hint, hint_text, with_meta, with_text
 from foretool.server.protocol.jsonrpc import Raw

@@ -1,27 +1,31 @@
-"""Decides which tools a growing list gains after a search or a prediction, and how many tokens it begins with.
+"""Decides what a tool list holds: the order in which tools compete for it, and what it gains when it grows.
 
-Until growing was learned, a list gains a few of the best tools (`Fixed`). After that, it gains the tools whose
-probability of being needed, times the price of a hidden call, exceeds their tokens (`Growth`). `foretool learn` fits
-the probability, chooses the price (`training.list_growth`) and keeps both as JSON. The scores of a ranking have no
-scale of their own: what they mean depends on the models and encoders that made them. So a fit names these, and counts
-for no others.
+The order is by need per token: two small tools that are needed now and then may be worth more than a large one that is
+needed often. `Prior` says how much the next task is likely to need each tool, before a word of it is known.
 
-This module imports nothing heavy, because a client waits for its answers.
+A list grows after a search or a prediction. Until growing was learned, it gains a few of the best tools (`Fixed`).
+After that, it gains the tools whose probability of being needed, times the price of a hidden call, exceeds their tokens
+(`Growth`). The scores of a ranking have no scale of their own: what they mean depends on the models and encoders that
+made them. So a fit names these, and counts for no others.
+
+`foretool learn` makes both (`training.list_growth`) and keeps them as JSON. This module imports nothing heavy, because
+a client waits for its answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import log
 from operator import mul
 from typing import NamedTuple, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from foretool.retrieval.calibration import sigmoid
+from foretool.retrieval.rankers.usage import decay_usage
 from foretool.retrieval.ranking import Ranked
-from foretool.storage.records import ToolId
+from foretool.storage.records import ToolId, Usage
 
 FEATURES = ("place", "behind", "best", "found", "tasks", "history", "new", "bias")
 """What the probability of a ranked tool is computed from: the logarithm of its rank, how far its score is behind the
@@ -46,8 +50,60 @@ cost tokens and rarely be needed."""
 BASE_SHARE = 0.5
 """The share of the budget that a growing list begins with until growing was learned. The rest is kept for what the
 client will turn out to need (`docs/benchmarks.md`)."""
+SIZE_PENALTY = 0.5
+"""How much the size of a tool counts until that was learned (`docs/benchmarks.md`)."""
+LEARNED_NEED = 0.7
+"""What the learned need counts beside plain usage, which knows what happened since the last learning run."""
 
 Tokens = Callable[[ToolId], int]
+
+
+# The order
+
+
+class Prior(Struct, frozen=True):
+    """How much each tool is needed."""
+
+    need: dict[ToolId, float] = {}
+    """The share of the calls of a coming task; the shares add up to 1 at most."""
+    size_penalty: float = field(default=SIZE_PENALTY, name="thrift")
+    """How much the size of a tool counts against it: at 0 not at all, at 1 as need per token."""
+
+
+def order_tools(prior: Prior, usages: Iterable[Usage], tokens: Tokens, now: float, half_life_s: float) -> list[ToolId]:
+    """Sort tools as they compete for a budget; equal tools come by name."""
+    used = {each.tool: decay_usage(each, now, half_life_s) for each in usages}
+    total = sum(used.values()) or 1.0
+    worth = {
+        tool: LEARNED_NEED * prior.need.get(tool, 0.0) + (1.0 - LEARNED_NEED) * used.get(tool, 0.0) / total
+        for tool in {*prior.need, *used}
+    }
+    value = {tool: share / max(tokens(tool), 1) ** prior.size_penalty for tool, share in worth.items() if share > 0.0}
+    return sorted(value, key=lambda tool: (-value[tool], tool))
+
+
+def needs(episodes: Sequence[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
+    """Each tool's share of the calls of episodes, oldest first; one counts half after `half_life` later ones."""
+    weight: dict[ToolId, float] = {}
+    for age, calls in enumerate(reversed(episodes)):
+        for tool in calls:
+            weight[tool] = weight.get(tool, 0.0) + 0.5 ** (age / half_life)
+    total = sum(weight.values()) or 1.0
+    return {tool: each / total for tool, each in weight.items()}
+
+
+def coverage(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -> list[float]:
+    """For each episode the share of its calls that listed tools receive; episodes without calls are left out."""
+    shown = set(listed)
+    return [sum(tool in shown for tool in calls) / len(calls) for calls in episodes if calls]
+
+
+def make_prior(needs: Mapping[ToolId, float], size_penalty: float) -> Prior:
+    """Make a prior of the tools that are needed at all, with shares of six digits."""
+    return Prior({tool: round(share, 6) for tool, share in sorted(needs.items()) if share > 0.0}, size_penalty)
+
+
+# Growing
 
 
 class Prediction(NamedTuple):

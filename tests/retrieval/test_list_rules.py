@@ -1,4 +1,4 @@
-"""What a list gains: a few of the best at first, then what is worth its tokens."""
+"""Which tools a list begins with, and what it gains: a few of the best at first, then what is worth its tokens."""
 
 from __future__ import annotations
 
@@ -8,11 +8,25 @@ import msgspec
 import pytest
 from requirements import requirement
 
-from foretool.retrieval.list_growth import MOST_FOUND, Fixed, Growth, growth_features, loads, make_prediction
+from foretool.retrieval.list_rules import (
+    LEARNED_NEED,
+    MOST_FOUND,
+    Fixed,
+    Growth,
+    Prior,
+    coverage,
+    growth_features,
+    loads,
+    make_prediction,
+    make_prior,
+    needs,
+    order_tools,
+)
 from foretool.retrieval.ranking import Ranked
-from foretool.storage.records import ToolId
+from foretool.storage.records import ToolId, Usage
 
-A, B, C = (ToolId(f"s__{name}") for name in "abc")
+A, B, C, D = (ToolId(f"s__{name}") for name in "abcd")
+SIZES = {A: 100, B: 10, C: 40, D: 40}
 RANKED = (
     Ranked(A, 10.0, {"lexical": 1.5, "tasks": 8.0, "usage": 0.5}),
     Ranked(B, 5.0, {"lexical": 4.0, "history": 1.0}),
@@ -80,3 +94,41 @@ def test_it_is_kept_as_it_is_and_of_other_features_it_is_refused() -> None:
     assert loads(msgspec.json.encode(growth)) == growth
     with pytest.raises(msgspec.ValidationError, match="1 weights for 8 features"):
         loads(b'{"weights":[1.0],"price":1.0}')
+
+
+# The order
+
+
+def test_needs_are_shares_of_calls_and_later_tasks_count_more() -> None:
+    # Two tasks, half-life one task: the older one weighs 1/2; A has 1/2 + 1, B has 1/2.
+    assert needs([(A, B), (A,)], half_life=1.0) == {A: pytest.approx(0.75), B: pytest.approx(0.25)}
+    assert needs([], 1.0) == {}
+
+
+def test_a_size_penalty_prefers_what_is_needed_per_token() -> None:
+    prior = Prior({A: 0.6, B: 0.3, C: 0.1}, size_penalty=0.0)
+    assert order_tools(prior, (), SIZES.__getitem__, 0.0, 1.0) == [A, B, C]
+    penalized = Prior({A: 0.6, B: 0.3, C: 0.1}, size_penalty=1.0)
+    # .6 / 100 = .006, .3 / 10 = .03, .1 / 40 = .0025.
+    assert order_tools(penalized, (), SIZES.__getitem__, 0.0, 1.0) == [B, A, C]
+
+
+def test_usage_since_brings_in_tools_that_learning_has_not_seen() -> None:
+    prior = Prior({A: 0.2, B: 0.1}, size_penalty=0.0)
+    # D alone was used: it has the whole of what usage counts for.
+    assert 1.0 - LEARNED_NEED > LEARNED_NEED * 0.2
+    assert order_tools(prior, [Usage(D, 3, 0, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [D, A, B]
+    assert order_tools(Prior(), [Usage(A, 9, 0, 5.0), Usage(B, 0, 1, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [
+        B,
+        A,
+    ]  # 3 / 10^.5 > 9 / 100^.5
+
+
+def test_coverage_is_a_share_of_each_task() -> None:
+    assert coverage([A, B], [(A, C), (B,), (), (C, D)]) == [0.5, 1.0, 0.0]
+
+
+def test_a_prior_is_kept_as_json() -> None:
+    prior = make_prior({B: 0.5, A: 0.25, C: 0.0}, 0.5)
+    assert prior == Prior({A: 0.25, B: 0.5}, 0.5)
+    assert msgspec.json.decode(msgspec.json.encode(prior), type=Prior) == prior
