@@ -11,7 +11,7 @@ from functools import lru_cache
 
 # Han, kana and hangul are written without spaces, so every character is a term of its own.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_CHUNK = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+CHUNK = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\WA-Z]+|[A-Z]+\d*|[A-Z]")
 
 _STOP = """
@@ -32,7 +32,7 @@ _SAME_DEEDS = ("search find lookup query", "create add make", "delete remove", "
 def terms(text: str) -> list[str]:
     """The stemmed terms of a text in order, without stop words."""
     found: list[str] = []
-    for chunk in _CHUNK.findall(text):
+    for chunk in CHUNK.findall(text):
         found += _terms_of(chunk)
     return found
 
@@ -40,7 +40,7 @@ def terms(text: str) -> list[str]:
 def spell_terms(text: str) -> dict[str, str]:
     """The terms of a text, each with the word as it was first written."""
     found: dict[str, str] = {}
-    for chunk in _CHUNK.findall(text):
+    for chunk in CHUNK.findall(text):
         for word in map(str.lower, _pieces(chunk)):
             if word not in STOP_WORDS:
                 found.setdefault(stem(word), word)
@@ -49,12 +49,12 @@ def spell_terms(text: str) -> dict[str, str]:
 
 def in_words(name: str) -> str:
     """Split a name into words: `createIssue`, `create_issue` and `create-issue` become "create issue"."""
-    return " ".join(hump.lower() for chunk in _CHUNK.findall(name) for hump in _humps(chunk))
+    return " ".join(hump.lower() for chunk in CHUNK.findall(name) for hump in _humps(chunk))
 
 
 def compact(name: str) -> str:
     """The letters and digits of a name in lower case, without separators."""
-    return "".join(_CHUNK.findall(name)).lower()
+    return "".join(CHUNK.findall(name)).lower()
 
 
 def letter_pairs(name: str) -> set[str]:

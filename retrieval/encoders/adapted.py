@@ -81,8 +81,7 @@ def cache_folder() -> Path:
 
 
 def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
-    """Apply an adapter to the installed model and optimise it, once per adapter; takes a second. Raises `OSError` where
-    there is no room for it."""
+    """Apply an adapter to the installed model and optimise it, once, in a second. `OSError` says there is no room."""
     adapter = adapters.loads(model)
     adapters.check(adapter, weights.sha256)
     path = locate(weights)
@@ -111,10 +110,7 @@ class AdaptedEncoder:
     """Embeds queries with the adapter and documents without it; opens each of the two models on first use."""
 
     def __init__(self, weights: Weights, model: bytes, cache: Path | None, prepare: Prepare | None = None) -> None:
-        """`model` is the adapter, `cache` the folder of prepared models.
-
-        Raises `ModelError` if the bytes are not an adapter or belong to other weights.
-        """
+        """`model` is the adapter, `cache` the folder of prepared models. Raises `ModelError` for other bytes."""
         adapters.check(adapters.loads(model), weights.sha256)
         self.weights, self.name = weights, weights.name
         self._model, self._cache, self._prepare = model, cache, prepare or prepare_model

@@ -28,11 +28,9 @@ class Encoder(Protocol):
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched. Raises `EncoderError`."""
-        ...
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with. Raises `EncoderError`."""
-        ...
 
 
 def unit(vectors: Any) -> Vectors:

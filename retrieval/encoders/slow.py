@@ -48,10 +48,7 @@ class Ahead:
 
 
 class SentenceTransformerEncoder:
-    """Embeds with any model of sentence-transformers, under its own prompts for queries and documents.
-
-    It needs torch, and takes 3 s and 500 MB before the first vector.
-    """
+    """Embeds with any model of sentence-transformers and its own prompts; torch takes 3 s and 500 MB to load."""
 
     def __init__(self, weights: Weights) -> None:
         from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]

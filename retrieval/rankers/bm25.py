@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
@@ -95,7 +95,8 @@ class Lexical:
         self.live = 0
         """Tools that are not dropped; the N of idf."""
         self._alive = bytearray()  # (slots,), 1 until dropped
-        self._postings: dict[str, array[int]] = {}  # ascending in slot, dropped slots included
+        # Ascending in slot, dropped slots included.
+        self._postings: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
         self._lengths = tuple(array("I") for _ in self.fields)  # (slots,) each
         self._totals = [0] * len(self.fields)  # sums of lengths over live slots
         self._norms: list[list[float]] = []  # (slots,) each, empty when stale
@@ -117,12 +118,7 @@ class Lexical:
         for number, (found, lengths) in enumerate(zip(counts, self._lengths, strict=True)):
             length = 0
             for term, times in found.items():
-                posting = slot << _SLOT | number << _FIELD | min(times, _MAX_COUNT)
-                postings = self._postings.get(term)
-                if postings is None:
-                    self._postings[term] = array("I", (posting,))
-                else:
-                    postings.append(posting)
+                self._postings[term].append(slot << _SLOT | number << _FIELD | min(times, _MAX_COUNT))
                 length += times
             lengths.append(length)
             self._totals[number] += length
@@ -189,10 +185,7 @@ class Lexical:
         return scores
 
     def coverage(self, wanted: Mapping[str, float], slot: int, least_total: int = 0) -> float:
-        """Which share of what a query says this tool has, 0 to 1; each term counts by its weight and idf.
-
-        `least_total`: the fewest documents that the idf assumes.
-        """
+        """The share of a query's terms, by weight and idf, that a tool has; the idf assumes `least_total` at least."""
         total = max(self.live, least_total)
         mass = met = 0.0
         for term, weight in wanted.items():

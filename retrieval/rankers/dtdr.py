@@ -166,10 +166,8 @@ class Dtdr(LearnedModel):
     def after(
         self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float]:
-        """The probability of each tool to be called next (slots,), and that the task is done.
-
-        `history`: the calls of this task, oldest first; `vector`, `lines`: the task, where one is known.
-        """
+        """The probability of each tool to be called next (slots,), and that the task is done; `history` begins with
+        the oldest call."""
         if not len(self.live):
             return np.zeros(0, np.float32), 1.0
         task = self.of_task(vector, tuple(lines))

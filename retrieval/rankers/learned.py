@@ -3,8 +3,6 @@
 A model scores every slot. Its part of the sum is the z-scores of that over the pool, cut at `CLIP`, times a weight. A
 prediction of one tool out of hundreds is a sharp peak whose z-score grows with the square root of the pool; therefore
 the cut. The log refits the weights of all parts (`Factors`), with the shipped weights as prior.
-
-This module imports numpy: only a process with a model imports it.
 """
 
 from __future__ import annotations
@@ -66,7 +64,6 @@ class LearnedModel(Protocol):
     @classmethod
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Read a model; `prepare` makes the encoder in it, if it has one, elsewhere than here. Raises `ModelError`."""
-        ...
 
     def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
         """Follow a corpus: the tool by slot, None where a tool was dropped; `vectors` (slots, dimension) of the first
@@ -119,8 +116,7 @@ class LearnedModels:
     def align(
         self, tools: Sequence[ToolId | None], stamp: tuple[object, ...], vectors: Floats | None, encoders: str = ""
     ) -> None:
-        """Follow a corpus: the tool by slot; `stamp` identifies corpus and encoders; `vectors`
-        (slots, dimension) of the first encoder."""
+        """Follow a corpus, as `LearnedModel.align` says; `stamp` identifies the corpus and the encoders."""
         self.stamp = stamp
         self._foreign = frozenset(
             kind
@@ -147,10 +143,8 @@ class LearnedModels:
         return found
 
     def newcomers(self) -> tuple[NDArray[np.bool_], float] | None:
-        """The tools that no training has seen (slots,), and which share of the first places is theirs.
-
-        Only a model whose scores are not scaled would bury them otherwise; without one the answer is None.
-        """
+        """The tools that no training has seen (slots,), and their share of the first places; None where none is
+        buried: only scores that are not scaled would bury them."""
         for model in self.models.values():
             if model.in_deviations and (seen := model.seen_tools()) is not None:
                 return self.live & ~seen[0], min(max(seen[1], LEAST_NEW), MOST_NEW)

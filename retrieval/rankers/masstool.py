@@ -16,7 +16,6 @@ The detection tower is `needs_tool`, a logistic model over the same two views of
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -34,6 +33,7 @@ from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.score_sum import softmax
+from foretool.retrieval.words import CHUNK
 from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
@@ -58,13 +58,10 @@ NEIGHBOURS: Final = 20
 SHARPNESS: Final = 20.0
 """The vote of a neighbour is exp(SHARPNESS x likeness)."""
 
-_WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff])")
-
 
 def grams(text: str) -> Counter[int]:
     """Count the words and the pairs of neighbours of a text, as hashes of 32 bits: a model holds no words."""
-    words = _WORD.findall(_UNSPACED.sub(r" \1 ", text.lower()))
+    words = [chunk for chunk in CHUNK.findall(text.lower()) if chunk.isalnum()]
     pairs = (f"{one} {other}" for one, other in pairwise(words))
     return Counter(crc32(gram.encode("utf-8", "replace")) for gram in (*words, *pairs))
 

@@ -8,9 +8,7 @@ anywhere in a line, are the same name. A plain word inside a sentence is not a n
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from foretool.retrieval.words import compact, letter_pairs
 
@@ -40,14 +38,12 @@ class Names:
     def __init__(self) -> None:
         self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
         self._having: dict[str, list[str]] = {}  # keys by each pair of neighbouring letters in them, dropped ones too
-        self._sorted: list[str] = []  # the same keys in order, empty when stale
 
     def add(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Index a tool by its name, with and without its server, and by its exposed name."""
         for key in _keys(server, name, exposed):
             if key not in self._slots:
                 self._slots[key] = []
-                self._sorted = []
                 if self._having:
                     self._note(key)
             self._slots[key].append(slot)
@@ -60,7 +56,6 @@ class Names:
                 slots.remove(slot)
             if not slots:
                 self._slots.pop(key, None)
-                self._sorted = []
 
     def asked(self, names: Sequence[str]) -> dict[int, float]:
         """The tools with these names, by slot, in the order of the names; the nearest names where one is not exact."""
@@ -90,22 +85,24 @@ class Names:
     def _near(self, key: str, edits: int) -> list[tuple[str, float]]:
         """Names that begin with the key, and the nearest ones a few typing errors away, with their strength."""
         size = len(key)
-        begun = self._begun(key) if edits == 2 and size >= 6 else []
         most = min(edits, 0 if size < 5 else 1 if size < 8 else 2)
         if not most:
-            return begun
-        pairs = letter_pairs(key)
+            return []
+        likely = self._likely(key, most)
         found: dict[int, list[str]] = {}
-        for name in self._likely(key, most):
+        pairs = letter_pairs(key)
+        for name in likely:
             # An edit changes at most three neighbouring pairs.
             if abs(len(name) - size) <= most and len(pairs - letter_pairs(name)) <= 3 * most:
                 found.setdefault(distance(key, name, most), []).append(name)
+        # A name that begins with the key has all its pairs, and is at most twice as long.
+        begun = (name for name in likely if name.startswith(key) and size < len(name) <= 2 * size)
+        near = [(name, NEAR + size / len(name)) for name in sorted(begun)] if edits == 2 and size >= 6 else []
         off = min(found, default=most + 1)
-        return begun + [(name, NEAR + 1.0 - off / size) for name in sorted(found[off])] if off <= most else begun
+        return near + [(name, NEAR + 1.0 - off / size) for name in sorted(found[off])] if off <= most else near
 
     def _likely(self, key: str, edits: int) -> set[str]:
-        """All names within `edits` of a key, and some others. Such names share one of any 3 * edits + 1 pairs;
-        the rarest bring the fewest others."""
+        """Names with one of the 3 * edits + 1 rarest pairs of a key: all within `edits` of it, and some others."""
         if not self._having:
             for name in self._slots:
                 self._note(name)
@@ -116,19 +113,6 @@ class Names:
     def _note(self, name: str) -> None:
         for pair in letter_pairs(name):
             self._having.setdefault(pair, []).append(name)
-
-    def _begun(self, key: str) -> list[tuple[str, float]]:
-        """Names that begin with the key and are at most twice as long."""
-        if not self._sorted:
-            self._sorted = sorted(self._slots)
-        size = len(key)
-        found = []
-        for name in islice(self._sorted, bisect_left(self._sorted, key), None):
-            if not name.startswith(key):
-                break
-            if size < len(name) <= 2 * size:
-                found.append((name, NEAR + size / len(name)))
-        return found
 
 
 def distance(a: str, b: str, limit: int) -> int:
