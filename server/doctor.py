@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -110,41 +110,33 @@ class Diagnosis:
         return not any(finding.severity == "error" for finding in self.findings)
 
 
-@dataclass(eq=False)
 class Probe:
     """One start of an upstream; it is the host that the upstream reports to."""
 
-    server: Server
-    limit: int
-    watcher: ChildWatcher
-    upstream: Upstream = field(init=False)
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once its tools are known or it has failed."""
-    definitions: Sequence[Raw] | None = None
-    """Its tools; None while they are not known."""
-    error: str = ""
-    started: float = 0.0
-    ready_s: float = 0.0
-    listed_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        server = self.server
-        opener = link_opener(server, self.limit, self.watcher)
+    def __init__(self, server: Server, limit: int, watcher: ChildWatcher) -> None:
+        opener = link_opener(server, limit, watcher)
+        self.server = server
         self.upstream = Upstream(server.name, self, opener, server.entry.timeout_s, server.secrets.redact)
+        self.definitions: Sequence[Raw] | None = None
+        """Its tools; None while they are not known."""
+        self.error = ""
+        self.ready_s = self.listed_s = self._started = 0.0
+        self._settled = asyncio.Event()
+        """Set once its tools are known or it has failed."""
 
     async def run(self, timeout_s: float) -> None:
         """Start the upstream, wait for its tools, and end it."""
-        self.started = time.perf_counter()
+        self._started = time.perf_counter()
         running = asyncio.create_task(self.upstream.run())
         self.upstream.start("legacy")
         try:
             async with asyncio.timeout(timeout_s):
-                await self.settled.wait()
+                await self._settled.wait()
         except TimeoutError:
             asked = "tools/list" if self.ready_s else "initialize"
             self.error = f"no answer to {asked} within {timeout_s:g} s"
         finally:
-            self.settled.set()  # what it says while it is being ended is not a finding
+            self._settled.set()  # what it says while it is being ended is not a finding
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_S):
                     await self.upstream.stop()
@@ -152,18 +144,18 @@ class Probe:
             await asyncio.gather(running, return_exceptions=True)
 
     def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
-        if not self.settled.is_set():
-            self.definitions, self.listed_s = tools, time.perf_counter() - self.started
-            self.settled.set()
+        if not self._settled.is_set():
+            self.definitions, self.listed_s = tools, time.perf_counter() - self._started
+            self._settled.set()
 
     def on_state(self, upstream: Upstream) -> None:
-        if self.settled.is_set():
+        if self._settled.is_set():
             return
         if upstream.state is State.READY and not self.ready_s:
-            self.ready_s = time.perf_counter() - self.started
+            self.ready_s = time.perf_counter() - self._started
         if upstream.error:
             self.error = upstream.error
-            self.settled.set()
+            self._settled.set()
 
     def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
         pass
@@ -241,12 +233,8 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
         if not each.is_well and not (_is_looked_up(server) and shutil.which(server.command) is None):
             yield _describe_failure(each, server, timeout_s)
         for dropped in each.dropped:
-            yield Finding(
-                "upstream",
-                "warning",
-                f"{each.upstream}: {dropped}",
-                "report it to its author or update the server; its other tools are served",
-            )
+            do = "report it to its author or update the server; its other tools are served"
+            yield Finding("upstream", "warning", f"{each.upstream}: {dropped}", do)
         if each.skipped_lines:
             lines = f"{each.upstream}: skipped {each.skipped_lines} lines on its stdout that were not valid JSON-RPC"
             yield Finding("upstream", "note", lines, "make it log to stderr; many such lines cost time")
@@ -267,9 +255,8 @@ def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) ->
 
 def check_config(config: Config) -> Iterator[Finding]:
     profiles = ", ".join(name for name in config.profiles if name) or "none"
-    yield Finding(
-        "config", "ok", f"{config.path}: servers: {', '.join(config.servers) or 'none'}; profiles: {profiles}"
-    )
+    servers = ", ".join(config.servers) or "none"
+    yield Finding("config", "ok", f"{config.path}: servers: {servers}; profiles: {profiles}")
     for name, problem in config.broken.items():
         yield Finding("config", "error", f"{name}: {problem}", "correct that line; the other servers work")
     for warning in config.warnings:

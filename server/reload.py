@@ -64,7 +64,7 @@ class Reloader:
             if name in old.servers and name in new.servers and not same_connection(old.servers[name], new.servers[name])
         ]
         await self._launcher.remove([*changes.removed, *restarted])
-        kept = [name for name in changes.changed if name not in restarted and name in self._upstreams]
+        kept = [name for name in changes.changed if name not in restarted and self._upstreams.get(name) is not None]
         for name in kept:
             self._upstreams[name].timeout_s = new.servers[name].entry.timeout_s
         self._catalog.configure(list(new.servers.values()))

@@ -114,14 +114,14 @@ class ServerInfo(Struct):
 
 
 class Connection:
-    """A connection in one era. Create it, `attach` a link, do the `handshake`, then `send`."""
+    """A connection in one era. Create it, set its `link`, do the `handshake`, then `send`."""
 
     def __init__(self, era: Era, events: ConnectionEvents) -> None:
         self.era: Era = era
         self.server_info = ServerInfo()
         self.ready = False
         self._events = events
-        self._link: Link | None = None
+        self.link: Link | None = None
         self._pending: dict[int, Request] = {}
         self._last_id = 0
         self._capabilities: dict[str, Any] = {}
@@ -132,7 +132,7 @@ class Connection:
 
     @property
     def pid(self) -> int | None:
-        return self._link.pid if self._link else None
+        return self.link.pid if self.link else None
 
     @property
     def in_flight(self) -> int:
@@ -140,10 +140,7 @@ class Connection:
         return sum(request.method != "subscriptions/listen" for request in self._pending.values())
 
     def stderr(self) -> tuple[str, ...]:
-        return self._link.stderr() if self._link else ()
-
-    def attach(self, link: Link) -> None:
-        self._link = link
+        return self.link.stderr() if self.link else ()
 
     async def handshake(self, capabilities: dict[str, Any]) -> None:
         """Do the handshake of this era. Raises `HandshakeError` or `LinkError`."""
@@ -238,7 +235,7 @@ class Connection:
 
     def send(self, request: Request) -> None:
         """Give a request an id and hand it to the link; its reply, or `Lost`, comes exactly once."""
-        if self._link is None or self._gone:
+        if self.link is None or self._gone:
             request.reply(Lost(self._gone or "not connected", sent=False))
             return
         self._last_id += 1
@@ -254,15 +251,15 @@ class Connection:
         else:
             request.params.pop("_meta", None)  # an earlier connection of another era may have set it
         params = Raw(jsonrpc.encode(request.params)) if request.params else UNSET
-        self._link.send(Message(id=request.id, method=request.method, params=params), request.headers)
+        self.link.send(Message(id=request.id, method=request.method, params=params), request.headers)
 
     def cancel(self, request: Request, reason: str) -> None:
         """Forget a request and tell the upstream that its reply is no longer wanted."""
         # Each connection counts its own ids: a request of another one may have the same.
-        if self._pending.get(request.id) is not request or self._link is None:
+        if self._pending.get(request.id) is not request or self.link is None:
             return
         del self._pending[request.id]
-        if not self._link.abandon(request.id) and request.method not in ("initialize", "server/discover"):
+        if not self.link.abandon(request.id) and request.method not in ("initialize", "server/discover"):
             params = {"requestId": request.id, "reason": reason}
             self.notify("notifications/cancelled", params)
 
@@ -286,8 +283,8 @@ class Connection:
 
     async def close(self) -> None:
         self.drop("the upstream was stopped")
-        if self._link is not None:
-            await self._link.close()
+        if self.link is not None:
+            await self.link.close()
 
     # -- Receiver: what the link brings
 
@@ -383,8 +380,8 @@ class Connection:
         return [request for request in self._pending.values() if request.method in versions.MAY_ASK]
 
     def _send_now(self, message: Message) -> None:
-        if self._link is not None and not self._gone:
-            self._link.send(message)
+        if self.link is not None and not self._gone:
+            self.link.send(message)
 
 
 def _member(value: Raw | UnsetType, name: str) -> Any:

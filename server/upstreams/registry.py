@@ -34,9 +34,6 @@ class UpstreamRegistry:
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._upstreams.values())
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._upstreams
-
     def __getitem__(self, name: str) -> Upstream:
         return self._upstreams[name]
 

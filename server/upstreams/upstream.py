@@ -271,7 +271,7 @@ class Upstream:
         self.starts += 1
         line.lost = asyncio.Event()
         connection = line.connection = Connection(line.era, self)
-        connection.attach(await self._open_link(connection, line.era))
+        connection.link = await self._open_link(connection, line.era)
         try:
             await connection.handshake(self._capabilities(line.era))
         except HandshakeError as error:

@@ -114,13 +114,8 @@ class HttpLink(Link):
         return self._era == "modern"
 
     async def close(self) -> None:
-        await self._tasks.close()
-        await self._end_session()
-        if self._sse_link is not None:
-            await self._sse_link.close()
-
-    async def _end_session(self) -> None:
         """End the session with DELETE, as the specification asks."""
+        await self._tasks.close()
         session, self._session = self._session, None
         try:
             if session is not None and not self._gone:
@@ -130,6 +125,8 @@ class HttpLink(Link):
             log.debug("ending the session at %s failed: %s", http_client.origin(self._url), type(error).__name__)
         finally:
             await self._client.aclose()
+        if self._sse_link is not None:
+            await self._sse_link.close()
 
     # -- requests
 
@@ -148,22 +145,19 @@ class HttpLink(Link):
             self._gone = "its session had expired"
             self._receiver.on_expired(request)
         except httpx2.HTTPError as error:
-            self._on_broken(request, error)
+            is_unsent, at = http_client.is_unsent(error), http_client.origin(self._url)
+            reason = f"broke off at {at} before its reply ({http_client.describe_error(error)})"
+            self._receiver.on_failed(request, self._unreachable(error) if is_unsent else reason, sent=not is_unsent)
+            self._note_unreachable(error)
         except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
             self._receiver.on_failed(request, f"cannot be asked: {http_client.describe_error(error)}", sent=False)
 
-    def _on_broken(self, request: int, error: httpx2.HTTPError) -> None:
-        reason = f"broke off at {http_client.origin(self._url)} before its reply ({http_client.describe_error(error)})"
-        if http_client.is_unsent(error):
-            reason = self._unreachable(error)
-            self._receiver.on_failed(request, reason, sent=False)
-            if not self._answering:
-                self._lost(reason)
-        else:
-            self._receiver.on_failed(request, reason, sent=True)
-
     def _unreachable(self, error: httpx2.HTTPError) -> str:
         return f"cannot be reached at {http_client.origin(self._url)} ({http_client.describe_error(error)})"
+
+    def _note_unreachable(self, error: httpx2.HTTPError) -> None:
+        if http_client.is_unsent(error) and not self._answering:
+            self._lost(self._unreachable(error))
 
     def _lost(self, reason: str) -> None:
         if not self._gone:
@@ -271,13 +265,9 @@ class HttpLink(Link):
             self._receiver.on_message(Message(id=request, error=unknown), request)
             return
         reason = http_client.describe_status(status, response.headers.get("location"))
-        if message.method == "initialize" and status in _NOT_STREAMABLE and self._fall_back:
-            await self._ask_over_sse(message, reason)
-            return
-        raise RequestFailed(reason)
-
-    async def _ask_over_sse(self, message: Message, reason: str) -> None:
-        """Try the transport of 2024-11-05 at the same URL, and keep to it if the server speaks it."""
+        if message.method != "initialize" or status not in _NOT_STREAMABLE or not self._fall_back:
+            raise RequestFailed(reason)
+        # If the server speaks the transport of 2024-11-05 at the same URL, the link keeps to it.
         try:
             self._sse_link = await open_sse(self._url, self._given_headers, self._receiver, self._limit)
         except LinkError:
@@ -291,30 +281,21 @@ class HttpLink(Link):
         try:
             if not first:
                 await self._ready.wait()
-            timeout = httpx2.Timeout(http_client.NOTICE_S, connect=http_client.CONNECT_S, pool=None)
-            content = jsonrpc.encode(message)
-            response = await self._client.post(
-                self._url, headers=self._headers(message), content=content, timeout=timeout
-            )
+            response = await http_client.post_notice(self._client, self._url, self._headers(message), message)
         except httpx2.HTTPError as error:
             log.debug("%s did not reach %s", message.method or "a reply", http_client.origin(self._url))
-            if http_client.is_unsent(error) and not self._answering:
-                self._lost(self._unreachable(error))
+            self._note_unreachable(error)
         else:
             if self._session is not None and response.status_code == 404:
                 self._lost("its session had expired")
         finally:
             if first:
-                await self._open_standalone()
+                # Before the first request, since its questions may come on the stream of what belongs to no request.
+                self._tasks.spawn(self._listen())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LISTEN_S):
+                        await self._listening.wait()
                 self._ready.set()
-
-    async def _open_standalone(self) -> None:
-        """Open the stream of what belongs to no request before the first request, whose questions may come there."""
-        if self._era == "legacy":
-            self._tasks.spawn(self._listen())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LISTEN_S):
-                    await self._listening.wait()
 
     # -- the stream of what belongs to no request
 
@@ -335,8 +316,8 @@ class HttpLink(Link):
             except TooLarge:
                 self._receiver.on_invalid_line(b"(an event over the size limit)")
             except httpx2.HTTPError as error:
-                if http_client.is_unsent(error) and empty >= RESUMES and not self._answering:
-                    self._lost(self._unreachable(error))
+                if empty >= RESUMES:
+                    self._note_unreachable(error)
             empty = 0 if events.seen > seen else empty + 1
             await asyncio.sleep(_pause(events, empty))
 

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import httpx2
 
 from foretool._version import __version__
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Message
 
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 60.0
@@ -52,6 +54,14 @@ def new_client(url: str, headers: Mapping[str, str]) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(connect=CONNECT_S, read=None, write=WRITE_S, pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=IDLE_S),
     )
+
+
+async def post_notice(
+    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], message: Message
+) -> httpx2.Response:
+    """POST a message that gets no reply in the response. Raises `httpx2.HTTPError`."""
+    timeout = httpx2.Timeout(NOTICE_S, connect=CONNECT_S, pool=None)
+    return await client.post(url, headers=headers, content=jsonrpc.encode(message), timeout=timeout)
 
 
 def origin(url: str) -> str:

@@ -187,12 +187,8 @@ class SseLink(Link):
 
     async def _post(self, message: Message) -> None:
         endpoint = await self._endpoint
-        timeout = httpx2.Timeout(http_client.NOTICE_S, connect=http_client.CONNECT_S, pool=None)
-        headers = {"content-type": JSON}
         try:
-            response = await self._client.post(
-                endpoint, content=jsonrpc.encode(message), headers=headers, timeout=timeout
-            )
+            response = await http_client.post_notice(self._client, endpoint, {"content-type": JSON}, message)
         except httpx2.HTTPError as error:
             self._failed(message, http_client.describe_error(error), sent=not http_client.is_unsent(error))
         else:

@@ -65,7 +65,7 @@ class Told:
 def connected(era: Era = "legacy") -> tuple[Connection, Wire, Told]:
     wire, told = Wire(), Told()
     connection = Connection(era, told)
-    connection.attach(wire)
+    connection.link = wire
     return connection, wire, told
 
 
