@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
-from foretool.server.commands.serving import plain_serve, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -25,14 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    options = plain_serve(arguments)
-    if options is not None:
-        return serve(options)
     hint_config = plain_hint(arguments)
     if hint_config is not None:
         from foretool.server import hint
 
         return hint.main(Path(hint_config) if hint_config else None)
+    from foretool.server.commands.serving import plain_serve, serve
+
+    options = plain_serve(arguments)
+    if options is not None:
+        return serve(options)
     from foretool.server.commands.group import run
 
     return run(arguments)

@@ -8,6 +8,7 @@ ranks only those tools of a large catalog that share a word with the prompt.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -79,24 +80,18 @@ def answer_prompt(event_json: bytes, path: Path | None = None) -> str:
         return ""
     from foretool.server.config.loader import load
     from foretool.storage.opening import open_store
+    from foretool.storage.records import Prompt
+    from foretool.storage.stores import StorageError
 
     config = load(path)
     with open_store(config.storage, busy_ms=50) as store:
         if config.settings.record != "off":
-            _store_prompt(store, config, event, text)
+            clean = config.redact(text[:MOST_TEXT]).encode("utf-8", "replace").decode()
+            session, cwd = (str(event.get(key) or "") for key in ("session_id", "cwd"))
+            # The store may be busy or full, and the hint is still useful.
+            with contextlib.suppress(StorageError):
+                store.tasks.add_prompt(Prompt(time.time(), clean, session, cwd))
         return _name_tools(config, store, text[:MOST_SEARCHED])
-
-
-def _store_prompt(store: Store, config: Config, event: dict[str, Any], text: str) -> None:
-    from foretool.storage.records import Prompt
-    from foretool.storage.stores import StorageError
-
-    clean = config.redact(text[:MOST_TEXT]).encode("utf-8", "replace").decode()
-    session, cwd = (str(event.get(key) or "") for key in ("session_id", "cwd"))
-    try:
-        store.tasks.add_prompt(Prompt(time.time(), clean, session, cwd))
-    except StorageError:
-        return  # the store is busy or full, and the hint is still useful
 
 
 def _name_tools(config: Config, store: Store, text: str) -> str:

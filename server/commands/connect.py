@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from foretool.server.commands import hint, output
 from foretool.server.commands.options import config_option, json_option, profile_option
-from foretool.server.config.loader import Config, default_config, load
+from foretool.server.config.loader import default_config, load
 
 NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
 
@@ -54,7 +54,14 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
     else:
         for each in found:
             _print(each)
-    _warn(config, chosen, found)
+    if config is None:
+        output.warn(f"{chosen}: no such file yet; create it with your servers, in the format of your client's own file")
+    elif any(chosen == Path(each.file).expanduser().absolute() for each in found):
+        output.warn(
+            f"{chosen} is the client's own file: foretool would start itself; copy your servers to another file"
+        )
+    else:
+        output.warn("Then remove your other servers from the client's config; otherwise every tool appears twice.")
     return 0
 
 
@@ -92,14 +99,3 @@ def _print(each: Registration) -> None:
         )
         output.say(f"or add to {each.hook_file}:")
         click.echo(f"\n{json.dumps(each.hook, indent=2)}\n")
-
-
-def _warn(config: Config | None, chosen: Path, found: list[Registration]) -> None:
-    if config is None:
-        output.warn(f"{chosen}: no such file yet; create it with your servers, in the format of your client's own file")
-    elif any(chosen == Path(each.file).expanduser().absolute() for each in found):
-        output.warn(
-            f"{chosen} is the client's own file: foretool would start itself; copy your servers to another file"
-        )
-    else:
-        output.warn("Then remove your other servers from the client's config; otherwise every tool appears twice.")

@@ -66,12 +66,10 @@ def _quiet_log() -> Iterator[None]:
 @contextmanager
 def _progress_bar(config: Config) -> Iterator[OnProbed]:
     """Show on stderr which upstreams are still starting, if stderr is a terminal."""
-    if not sys.stderr.isatty() or not config.servers:
-        yield lambda name: None
-        return
+    is_hidden = not sys.stderr.isatty() or not config.servers
     waiting = dict.fromkeys(config.servers)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=output.console(error=True), transient=True) as progress:
+    with Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress:
         task = progress.add_task("starting upstreams", total=len(waiting))
 
         def on_probed(name: str) -> None:

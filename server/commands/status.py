@@ -170,19 +170,12 @@ def _say_quality(found: Confidence, verbose: bool) -> str:
     return f"{said}."
 
 
-def _say_contents(contents: Statistics | None) -> str:
-    if contents is None:
+def _say_contents(held: Statistics | None) -> str:
+    if held is None:
         return "does not exist yet; the first proxy creates it"
-    counts = (
-        contents.tools,
-        contents.sessions,
-        contents.calls,
-        contents.discoveries,
-        contents.misses,
-        contents.clients,
-    )
+    counts = (held.tools, held.sessions, held.calls, held.discoveries, held.misses, held.clients)
     nouns = ("tool", "session", "call", "discovery", "miss", "client")
-    return ", ".join([output.size(contents.file_bytes), *map(output.plural, counts, nouns)])
+    return ", ".join([output.size(held.file_bytes), *map(output.plural, counts, nouns)])
 
 
 def _print_proxy(proxy: Proxy, verbose: bool) -> None:
