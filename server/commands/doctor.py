@@ -41,26 +41,20 @@ def command(path: Path | None, as_json: bool, timeout_s: float) -> int:
     upstreams at once and ends them again; running proxies are not disturbed. Exits with 1 if anything is wrong.
     """
     config = load(path)
-    with _quiet_log(), _progress_bar(config) as on_probed:
-        diagnosis = doctor.diagnose(config, timeout_s, on_probed)
+    log = logging.getLogger("foretool")
+    before = log.level
+    log.setLevel(logging.CRITICAL)  # the findings say the same in better words
+    try:
+        with _progress_bar(config) as on_probed:
+            diagnosis = doctor.diagnose(config, timeout_s, on_probed)
+    finally:
+        log.setLevel(before)
     if as_json:
         findings, upstreams = diagnosis.findings, diagnosis.upstreams
         output.emit({"is_well": diagnosis.is_well, "findings": findings, "upstreams": upstreams})
     else:
         _print(diagnosis)
     return int(not diagnosis.is_well)
-
-
-@contextmanager
-def _quiet_log() -> Iterator[None]:
-    """Suppress log lines, because the findings say the same in better words."""
-    log = logging.getLogger("foretool")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 @contextmanager

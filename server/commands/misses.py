@@ -39,18 +39,12 @@ NOTICED: Final[dict[Noticed, str]] = {
 }
 
 
-class Ago(click.ParamType[float]):
-    """A duration such as `7d`, `12h` or `30min`, converted to seconds."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d|w)", str(value).strip().lower())
-        if match is None:
-            self.fail(f"expected a time like 7d, 12h or 30min, found {value!r}.", param, ctx)
-        return float(match[1]) * _UNITS[match[2]]
+def read_duration(text: str) -> float:
+    """Read a duration such as `7d`, `12h` or `30min`. Returns seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d|w)", text.strip().lower())
+    if match is None:
+        raise click.BadParameter(f"expected a time like 7d, 12h or 30min, found {text!r}.")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 class MissDetails(Struct, frozen=True):
@@ -66,7 +60,7 @@ class MissDetails(Struct, frozen=True):
 
 
 @click.group("misses", invoke_without_command=True)
-@click.option("--since", type=Ago(), metavar="TIME", help="Only misses of the last 7d, 12h, 30min, ...")
+@click.option("--since", type=read_duration, metavar="TIME", help="Only misses of the last 7d, 12h, 30min, ...")
 @click.option("--cause", type=click.Choice(get_args(Cause)), help="Only misses with this cause.")
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="Show at most this many, the newest first."

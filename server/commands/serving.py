@@ -67,7 +67,7 @@ def serve(options: ServeOptions) -> int:
     except ConfigError as error:
         return complain(str(error))
     except StorageError as error:
-        return complain(config.redact(str(error)), WRONG)
+        return complain(config.secrets.redact(str(error)), WRONG)
     return 0
 
 

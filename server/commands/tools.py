@@ -94,7 +94,12 @@ def command(path: Path | None, as_json: bool, pattern: str, upstream: str, unuse
         raise ConfigError(f"--upstream: {config.path} has no server {upstream!r}; it has: {', '.join(config.servers)}")
     with offline.read(config) as app:
         if schema:
-            return _print_schema(app, schema)
+            tool = app.catalog.find(schema)
+            if tool is None:
+                meant = offline.suggest(app, schema) or "; `foretool tools` lists them"
+                return complain(f"--schema: no tool is called {schema!r}{meant}", WRONG)
+            click.echo(msgspec.json.format(bytes(app.catalog.definition(tool)), indent=2).decode())
+            return 0
         inventory = take_inventory(app, pattern, upstream, unused=unused, order="tokens" if unused else sort)
     return output.show(inventory, as_json, lambda inventory: _print(inventory, unused))
 
@@ -132,16 +137,6 @@ def matches(name: str, pattern: str) -> bool:
     if any(mark in pattern for mark in "*?["):
         return fnmatchcase(name, pattern)
     return pattern.lower() in name.lower()
-
-
-def _print_schema(app: App, name: str) -> int:
-    catalog = app.catalog
-    tool = catalog.find(name)
-    if tool is None:
-        meant = offline.suggest(app, name) or "; `foretool tools` lists them"
-        return complain(f"--schema: no tool is called {name!r}{meant}", WRONG)
-    click.echo(msgspec.json.format(bytes(catalog.definition(tool)), indent=2).decode())
-    return 0
 
 
 def _print(inventory: Inventory, unused: bool) -> None:

@@ -80,9 +80,6 @@ class Config(Struct, frozen=True, kw_only=True):
         known = ", ".join(known for known in self.profiles if known) or "none"
         raise ConfigError(f"{self.path}: no profile {name!r}; it has: {known}")
 
-    def redact(self, text: str) -> str:
-        return self.secrets.redact(text)
-
     def __repr__(self) -> str:
         return f"Config({str(self.path)!r}, servers={list(self.servers)!r}, broken={list(self.broken)!r})"
 
@@ -105,7 +102,7 @@ class LiveConfig:
 
     def redact(self, text: str) -> str:
         """Return the text without the secrets of any server."""
-        return self.now.redact(text)
+        return self.now.secrets.redact(text)
 
     def prefix(self, upstream: str) -> str:
         """Return what stands before `__` in the exposed names of an upstream; "" exposes its own names."""

@@ -27,7 +27,7 @@ class Redacting(logging.Formatter):
 def start_logging(config: Config, stream: TextIO = sys.stderr) -> None:
     """Log from the config's level on; libraries only from `warning` on, since they log URLs with their queries."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Redacting(config.redact))
+    handler.setFormatter(Redacting(config.secrets.redact))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     log.setLevel(config.settings.log_level.upper())
 
@@ -36,5 +36,5 @@ def reload_logging(config: Config) -> None:
     """Take level and secrets from a new config. Does nothing if somebody else has set up logging."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, Redacting):
-            handler.formatter.redact = config.redact
+            handler.formatter.redact = config.secrets.redact
             log.setLevel(config.settings.log_level.upper())

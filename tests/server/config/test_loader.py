@@ -215,7 +215,7 @@ def test_no_value_of_a_variable_or_header_shows_anywhere() -> None:
     shown += [server.address for server in found.servers.values()]
     assert list(found.broken) == ["c", "d"]
     assert not [text for text in shown if secret in text]
-    assert secret not in found.redact(f"Authorization: Bearer {secret} ({secret})")
+    assert secret not in found.secrets.redact(f"Authorization: Bearer {secret} ({secret})")
     assert [server.address for server in found.servers.values()] == ["x", "https://h.example"]
 
 
