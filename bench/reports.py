@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bench.metrics import quantile
-from foretool.retrieval.evaluation import interval, paired_interval
+from foretool.retrieval.evaluation import interval, paired_difference
 
 Row = dict[str, Any]
 
@@ -33,7 +33,8 @@ def mean_rows(values: Mapping[str, Sequence[float]]) -> Row:
 
 def difference(ours: Sequence[float], theirs: Sequence[float], digits: int = 4) -> list[float]:
     """The mean difference on the same queries, and the two ends of its interval."""
-    return rounded((fmean(ours) - fmean(theirs), *paired_interval(ours, theirs)), digits)
+    low, mean, high = paired_difference(ours, theirs, digits)
+    return [mean, low, high]
 
 
 def times_row(milliseconds: Sequence[float], shares: Sequence[int] = (50, 95), digits: int = 2) -> Row:

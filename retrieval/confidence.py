@@ -100,11 +100,8 @@ def probability(evidence: Evidence) -> float:
 
 
 def fits(evidence: Evidence) -> bool:
-    """Whether any tool fits this line at all.
-
-    That is another question than whether the first five suffice. The cosines alone answer it better than the
-    probability does (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted.
-    """
+    """Whether any tool fits this line at all. The cosines alone answer this better than the probability does
+    (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
     if evidence.features is None:
         return evidence.strength >= FAINTEST
     least = shipped().least.get(evidence.features.encoders)

@@ -16,14 +16,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
 
 
-def paired_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """95 % bootstrap interval of the mean difference over the same queries."""
-    return interval([a - b for a, b in zip(ours, theirs, strict=True)])
-
-
 def paired_difference(ours: Sequence[float], theirs: Sequence[float], digits: int = 4) -> tuple[float, float, float]:
     """The mean difference over the same queries: lower end of the 95 % interval, mean, upper end; 0 without queries."""
     if not ours:
         return 0.0, 0.0, 0.0
-    low, high = paired_interval(ours, theirs)
+    low, high = interval([a - b for a, b in zip(ours, theirs, strict=True)])
     return round(low, digits), round(fmean(ours) - fmean(theirs), digits), round(high, digits)

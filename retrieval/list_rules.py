@@ -110,14 +110,14 @@ class Prediction(NamedTuple):
     """Which tools may be called next."""
 
     chances: Mapping[ToolId, float]
-    """The likeliest first."""
-    goes_on: bool
-    """Whether a call of some tool is likelier than the end of the task."""
+    """The probability of each tool, the likeliest first."""
+    end: float
+    """The probability that the task is done."""
 
-
-def make_prediction(chances: Mapping[ToolId, float], end: float) -> Prediction:
-    """Make a prediction from the probability of each tool, the likeliest first, and that of the end of the task."""
-    return Prediction(chances, next(iter(chances.values()), 0.0) > end)
+    @property
+    def goes_on(self) -> bool:
+        """Whether a call of some tool is likelier than the end of the task."""
+        return next(iter(self.chances.values()), 0.0) > self.end
 
 
 class Rule(Protocol):
@@ -166,25 +166,23 @@ class Growth(Struct, frozen=True):
         """The probability that the task needs each of them, now or later."""
         return [sigmoid(sum(map(mul, self.weights, each))) for each in growth_features(ranked)]
 
-    def is_worth(self, chance: float, tokens: int) -> bool:
-        """Whether a tool needed with this probability is worth its tokens."""
-        return chance * self.price >= tokens
-
     def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
         """Add the tools that are worth their tokens, the likeliest first. `is_sure` is not used: a doubtful ranking has
         low probabilities."""
         best = ranked[:DEPTH]
         chances = {each.tool: chance for each, chance in zip(best, self.chances(best), strict=True)}
-        worth = [tool for tool, chance in chances.items() if self.is_worth(chance, tokens(tool))]
-        return sorted(worth, key=chances.__getitem__, reverse=True)
+        return sorted(self._worth(chances, tokens), key=chances.__getitem__, reverse=True)
 
-    def for_discovery(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
-        return self.for_prompt(ranked, is_sure, tokens)
+    for_discovery = for_prompt
 
     def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
         """Add all tools that are worth their tokens, if one is likely enough to grow at all."""
-        worth = [tool for tool, chance in chances.items() if self.is_worth(chance, tokens(tool))]
+        worth = self._worth(chances, tokens)
         return worth if worth and chances[worth[0]] >= LEAST_NEXT else []
+
+    def _worth(self, chances: Mapping[ToolId, float], tokens: Tokens) -> list[ToolId]:
+        """The tools whose probability, times the price of a hidden call, is at least their tokens."""
+        return [tool for tool, chance in chances.items() if chance * self.price >= tokens(tool)]
 
 
 def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:

@@ -40,10 +40,7 @@ def level_hits(hits: Mapping[int, float], size: int) -> dict[int, float]:
 
 
 def fuse_lines(
-    lines: Sequence[Mapping[int, float]],
-    whole: Mapping[int, float],
-    size: int,
-    name: Callable[[int], str],
+    lines: Sequence[Mapping[int, float]], whole: Mapping[int, float], size: int, name: Callable[[int], str]
 ) -> dict[int, float]:
     """One list for several lines: the best tool of every line first (of equals the first by name), then the others.
 

@@ -35,6 +35,10 @@ class ScoreSum(Struct, frozen=True):
         """Add more parts. A dropped tool stays dropped, and the features stay those of the list without the parts."""
         return ScoreSum(self.total + total_of(parts), {**self.parts, **parts}, self.features) if parts else self
 
+    def lifted(self, part: str, lifts: Mapping[int, float]) -> ScoreSum:
+        """Add a part that lifts some slots."""
+        return self.plus({part: by_slot(lifts, len(self.total))}) if lifts else self
+
     def scaled(self, factors: Mapping[str, float]) -> ScoreSum:
         """Multiply each part by its factor, 1 where it has none."""
         if not any(factors.get(name, 1.0) != 1.0 for name in self.parts):
@@ -82,12 +86,6 @@ def z_scores(scores: Floats, pool: NDArray[np.bool_] | None = None) -> Floats:
         return np.zeros_like(scores)
     scaled: Floats = (scores - values.mean()) / deviation
     return scaled if pool is None else np.where(pool, scaled, np.float32(0))
-
-
-def best_scores(scores: Floats, size: int) -> Floats:
-    """The `size` best finite scores, in no order."""
-    values = scores[np.isfinite(scores)]
-    return values if len(values) <= size else np.partition(values, len(values) - size)[-size:]
 
 
 def best_slots(scores: Floats, size: int) -> set[int]:

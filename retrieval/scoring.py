@@ -112,7 +112,12 @@ class Request:
 
     def best(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         """The `limit` best slots with their scores, and how many slots fit at all."""
-        return self._best_by_words(limit) if self.sum is None else self._best_by_sum(self.sum, limit)
+        if self.sum is None:
+            return self._best_by_words(limit)
+        boosts = {slot: NAMED * strength for slot, strength in self.named.items()}
+        for slot, share in self._shares.items():
+            boosts[slot] = boosts.get(slot, 0.0) + share * max(float(self.sum.total[slot]), LEAST_WORDS)
+        return self.sum.best(limit, boosts, self.corpus.ids)
 
     def parts_of(self, slot: int, score: float) -> dict[str, float]:
         """What each ranker added to the score of one tool; parts of nearly nothing are left out."""
@@ -222,12 +227,6 @@ class Request:
 
     # -- with encoders or learned models
 
-    def _best_by_sum(self, summed: ScoreSum, limit: int) -> tuple[list[tuple[int, float]], int]:
-        boosts = {slot: NAMED * strength for slot, strength in self.named.items()}
-        for slot, share in self._shares.items():
-            boosts[slot] = boosts.get(slot, 0.0) + share * max(float(summed.total[slot]), LEAST_WORDS)
-        return summed.best(limit, boosts, self.corpus.ids)
-
     def _sum_lines(self) -> list[ScoreSum]:
         if self.dense is None and self.learned is None:
             return []
@@ -257,17 +256,13 @@ class Request:
 
         if not texts and self.query.names:
             return []
-        self._needed = [
-            learned.needs_tool(readings[place] if readings else None, text) for place, text in enumerate(texts)
-        ]
+        known: Sequence[Reading | None] = readings or [None] * max(len(texts), 1)
+        self._needed = [learned.needs_tool(reading, text) for text, reading in zip(texts, known, strict=False)]
         if not texts:
             texts, hits = [""], [{}]
         added = [
-            learned.parts(
-                Query((text,) if text else (), (), self.query.history, self.query.servers_in_use),
-                readings[place] if readings else None,
-            )
-            for place, text in enumerate(texts)
+            learned.parts(Query((text,) if text else (), (), self.query.history, self.query.servers_in_use), reading)
+            for text, reading in zip(texts, known, strict=True)
         ]
         if self.dense is not None and readings:
             factors = learned.factors_for(self.dense.names)
@@ -284,28 +279,25 @@ class Request:
 
     def _lift_newcomers(self, learned: LearnedModels, base: ScoreSum, summed: ScoreSum) -> ScoreSum:
         """Put tools that no training has seen among the first where words and encoders alone would have them there."""
-        from foretool.retrieval.score_sum import by_slot, newcomer_lifts
+        from foretool.retrieval.score_sum import newcomer_lifts
 
         found = learned.newcomers() if len(summed.parts) > len(base.parts) else None
         if found is None:
             return summed
-        lifts = newcomer_lifts(summed.total, base.total, *found)
-        return summed.plus({"new": by_slot(lifts, len(summed.total))}) if lifts else summed
+        return summed.lifted("new", newcomer_lifts(summed.total, base.total, *found))
 
     def _raise_needed(self, summed: ScoreSum) -> ScoreSum:
         """Raise what the best tools need towards them, as a part of its own."""
         graph = self.learned.graph if self.learned is not None else None
         if graph is None:
             return summed
-        from foretool.retrieval.score_sum import by_slot
-
         ids, slot_of = self.corpus.ids, self.corpus.slot_of
         order, _ = summed.best(RAISING, {}, ids)
         best = {tool: score for slot, score in order if (tool := ids[slot]) is not None}
         self.raised = {tool: each for tool, each in graph.raised(best).items() if tool in slot_of}
         slots = {slot_of[tool]: each.score for tool, each in self.raised.items()}
         lifts = {slot: max(score - float(summed.total[slot]), 0.0) for slot, score in slots.items()}
-        return summed.plus({"graph": by_slot(lifts, len(summed.total))}) if lifts else summed
+        return summed.lifted("graph", lifts)
 
 
 def _entropy(best: Sequence[float]) -> float:

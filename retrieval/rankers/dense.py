@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.ranking import ListFeatures
-from foretool.retrieval.score_sum import Floats, ScoreSum, best_scores, best_slots, by_slot, softmax, total_of, z_scores
+from foretool.retrieval.score_sum import Floats, ScoreSum, best_slots, by_slot, softmax, total_of, z_scores
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading
@@ -151,7 +151,7 @@ class DenseEnsemble:
         return ScoreSum(total, parts, self._features(total, words, cosines))
 
     def _features(self, total: Floats, words: Floats, cosines: Sequence[Floats]) -> ListFeatures:
-        best = -np.sort(-best_scores(total, DEPTH))
+        best = -np.sort(-total[list(best_slots(total, DEPTH))])
         tops = [best_slots(values, AGREEMENT) for values in (np.where(words > 0, words, -np.inf), *cosines)]
         shared = [len(a & b) / AGREEMENT for at, a in enumerate(tops) for b in tops[at + 1 :]]
         odds = softmax(best)

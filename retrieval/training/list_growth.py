@@ -25,7 +25,6 @@ from foretool.retrieval.list_rules import (
     Rule,
     Tokens,
     growth_features,
-    make_prediction,
 )
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
@@ -120,7 +119,7 @@ class Segment:
         key = ("\n".join(lines), history)
         if key not in self._next:
             self._pipeline.learned = self._experience
-            self._next[key] = make_prediction(*self._pipeline.after(history, lines))
+            self._next[key] = Prediction(*self._pipeline.after(history, lines))
         return self._next[key]
 
     def query(self, episode: Episode, history: tuple[ToolId, ...]) -> Query:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.retrieval.list_rules import Fixed, Prediction, Rule, make_prediction
+from foretool.retrieval.list_rules import Fixed, Prediction, Rule
 from foretool.retrieval.ranking import Ranked
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
@@ -53,7 +53,7 @@ class Predictor:
 
     def predict(self, chat: Conversation) -> Prediction:
         """Return which tools may be called next; there are none if nothing was learned."""
-        return make_prediction(*self._search.predict(chat.steps, chat.lines))
+        return Prediction(*self._search.predict(chat.steps, chat.lines))
 
     @property
     def rule(self) -> Rule:

@@ -13,11 +13,11 @@ from foretool.retrieval.list_rules import (
     MOST_FOUND,
     Fixed,
     Growth,
+    Prediction,
     Prior,
     coverage,
     growth_features,
     loads,
-    make_prediction,
     make_prior,
     needs,
     order_tools,
@@ -67,7 +67,7 @@ def test_the_likeliest_come_first_whatever_their_rank() -> None:
 
 @requirement("learn:worth")
 def test_a_prediction_brings_in_all_that_is_worth_it_once_one_is_likely_enough() -> None:
-    said = make_prediction({A: 0.5, B: 0.15, C: 0.1}, end=0.2)
+    said = Prediction({A: 0.5, B: 0.15, C: 0.1}, end=0.2)
     assert BY_PLACE.for_next(said.chances, said.goes_on, TOKENS) == [A, B]
     # Both are worth their tokens, but a client would list again for little.
     assert BY_PLACE.for_next({B: 0.1499}, True, {B: 1}.__getitem__) == []
@@ -84,9 +84,9 @@ def test_without_a_fit_a_few_of_the_best_are_listed_where_the_gate_is_sure() -> 
 
 def test_without_a_fit_four_likely_next_tools_are_listed_unless_the_task_is_likelier_done() -> None:
     chances = {ToolId(f"s__{number}"): 0.19 for number in range(5)} | {A: 0.1}
-    assert len(Fixed().for_next(chances, make_prediction(chances, end=0.1).goes_on, TOKENS)) == 4
-    assert Fixed().for_next(chances, make_prediction(chances, end=0.2).goes_on, TOKENS) == []
-    assert not make_prediction({}, end=0.0).goes_on
+    assert len(Fixed().for_next(chances, Prediction(chances, end=0.1).goes_on, TOKENS)) == 4
+    assert Fixed().for_next(chances, Prediction(chances, end=0.2).goes_on, TOKENS) == []
+    assert not Prediction({}, end=0.0).goes_on
 
 
 def test_it_is_kept_as_it_is_and_of_other_features_it_is_refused() -> None:

@@ -9,7 +9,6 @@ np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'f
 from foretool.retrieval.ranking import ListFeatures  # noqa: E402
 from foretool.retrieval.score_sum import (  # noqa: E402
     ScoreSum,
-    best_scores,
     best_slots,
     by_slot,
     fuse_sums,
@@ -49,7 +48,7 @@ def test_some_slots_as_an_array() -> None:
 
 def test_the_foremost_and_the_leaders_are_finite() -> None:
     scores = floats(1, -np.inf, 3, 2)
-    assert sorted(best_scores(scores, 2).tolist()) == [2.0, 3.0]
+    assert sorted(scores[list(best_slots(scores, 2))].tolist()) == [2.0, 3.0]
     assert best_slots(scores, 2) == {2, 3}
     assert best_slots(scores, 9) == {0, 2, 3}
 
