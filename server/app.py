@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from foretool.server import housekeeping
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
-from foretool.server.catalog.models import ModelLoader, read_base, read_prior
+from foretool.server.catalog.models import LearnedLists, ModelLoader
 from foretool.server.catalog.names import NameKeeper
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
@@ -40,7 +40,7 @@ from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
-from foretool.server.methods.upstream_events import UpstreamEvents
+from foretool.server.methods.upstream_events import UpstreamEvents, UpstreamMessages
 from foretool.server.protocol.headers import annotated_schema
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.data_flow import FlowWatch
@@ -85,9 +85,8 @@ class App:
         self.upstreams = UpstreamRegistry(live)
         self.memory = UpstreamMemory(store, self.catalog, self.upstreams, live)
         self.exposures = Exposures(
-            self.catalog, self.search.rank_for_list, self.recorder, live, self.upstreams.unlisted, time.time,
-            lambda: read_prior(store), lambda: read_base(store),
-        )  # fmt: skip
+            self.catalog, self.search.rank_for_list, self.recorder, live, self.upstreams.unlisted, LearnedLists(store)
+        )
         self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
         self.clients = ClientRegistry(live, self.upstreams, self.exposures, self.recorder, self.flows, self.outbox)
         self.announcements = Announcements(self.clients)
@@ -118,14 +117,12 @@ class App:
         self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, time.time)
 
         # What takes the reports of upstreams, and what follows the config
-        self._events = UpstreamEvents(
-            live, self.upstreams, self.catalog, self.clients, self.announcements, self.server_requests, lists,
-            subscriptions, lambda: self._instructions, self.memory,
-        )  # fmt: skip
+        messages = UpstreamMessages(self.clients, self.server_requests, subscriptions, lambda: self._instructions)
+        self._events = UpstreamEvents(self.upstreams, self.catalog, lists, self.announcements, self.memory, messages)
         self._launcher = Launcher(self.upstreams, self.memory, self._make_upstream)
         self._launcher.load(list(config.servers.values()))
         self.reloader = Reloader(
-            live, self._launcher, self.upstreams, self.catalog, self.clients, self.announcements,
+            live, self._launcher, self.catalog, self.clients, self.announcements,
             (self.clients.follow_config, self.exposures.forget, lambda: self.embedding.configure(live.settings)),
         )  # fmt: skip
 

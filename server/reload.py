@@ -12,7 +12,6 @@ from foretool.server.config.loader import Config, LiveConfig, diff, load, stamp
 from foretool.server.config.servers import same_connection
 from foretool.server.system import logs
 from foretool.server.upstreams.launcher import Launcher
-from foretool.server.upstreams.registry import UpstreamRegistry
 
 log = logging.getLogger("foretool.app")
 
@@ -21,13 +20,12 @@ class Reloader:
     """Puts a changed config in force."""
 
     def __init__(
-        self, config: LiveConfig, launcher: Launcher, upstreams: UpstreamRegistry, catalog: Catalog,
-        clients: ClientRegistry, announcements: Announcements, followers: Sequence[Callable[[], None]],
+        self, config: LiveConfig, launcher: Launcher, catalog: Catalog, clients: ClientRegistry,
+        announcements: Announcements, followers: Sequence[Callable[[], None]],
     ) -> None:  # fmt: skip
         """`followers` are called when settings have changed, after the config is in force."""
         self._config = config
         self._launcher = launcher
-        self._upstreams = upstreams
         self._catalog = catalog
         self._clients = clients
         self._announcements = announcements
@@ -64,15 +62,12 @@ class Reloader:
             if name in old.servers and name in new.servers and not same_connection(old.servers[name], new.servers[name])
         ]
         await self._launcher.remove([*changes.removed, *restarted])
-        kept = [name for name in changes.changed if name not in restarted and self._upstreams.get(name) is not None]
-        for name in kept:
-            self._upstreams[name].timeout_s = new.servers[name].entry.timeout_s
+        kept = [new.servers[name] for name in changes.changed if name in new.servers and name not in restarted]
         self._catalog.configure(list(new.servers.values()))
         added = [new.servers[name] for name in (*changes.added, *restarted) if name in new.servers]
         first = next(iter(self._clients), None)
         self._launcher.add(added, first.era if first is not None else None)
-        for name in kept:
-            self._upstreams[name].relist_all()
+        self._launcher.update(kept)
         log.info(
             "config reloaded: %d added, %d removed, %d changed",
             len(changes.added), len(changes.removed), len(changes.changed),

@@ -154,14 +154,15 @@ class Catalog:
         self._mark_changed(self._loaded)
         self._loaded.clear()
 
-    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "", over_http: bool = False) -> bool:
+    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "") -> bool:
         """Take in what an upstream lists now; returns whether a tool came, went or changed.
 
         Bad definitions are dropped one by one and explained in `problems`. Over HTTP, a definition with a wrong
         `x-mcp-header` annotation is bad, too (specification: tools).
         """
         old = self._by_upstream.get(upstream, [])
-        new, problems = self._read(upstream, definitions, over_http)
+        server = self._entries.get(upstream)
+        new, problems = self._read(upstream, definitions, over_http=server is not None and server.type == "http")
         self.problems[upstream] = tuple(problems)
         for problem in problems:
             log.warning("upstream %r: %s", upstream, problem)

@@ -177,24 +177,27 @@ def choose_growth(
     return None
 
 
-def read_prior(store: Store) -> tuple[int, bytes]:
-    """The number of the last learning run, and the bytes of the prior that orders lists. Returns (0, b"") if nothing
-    was learned or the store does not answer."""
-    artifacts = store.artifacts
-    try:
-        version = artifacts.version
-        whole = artifacts.load_intact(PRIOR) if version else []
-    except StorageError:
-        return 0, b""
-    return version, whole[0][1] if whole else b""
+class LearnedLists:
+    """Reads from the store what was learned about lists."""
 
+    def __init__(self, store: Store) -> None:
+        self._artifacts = store.artifacts
 
-def read_base(store: Store) -> int | None:
-    """The tokens that a growing list begins with, as learned with the models that serve. Returns None if it was not
-    learned or the store does not answer."""
-    artifacts = store.artifacts
-    try:
-        chosen = choose_growth(artifacts.load_intact(GROWTH), collect_numbers(artifacts.served()))
-    except StorageError:
-        return None
-    return chosen[1].base if chosen is not None else None
+    def prior(self) -> tuple[int, bytes]:
+        """Return the number of the last learning run and the prior that orders lists (`retrieval.list_prior`); (0, b"")
+        if nothing was learned or the store does not answer."""
+        try:
+            version = self._artifacts.version
+            whole = self._artifacts.load_intact(PRIOR) if version else []
+        except StorageError:
+            return 0, b""
+        return version, whole[0][1] if whole else b""
+
+    def base(self) -> int | None:
+        """Return the tokens that a growing list begins with, besides our own tools and pins (`retrieval.list_growth`);
+        None if that was not learned with the models that serve, or the store does not answer."""
+        try:
+            chosen = choose_growth(self._artifacts.load_intact(GROWTH), collect_numbers(self._artifacts.served()))
+        except StorageError:
+            return None
+        return chosen[1].base if chosen is not None else None

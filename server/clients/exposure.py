@@ -20,6 +20,7 @@ from foretool.retrieval.rankers.usage import HALF_LIFE_S
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.models import LearnedLists
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.protocol import versions
@@ -99,22 +100,16 @@ class Exposures:
         recorder: Recorder,
         config: LiveConfig,
         unlisted: Callable[[], frozenset[str]],
-        clock: Callable[[], float],
-        prior: Callable[[], tuple[int, bytes]],
-        base: Callable[[], int | None],
+        learned: LearnedLists,
     ) -> None:
         """`rank` returns the best tools for some words, best first. `unlisted` returns the upstreams whose tools are
-        unknown. `prior` returns the number of the last learning run and its bytes (`retrieval.list_rules`). `base`
-        returns how many tokens a growing list begins with, besides our own tools and pins, or None if that was not
-        learned (`retrieval.list_rules`)."""
+        unknown."""
         self._catalog = catalog
         self._rank = rank
         self._recorder = recorder
         self._config = config
         self._unlisted = unlisted
-        self._clock = clock
-        self._prior = prior
-        self._base = base
+        self._learned = learned
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
 
@@ -147,7 +142,7 @@ class Exposures:
 
     def advance(self) -> bool:
         """Begin a new epoch for lists older than `epoch_s`; return whether there was such a list."""
-        now = self._clock()
+        now = self._recorder.now()
         due = [key for key, view in self._views.items() if self._is_over(view.created_at, now)]
         for key in due:
             del self._views[key]
@@ -171,14 +166,14 @@ class Exposures:
         """Record what a session was given; return the id of the record."""
         more = tuple(tool for tool in grown if tool not in view.shown)
         tokens = view.tokens + sum(self._catalog.tokens(tool) for tool in more)
-        given = Exposure(session, self._clock(), view.policy, view.epoch, view.tools + more, tokens, reason)
+        given = Exposure(session, self._recorder.now(), view.policy, view.epoch, view.tools + more, tokens, reason)
         return self._recorder.exposure(given)
 
     def record_relist(self, session: SessionRecord, delay_s: float | None) -> None:
         """Record that a client listed again `delay_s` after it was told to, or (None) did not in time."""
         relisted, ms = (0, 0.0) if delay_s is None else (1, delay_s * 1000)
         key = (session.client, session.version, session.era)
-        self._recorder.add_client_relist(ClientRecord(*key, 1, relisted, ms, self._clock()))
+        self._recorder.add_client_relist(ClientRecord(*key, 1, relisted, ms, self._recorder.now()))
 
     # -- making a list
 
@@ -196,7 +191,7 @@ class Exposures:
         stored = self._recorder.working_set(f"{profile.name}/{policy}")
         if stored is None or stored.inputs != self._digest_inputs(profile, policy):
             return None
-        return None if self._is_over(stored.created_at, self._clock()) else self._show(profile, policy, stored)
+        return None if self._is_over(stored.created_at, self._recorder.now()) else self._show(profile, policy, stored)
 
     def _is_over(self, created_at: float, now: float) -> bool:
         return bool(epoch_s := self._config.settings.epoch_s) and now - created_at >= epoch_s
@@ -224,7 +219,7 @@ class Exposures:
             profile.name, policy, profile.list_tokens, profile.about, profile.pin, settings.pin, profile.servers,
         )  # fmt: skip
         digest = hashlib.sha256("".join(map(repr, parts)).encode())
-        if (learned := self._prior()[0]) and policy != "full":
+        if (learned := self._learned.prior()[0]) and policy != "full":
             digest.update(b"learned %d" % learned)
         pinned = self._pinned(profile)
         for tool in self._catalog.tools():
@@ -257,10 +252,10 @@ class Exposures:
     def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:
         """Order tools by expected need per token, or by usage alone if nothing was learned."""
         known = Prior()
-        if learned := self._prior()[1]:
+        if learned := self._learned.prior()[1]:
             with suppress(msgspec.MsgspecError):
                 known = msgspec.json.decode(learned, type=Prior)
-        return order_tools(known, usages, self._catalog.tokens, self._clock(), HALF_LIFE_S)
+        return order_tools(known, usages, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
 
     def _make(self, profile: Profile, policy: Policy) -> tuple[WorkingSet, tuple[ToolId, ...]]:
         """Make a list; return it with the order in which the tools competed for it."""
@@ -274,7 +269,7 @@ class Exposures:
             left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in definitions.values())
             left -= sum(self._catalog.tokens(tool) for tool in pinned)
             if policy == "growing":
-                learned = self._base()
+                learned = self._learned.base()
                 kept = int((1.0 - BASE_SHARE) * profile.list_tokens)
                 left = left - kept if learned is None else min(learned, left)
             chosen = [*pinned, *fill_budget(ranked, self._catalog.tokens, left)]
@@ -287,7 +282,9 @@ class Exposures:
         key = f"{profile.name}/{policy}"
         stored = self._recorder.working_set(key)
         epoch = stored.epoch + 1 if stored else 1
-        return WorkingSet(key, epoch, tools, listing, self._clock(), self._digest_inputs(profile, policy)), ranked
+        return WorkingSet(
+            key, epoch, tools, listing, self._recorder.now(), self._digest_inputs(profile, policy)
+        ), ranked
 
 
 def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> Policy:

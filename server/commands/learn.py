@@ -139,7 +139,7 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
 def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
     artifacts = store.artifacts
     kinds = [kind for kind in artifacts.served() if not methods or kind in methods]
-    if not methods and models.read_base(store) is None:
+    if not methods and models.LearnedLists(store).base() is None:
         # The growth that serves again was fitted with the models that serve again, so it is not rolled back once more.
         kinds = [kind for kind in kinds if kind != models.GROWTH]
     done = {kind: artifacts.roll_back(kind) for kind in kinds}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
-from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.lists import CHANGES, MergedLists
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
@@ -26,52 +25,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("foretool.upstreams")
 
 
-class UpstreamEvents:
-    """Implements `upstreams.upstream.Host`: passes each report on to the parts that it concerns."""
+class UpstreamMessages:
+    """Takes the messages of upstreams that belong to no request of a client."""
 
     def __init__(
-        self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry,
-        announcements: Announcements, server_requests: ServerRequests, lists: MergedLists, subscriptions: Subscriptions,
-        instructions: Callable[[], Instructions | None], memory: UpstreamMemory,
+        self, clients: ClientRegistry, server_requests: ServerRequests, subscriptions: Subscriptions,
+        instructions: Callable[[], Instructions | None],
     ) -> None:  # fmt: skip
         """`instructions` returns the instruction corpus, None before the first search."""
-        self._config = config
-        self._upstreams = upstreams
-        self._catalog = catalog
         self._clients = clients
-        self._announcements = announcements
         self._server_requests = server_requests
-        self._lists = lists
         self._subscriptions = subscriptions
         self._instructions = instructions
-        self._memory = memory
-        self._trouble: dict[str, str] = {}
-        """By upstream: its last problem, so that the same problem is logged once."""
-
-    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
-        if self._upstreams.get(upstream.name) is not upstream:  # a reload has replaced it
-            return
-        server = self._config.now.servers.get(upstream.name)
-        over_http = server is not None and server.type == "http"
-        changes = self._catalog.replace(upstream.name, tools, upstream.server_info.instructions, over_http)
-        self._upstreams.mark_listed(upstream)
-        self._lists.upstream_came(upstream)
-        self._memory.save_tools(upstream)
-        self._upstreams.wake(upstream)
-        if upstream.announced:
-            upstream.announced = False
-            self._announcements.relay(upstream.name)
-        if changes:
-            self._announcements.soon()
-
-    def on_state(self, upstream: Upstream) -> None:
-        trouble = upstream.error if upstream.is_up or upstream.state is State.RETRYING else ""
-        if trouble and trouble != self._trouble.get(upstream.name):
-            log.warning("upstream %r: %s", upstream.name, trouble)
-        self._trouble[upstream.name] = trouble
-        self._memory.save_state(upstream)
-        if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
-            self._upstreams.wake(upstream)
 
     def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
         """Handle a notification that belongs to no request. `era`: the era of the connection that it came on."""
@@ -101,3 +66,44 @@ class UpstreamEvents:
         self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
     ) -> None:
         self._server_requests.on_request(upstream, message, request, answer)
+
+
+class UpstreamEvents:
+    """Implements `upstreams.upstream.Host`: passes each report on to the parts that it concerns."""
+
+    def __init__(
+        self, upstreams: UpstreamRegistry, catalog: Catalog, lists: MergedLists, announcements: Announcements,
+        memory: UpstreamMemory, messages: UpstreamMessages,
+    ) -> None:  # fmt: skip
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._lists = lists
+        self._announcements = announcements
+        self._memory = memory
+        self.on_notification = messages.on_notification
+        self.on_request = messages.on_request
+        self._trouble: dict[str, str] = {}
+        """By upstream: its last problem, so that the same problem is logged once."""
+
+    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+        if self._upstreams.get(upstream.name) is not upstream:  # a reload has replaced it
+            return
+        changes = self._catalog.replace(upstream.name, tools, upstream.server_info.instructions)
+        self._upstreams.mark_listed(upstream)
+        self._lists.upstream_came(upstream)
+        self._memory.save_tools(upstream)
+        self._upstreams.wake(upstream)
+        if upstream.announced:
+            upstream.announced = False
+            self._announcements.relay(upstream.name)
+        if changes:
+            self._announcements.soon()
+
+    def on_state(self, upstream: Upstream) -> None:
+        trouble = upstream.error if upstream.is_up or upstream.state is State.RETRYING else ""
+        if trouble and trouble != self._trouble.get(upstream.name):
+            log.warning("upstream %r: %s", upstream.name, trouble)
+        self._trouble[upstream.name] = trouble
+        self._memory.save_state(upstream)
+        if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
+            self._upstreams.wake(upstream)

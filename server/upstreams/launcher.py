@@ -76,6 +76,13 @@ class Launcher:
             if era is not None:
                 upstream.start(era)
 
+    def update(self, servers: Sequence[Server]) -> None:
+        """Follow entries that changed without needing a restart: limits, and which tools exist."""
+        for server in servers:
+            if (upstream := self._upstreams.get(server.name)) is not None:
+                upstream.timeout_s = server.entry.timeout_s
+                upstream.relist_all()
+
     async def remove(self, names: Iterable[str]) -> None:
         """End upstreams that are removed or started again with other settings."""
         for name in names:

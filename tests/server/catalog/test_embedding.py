@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 
 def entry(name: str) -> Any:
-    return SimpleNamespace(name=name, prefix=name, offers=lambda tool: True, entry=ServerEntry())
+    return SimpleNamespace(name=name, prefix=name, offers=lambda tool: True, entry=ServerEntry(), type="stdio")
 
 
 def definitions(*names: str) -> list[Any]:

@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 
 def catalog() -> Catalog:
-    entry: Any = SimpleNamespace(name="git", prefix="git", offers=lambda tool: True, entry=ServerEntry())
+    entry: Any = SimpleNamespace(name="git", prefix="git", offers=lambda tool: True, entry=ServerEntry(), type="stdio")
     made = Catalog([entry])
     made.replace("git", [raw(tool("open", "Open an issue")), raw(tool("close", "Close an issue"))])
     return made

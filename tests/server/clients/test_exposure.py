@@ -32,8 +32,8 @@ class Setting:
         tools = [tool("add", "Adds"), tool("sub", "Subtracts"), tool("big", "word " * 800)]
         self.catalog.replace("calc", [raw(each) for each in tools])
         live = LiveConfig(self.config)
-        self.prior: tuple[int, bytes] = (0, b"")
-        self.base: int | None = None
+        self.learned: tuple[int, bytes] = (0, b"")
+        self.learned_base: int | None = None
         self.unlisted: frozenset[str] = frozenset()
         self.exposures = Exposures(
             self.catalog,
@@ -41,10 +41,14 @@ class Setting:
             Recorder(self.store, live, lambda: self.now),
             live,
             lambda: self.unlisted,
-            lambda: self.now,
-            lambda: self.prior,
-            lambda: self.base,
+            self,
         )
+
+    def prior(self) -> tuple[int, bytes]:
+        return self.learned
+
+    def base(self) -> int | None:
+        return self.learned_base
 
     def view(self, policy: Any = "frozen", profile: str = "") -> View:
         return self.exposures.view(self.config.profiles[profile], policy)
@@ -68,13 +72,13 @@ def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
     setting = Setting(list_tokens=600)
     setting.used("add")
     assert setting.view().tools == ("calc__add", *OWN)
-    setting.prior = (1, msgspec.json.encode(Prior({ToolId("calc__sub"): 0.9})))
+    setting.learned = (1, msgspec.json.encode(Prior({ToolId("calc__sub"): 0.9})))
     assert setting.view().tools == ("calc__add", *OWN)
     setting.exposures.forget()
     view = setting.view()
     assert (view.epoch, view.tools) == (2, ("calc__add", "calc__sub", *OWN))
     assert view.order() == ("calc__sub", "calc__add")
-    setting.prior = (2, b"damaged")
+    setting.learned = (2, b"damaged")
     setting.exposures.forget()
     assert setting.view().tools == ("calc__add", *OWN)
 
@@ -93,8 +97,8 @@ def test_a_growing_list_begins_with_what_was_learned_to_be_worth_it() -> None:
     setting.used("sub")
     add = setting.catalog.tokens(ToolId("calc__add"))
     for run, (base, shown) in enumerate(((None, 2), (0, 0), (add, 1), (10_000, 2))):
-        setting.base = base
-        setting.prior = (run, b"")
+        setting.learned_base = base
+        setting.learned = (run, b"")
         setting.exposures.forget()
         assert len(setting.view("growing").tools) == len(OWN) + shown
     # Growing or not, nothing exceeds the budget.
