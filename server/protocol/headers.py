@@ -163,23 +163,18 @@ def check_request(message: Message, headers: Headers) -> None:
     missing = [key for key in (versions.META_VERSION, versions.META_CAPABILITIES) if key not in meta]
     if missing:
         raise RpcError(INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
-    _check_repeats(str(message.method), params, meta, headers)
-    check_version(headers)
-
-
-def _check_repeats(method: str, params: Mapping[str, Raw], meta: Mapping[str, Raw], headers: Headers) -> None:
-    version = headers.get(VERSION)
+    version, method = headers.get(VERSION), str(message.method)
     if version is None or version != jsonrpc.text(meta[versions.META_VERSION]):
         raise _mismatch(VERSION, f"_meta[{versions.META_VERSION!r}]")
     if headers.get(METHOD) != method:
         raise _mismatch(METHOD, "method")
     key = NAMED.get(method)
     value = params.get(key) if key is not None else None
-    if value is None or bytes(value) == b"null":
-        return
-    found = headers.get(NAME)
-    if found is None or decode(found) != jsonrpc.text(value):
-        raise _mismatch(NAME, f"params.{key}")
+    if value is not None and bytes(value) != b"null":
+        found = headers.get(NAME)
+        if found is None or decode(found) != jsonrpc.text(value):
+            raise _mismatch(NAME, f"params.{key}")
+    check_version(headers)
 
 
 def check_version(headers: Headers) -> None:

@@ -38,10 +38,8 @@ class BackgroundWork:
 
 
 class Tasks:
-    """The tasks of one owner, which may be opened in one task and closed in another.
-
-    A task that fails is logged under the owner's name and ends no other task.
-    """
+    """The tasks of one owner, which may be opened in one task and closed in another. A task that fails is logged under
+    the owner's name and ends no other task."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner

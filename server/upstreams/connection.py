@@ -131,16 +131,9 @@ class Connection:
     # -- for the upstream
 
     @property
-    def pid(self) -> int | None:
-        return self.link.pid if self.link else None
-
-    @property
     def in_flight(self) -> int:
         """How many requests are not answered yet, without subscriptions, which stay open as long as the connection."""
         return sum(request.method != "subscriptions/listen" for request in self._pending.values())
-
-    def stderr(self) -> tuple[str, ...]:
-        return self.link.stderr() if self.link else ()
 
     async def handshake(self, capabilities: dict[str, Any]) -> None:
         """Do the handshake of this era. Raises `HandshakeError` or `LinkError`."""
@@ -174,8 +167,11 @@ class Connection:
         try:
             result = await self.ask("server/discover", {}, PROBE_S)
         except HandshakeError as error:
-            if error.code != jsonrpc.UNSUPPORTED_VERSION or not _supports_ours(error.data):
+            supported = error.data.get("supported") if isinstance(error.data, dict) else None
+            is_ours = isinstance(supported, list) and versions.LATEST_MODERN in supported
+            if error.code != jsonrpc.UNSUPPORTED_VERSION or not is_ours:
                 raise
+            # It lists our revision among those it supports: we ask again (specification: basic, versioning).
             result = await self.ask("server/discover", {}, PROBE_S)
         supported = result.get("supportedVersions") or []
         if versions.LATEST_MODERN not in supported:
@@ -390,13 +386,6 @@ def _member(value: Raw | UnsetType, name: str) -> Any:
         return jsonrpc.plain(jsonrpc.fields(value)[name])
     except (KeyError, ValueError):
         return None
-
-
-def _supports_ours(data: Any) -> bool:
-    """Whether an UnsupportedProtocolVersionError lists our revision among those it supports: then we ask again
-    (specification: basic, versioning)."""
-    supported = data.get("supported") if isinstance(data, dict) else None
-    return isinstance(supported, list) and versions.LATEST_MODERN in supported
 
 
 def _ignore(reply: Reply) -> None:

@@ -122,12 +122,12 @@ class Upstream:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(connection.pid for connection in self._connections() if connection.pid is not None)
+        return tuple(link.pid for link in self._links() if link.pid is not None)
 
     @property
     def stderr(self) -> tuple[str, ...]:
         """The last stderr lines of the running process, or of the one that ended."""
-        return next((lines for connection in self._connections() if (lines := connection.stderr())), self._stderr)
+        return next((lines for link in self._links() if (lines := link.stderr())), self._stderr)
 
     @property
     def in_flight(self) -> int:
@@ -147,6 +147,9 @@ class Upstream:
 
     def _connections(self) -> list[Connection]:
         return [line.connection for line in self._lines.values() if line.connection is not None]
+
+    def _links(self) -> list[Link]:
+        return [connection.link for connection in self._connections() if connection.link is not None]
 
     def _ready_connections(self) -> list[Connection]:
         return [connection for line in self._lines.values() if (connection := line.ready) is not None]
@@ -271,11 +274,11 @@ class Upstream:
         self.starts += 1
         line.lost = asyncio.Event()
         connection = line.connection = Connection(line.era, self)
-        connection.link = await self._open_link(connection, line.era)
+        link = connection.link = await self._open_link(connection, line.era)
         try:
             await connection.handshake(self._capabilities(line.era))
         except HandshakeError as error:
-            if line.era == "legacy" or error.code == jsonrpc.UNSUPPORTED_VERSION or connection.pid is None:
+            if line.era == "legacy" or error.code == jsonrpc.UNSUPPORTED_VERSION or link.pid is None:
                 raise
             # A legacy process refuses the modern probe, as it should; it gets the legacy handshake instead.
             connection.era = "legacy"
@@ -326,7 +329,7 @@ class Upstream:
         """Let go of a connection that was lost; it ends in a task of its own, so that the next one need not wait."""
         connection, line.connection = line.connection, None
         if connection is not None:
-            self._stderr = connection.stderr() or self._stderr
+            self._stderr = (connection.link.stderr() if connection.link else ()) or self._stderr
             self._closing.spawn(connection.close())
 
     # -- ConnectionEvents: what its connections tell

@@ -37,11 +37,8 @@ def without_port(host: str) -> str:
 
 
 class Guards:
-    """Raises `Refused` for requests that must not come in.
-
-    `token`: everyone has to send it, unless it is "". `hosts` and `origins`: accepted besides those of this machine; a
-    host without a port covers all its ports.
-    """
+    """Raises `Refused` for requests that must not come in. `token`: everyone has to send it, unless it is "". `hosts`,
+    `origins`: accepted besides those of this machine; a host without a port covers all its ports."""
 
     def __init__(self, token: str, hosts: Iterable[str], origins: Iterable[str]) -> None:
         self._token = token.encode()

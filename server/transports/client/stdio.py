@@ -65,7 +65,9 @@ class StdioServer(asyncio.BaseProtocol):
         if stat.S_ISREG(os.fstat(output.fileno()).st_mode):
             self._write = output.write
             return
-        _widen(output.fileno())
+        if (size := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:
+            with contextlib.suppress(OSError):  # it is not a pipe, or not ours: it stays as it is
+                fcntl.fcntl(output.fileno(), size, WIDE)
         transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, output)
         transport.set_write_buffer_limits(high=HIGH_WATER)
         self._pipe = PipeWriter(transport, self._turn)
@@ -133,10 +135,3 @@ class StdioServer(asyncio.BaseProtocol):
             self._reader.close()
         if self._pipe is not None:
             self._pipe.close()
-
-
-def _widen(pipe: int) -> None:
-    """Let a pipe hold more bytes; anything else, or a pipe that is not ours, stays as it is."""
-    if (size := getattr(fcntl, "F_SETPIPE_SZ", None)) is not None:
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(pipe, size, WIDE)

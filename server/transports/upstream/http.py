@@ -93,19 +93,17 @@ class HttpLink(Link):
         if self._sse_link is not None:
             self._sse_link.send(message)
         elif message.method is not UNSET and isinstance(message.id, int):
-            self._send_request(message.id, message, dict(headers or {}))
+            request = message.id
+            task = None if self._gone else self._tasks.spawn(self._request(request, message, dict(headers or {})))
+            if task is None:
+                self._receiver.on_failed(request, self._gone or "the link is closed", sent=False)
+            else:
+                self._requests[request] = task
+                task.add_done_callback(lambda _: self._requests.pop(request, None))
         elif self._era == "legacy" or message.method is not UNSET:
             if message.method == "notifications/initialized":
                 self._ready.clear()
             self._tasks.spawn(self._notify(message))
-
-    def _send_request(self, request: int, message: Message, extra: dict[str, str]) -> None:
-        task = None if self._gone else self._tasks.spawn(self._request(request, message, extra))
-        if task is None:
-            self._receiver.on_failed(request, self._gone or "the link is closed", sent=False)
-            return
-        self._requests[request] = task
-        task.add_done_callback(lambda _: self._requests.pop(request, None))
 
     def abandon(self, request: int) -> bool:
         # In the legacy era the notification that follows is the cancellation, and nobody reads this stream any more.
@@ -378,11 +376,8 @@ def _error_in(body: bytes) -> Message | None:
 
 
 def _is_expiry(status: int, error: Message | None) -> bool:
-    """Whether a refusal means that the session is over.
-
-    The specification says 404. A 404 with the request's own id is about the method, and servers that follow the
-    TypeScript SDK's examples answer 400 with an error that names the session.
-    """
+    """Whether a refusal means that the session is over. The specification says 404. A 404 with the request's own id is
+    about the method, and servers that follow the TypeScript SDK's examples answer 400 with an error that names it."""
     if status == 404:
         return error is None or error.id is None
     if status != 400 or error is None or error.id is not None or error.error is UNSET:

@@ -274,11 +274,8 @@ async def open_stdio(
     limit: int,
     turn: Turn | None = None,
 ) -> StdioLink:
-    """Start a child process and connect its pipes.
-
-    `env` adds to the environment of this process. `limit`: bytes of one message. `turn`: shared by all pipes of a
-    proxy. Raises `LinkError` when the process cannot start.
-    """
+    """Start a child process and connect its pipes. `env` adds to the environment of this process. `limit`: bytes of one
+    message. `turn`: shared by all pipes of a proxy. Raises `LinkError` when the process cannot start."""
     await watcher.slots.acquire()
     try:
         await watcher.wait_for_turn()
