@@ -50,8 +50,7 @@ def command(path: Path | None, as_json: bool, timeout_s: float) -> int:
     finally:
         log.setLevel(before)
     if as_json:
-        findings, upstreams = diagnosis.findings, diagnosis.upstreams
-        output.emit({"is_well": diagnosis.is_well, "findings": findings, "upstreams": upstreams})
+        output.emit({"is_well": diagnosis.is_well, "findings": diagnosis.findings, "upstreams": diagnosis.upstreams})
     else:
         _print(diagnosis)
     return int(not diagnosis.is_well)

@@ -175,8 +175,17 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         servers=servers,
         broken=broken,
         disabled=tuple(disabled),
-        profiles={"": _profile("", ProfileEntry(), settings)}
-        | {name: _profile(name, entry, settings) for name, entry in settings.profiles.items()},
+        profiles={
+            name: Profile(
+                name=name,
+                servers=entry.servers,
+                pin=settings.pin + entry.pin,
+                policy=settings.policy if entry.policy is None else entry.policy,
+                list_tokens=settings.list_tokens if entry.list_tokens is None else entry.list_tokens,
+                about=entry.about,
+            )
+            for name, entry in {"": ProfileEntry(), **settings.profiles}.items()
+        },
         settings=settings,
         warnings=tuple(warnings),
         secrets=collect([*secrets, (settings.token, "token"), (settings.encoder_key, "encoder_key")]),
@@ -283,14 +292,3 @@ def _storage_path(written: str, path: Path, environ: Mapping[str, str]) -> str:
     chosen = environ.get("FORETOOL_STORAGE") or written or f"{base}/foretool/foretool.sqlite3"
     # Not relative to the working folder: every client starts foretool in another one.
     return os.path.abspath(path.parent / expand_tilde(chosen, home))  # noqa: PTH100 -- resolve() would follow links
-
-
-def _profile(name: str, entry: ProfileEntry, settings: Settings) -> Profile:
-    return Profile(
-        name=name,
-        servers=entry.servers,
-        pin=settings.pin + entry.pin,
-        policy=settings.policy if entry.policy is None else entry.policy,
-        list_tokens=settings.list_tokens if entry.list_tokens is None else entry.list_tokens,
-        about=entry.about,
-    )
