@@ -103,9 +103,6 @@ class Lexical:
         self._impacts: dict[str, Impacts] = {}  # of the terms asked for since the last change, the oldest first
         self._held = 0  # tools in all of them
 
-    def __len__(self) -> int:
-        return len(self._alive)
-
     def add(self, document: Document) -> int:
         """Index a document; its slot is the next one."""
         return self.add_counts([Counter(terms(text)) for text in field_texts(document)])

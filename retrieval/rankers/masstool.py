@@ -104,6 +104,12 @@ class Sparse(Struct, frozen=True):
         found: Floats = (sums[self.starts[1:]] - sums[self.starts[:-1]]).astype(np.float32)
         return found
 
+    def spread(self, rows: Floats, columns: int) -> Floats:
+        """(columns,): the product of (rows,) with the matrix."""
+        return np.bincount(self.columns, np.repeat(rows, np.diff(self.starts)) * self.values, columns).astype(
+            np.float32
+        )
+
 
 class Net(Struct, frozen=True):
     """The head: scores the classes of golden sets by the words and the sentence vector of a task."""
@@ -245,11 +251,11 @@ class MassTool(LearnedModel):
         self.nets = tuple(
             Net(*(arrays[f"{name}{number}"] for name in Net.__struct_fields__)) for number in range(header.nets)
         )
-        self.classes = Lists(arrays["class_starts"], arrays["class_tools"], header.even)
+        self.classes = share_rows(arrays["class_starts"], arrays["class_tools"], header.even)
         self.bank: Floats = arrays["bank"].astype(np.float32) / np.float32(127)
         """(kept tasks, dimension): their sentence vectors, of length 1; dimension 0 where there was no encoder."""
         self.bank_words = Sparse(arrays["word_starts"], arrays["word_columns"].astype(np.int64), arrays["word_values"])
-        self.bank_tools = Lists(arrays["golds_starts"], arrays["golds_tools"], header.even)
+        self.bank_tools = share_rows(arrays["golds_starts"], arrays["golds_tools"], header.even)
         self.detect: Floats = arrays["detect"]
         """(dimension + vocabulary + 1,): weights of the detection, the bias last."""
         self.slots: Ints = np.full(len(header.tools), -1, np.int64)
@@ -279,8 +285,9 @@ class MassTool(LearnedModel):
         self.slots = np.asarray([slot_of.get(ToolId(tool), -1) for tool in self.header.tools], np.int64)
         self.size = len(tools)
         # Where most of what the tasks took is gone, or was never here, they say little of the next one.
-        here = self.bank_tools.wholly(self.slots >= 0)
-        self.prior = min(max(self.header.familiar * here, LEAST_PRIOR), 1.0 - LEAST_PRIOR)
+        lacking = self.bank_tools.times((self.slots < 0).astype(np.float32))
+        here = self.header.familiar * float(np.mean(lacking == 0)) if len(lacking) else 0.0
+        self.prior = min(max(here, LEAST_PRIOR), 1.0 - LEAST_PRIOR)
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         """(slots,): from 0 to `PEAK`; all 0 without words, and for a task far from every known one."""
@@ -373,26 +380,12 @@ class Task(Struct, frozen=True):
     has_vector: bool
 
 
-class Lists:
-    """Rows that each name some tools, to spread the value of a row over its tools."""
-
-    def __init__(self, starts: NDArray[Any], tools: NDArray[Any], even: float) -> None:
-        self.tools = tools.astype(np.int64)
-        self._sizes: Ints = starts[1:].astype(np.int64) - starts[:-1].astype(np.int64)
-        self._weights = np.repeat(np.maximum(self._sizes, 1).astype(np.float32) ** -np.float32(even), self._sizes)
-
-    def wholly(self, tools: NDArray[np.bool_]) -> float:
-        """The share of the rows whose tools are all among these (known tools,)."""
-        if not len(self._sizes):
-            return 0.0
-        row_of = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        lacking = np.bincount(row_of, ~tools[self.tools], len(self._sizes))
-        return float(np.mean(lacking == 0))
-
-    def spread(self, rows: Floats, tools: int) -> Floats:
-        """(tools,): the sum of what each tool's rows have, divided by the size of each row to the power `even`."""
-        worth = np.repeat(rows, self._sizes) * self._weights
-        return np.bincount(self.tools, worth, tools).astype(np.float32)
+def share_rows(starts: NDArray[Any], tools: NDArray[Any], even: float) -> Sparse:
+    """Rows that each name some tools; a row of n tools counts for each of them 1 / n to the power `even`."""
+    begins: Ints = starts.astype(np.int64)
+    sizes = begins[1:] - begins[:-1]
+    weights = np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -np.float32(even), sizes)
+    return Sparse(begins, tools.astype(np.int64), weights)
 
 
 def votes(likeness: Floats) -> Floats:

@@ -152,9 +152,5 @@ def _candidates(line: str) -> Iterator[tuple[str, int]]:
 
 def _trimmed(words: list[str]) -> list[str]:
     """Remove the words around a name, such as "use the ... tool"; keep the line if nothing else is in it."""
-    start, end = 0, len(words)
-    while start < end and words[start].lower() in _AROUND:
-        start += 1
-    while end > start and words[end - 1].lower() in _AROUND:
-        end -= 1
-    return words[start:end] or words
+    places = [place for place, word in enumerate(words) if word.lower() not in _AROUND]
+    return words[places[0] : places[-1] + 1] if places else words

@@ -14,7 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.masstool import Ints, Lists, Sparse
+from foretool.retrieval.rankers.masstool import Ints, Sparse, share_rows
 from foretool.retrieval.score_sum import softmax
 from foretool.retrieval.training.optimizers import Adam, RowAdam
 
@@ -147,9 +147,9 @@ def choose_bank(golds: Sequence[tuple[int, ...]], rows: Ints) -> Ints:
     return np.sort(np.asarray(kept[:BANK], np.int64))
 
 
-def lists_of(rows: Sequence[Sequence[int]]) -> Lists:
+def lists_of(rows: Sequence[Sequence[int]]) -> Sparse:
     """Prepares the tools of each row, over which shares are spread."""
-    return Lists(*flatten(rows), EVEN)
+    return share_rows(*flatten(rows), EVEN)
 
 
 def flatten(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -24,7 +24,6 @@ from foretool.retrieval.rankers.masstool import (
     SHARPNESS,
     Familiarity,
     Header,
-    Lists,
     MassTool,
     Net,
     Sparse,
@@ -33,6 +32,7 @@ from foretool.retrieval.rankers.masstool import (
     dumps,
     grams,
     height,
+    share_rows,
     votes,
     weighted,
 )
@@ -116,8 +116,8 @@ def test_repeated_words_count_by_their_logarithm() -> None:
 def test_what_a_set_has_is_shared_by_its_tools() -> None:
     starts, tools = np.asarray([0, 1, 3]), np.asarray([0, 0, 1])
     rows = np.asarray([0.4, 0.6], np.float32)
-    assert Lists(starts, tools, even=1.0).spread(rows, 3) == pytest.approx([0.4 + 0.3, 0.3, 0.0])
-    assert Lists(starts, tools, even=0.0).spread(rows, 3) == pytest.approx([1.0, 0.6, 0.0])
+    assert share_rows(starts, tools, even=1.0).spread(rows, 3) == pytest.approx([0.4 + 0.3, 0.3, 0.0])
+    assert share_rows(starts, tools, even=0.0).spread(rows, 3) == pytest.approx([1.0, 0.6, 0.0])
 
 
 def test_the_nearest_tasks_vote_by_how_alike_they_are() -> None:
