@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from foretool.retrieval.words import letter_pairs
 from foretool.storage.records import ToolId
 from foretool.storage.stores import CatalogStore, StorageError
 
@@ -137,6 +136,8 @@ class Resolver:
     def _likely(self, name: str) -> list[str]:
         """The folded names that share most pairs of letters with this one: comparing it with every name of a big
         catalog would take seconds."""
+        from foretool.retrieval.words import letter_pairs  # its word lists take milliseconds that no list needs
+
         names = list(self._fold_names())
         if not self._places:
             for place, other in enumerate(names):
