@@ -1,11 +1,9 @@
 """Adapters: a trained encoder as two thin matrices for each wide matrix of a known model.
 
 Training leaves the weights of an installed model as they are and adds to each matrix W (in, out) a product A B of rank
-r (LoRA). What is stored, sent and kept is A and B: about a megabyte instead of ninety. Serving takes the model apart
-once (onnxruntime writes its numbers, folded to float32, into a file of their own), adds A B to them in place, and goes
-on as with any other model. The adapter names the sha256 of the file it belongs to and fits no other.
-
-ONNX files are read here as far as this takes: the names, shapes and places of a graph's initializers.
+r (LoRA). Only A and B are kept: about a megabyte instead of ninety. Serving takes the model apart once (onnxruntime
+writes its numbers, folded to float32, into a file of their own) and adds A B to them in place. ONNX files are read here
+as far as this takes: the names, shapes and places of a graph's initializers.
 """
 
 from __future__ import annotations

@@ -33,11 +33,8 @@ class Platt(Struct, frozen=True):
 
 
 def platt(outcomes: Sequence[Outcome]) -> Platt:
-    """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method.
-
-    A prior with the weight of `PRIOR` outcomes draws it towards no change, so that a few outcomes move little. The
-    slope never reverses the order.
-    """
+    """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method. A prior with the weight of `PRIOR`
+    outcomes draws it towards no change, so that a few move little. The slope never reverses the order."""
     said = [(_logit(probability), true) for probability, true in outcomes]
     slope, shift = 1.0, 0.0
     for _ in range(STEPS):

@@ -38,19 +38,14 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.slot_of)
 
-    def __contains__(self, tool: object) -> bool:
-        return tool in self.slot_of
-
     def replace(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> None:
         """Make `tools` all that this upstream has, none included; unchanged tools are not read again."""
         for _ in self.replacing(upstream, tools, server_text):
             pass
 
     def replacing(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> Iterator[None]:
-        """Do what `replace` does, and pause after each tool that was read.
-
-        In a pause the corpus may be searched but not changed. The caller has to exhaust the iterator.
-        """
+        """Do what `replace` does, and pause after each tool that was read. In a pause the corpus may be searched but
+        not changed. The caller has to exhaust the iterator."""
         wanted = {tool.id: (upstream, tool.name, tool.schema_hash or tool.definition, server_text) for tool in tools}
         before = [each for slot in self.slots_of.get(upstream, ()) if (each := self.ids[slot]) is not None]
         for known in dict.fromkeys([*before, *wanted]):

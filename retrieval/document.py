@@ -92,10 +92,8 @@ def first_sentence(text: str) -> str:
 
 
 def embedded_text(document: Document) -> str:
-    """The text that an encoder reads for a tool: server, name, description, parameter names, the server's own words.
-
-    A model's limit cuts off the end. Descriptions of parameters and enum values were tried and added nothing.
-    """
+    """The text that an encoder reads for a tool: server, name, description, parameter names, the server's own words. A
+    model's limit cuts off the end. Descriptions of parameters and enum values were tried and added nothing."""
     parts = [in_words(document.name) + "."]
     if document.server:
         parts.insert(0, in_words(document.server) + ":")

@@ -2,8 +2,7 @@
 
 A chunk has 200 to 600 tokens where its text lets it: it begins at a heading, short sections are joined with the next,
 long ones are cut between paragraphs, sentences, words. Its id names the place it came from and survives an edit of its
-text; its digest names the text, so that caches notice the edit. Ranking is by words: fragments are few, and the share
-of a query that one of them covers has a scale of its own.
+text; its digest names the text, so that caches notice the edit. Ranking is by words alone.
 """
 
 from __future__ import annotations
@@ -200,8 +199,11 @@ def _cut(section: str) -> Iterator[str]:
         return
     # Equal parts rather than full ones and a rest.
     size_of_piece = ceil(size / ceil(size / MOST))
+    # Long paragraphs are cut by line, then by sentence, then by word.
+    ways = (("\n", str.splitlines), (" ", _SENTENCE.split))
+    paragraphs = filter(str.strip, re.split(r"\n\s*\n", section))
     kept: _Piece | None = None
-    for between, block in _blocks(section):
+    for between, block in (found for paragraph in paragraphs for found in _smaller("\n\n", paragraph, ways)):
         piece = _Piece("", [block], estimate(block) + 1, between)
         if kept is None:
             kept = piece
@@ -217,16 +219,11 @@ def _cut(section: str) -> Iterator[str]:
         yield kept.text
 
 
-def _blocks(section: str) -> Iterator[tuple[str, str]]:
-    """The paragraphs, each with the text before it; long ones are cut by line, then by sentence, then by word."""
-    for paragraph in filter(str.strip, re.split(r"\n\s*\n", section)):
-        yield from _smaller("\n\n", paragraph, (("\n", str.splitlines), (" ", _SENTENCE.split)))
-
-
 def _smaller(
     between: str, text: str, ways: Sequence[tuple[str, Callable[[str], list[str]]]]
 ) -> Iterator[tuple[str, str]]:
-    """The whole text, or its parts by the first way of cutting that makes them short enough."""
+    """The whole text, or its parts by the first way of cutting that makes them short enough; each with the text that
+    stands before it."""
     if estimate(text) <= MOST:
         yield between, text
     elif not ways:

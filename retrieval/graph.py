@@ -1,11 +1,9 @@
 """The tool dependency graph (TGR, section 3.2): which tool has to come before which, how sure that is, and why.
 
-Edges come from schemas (one tool takes what another gives), from values seen to flow between calls, and from a trained
-discriminator; one pair has one edge with all its evidence. A tool depends on another if it needs its result or needs it
-for prior verification (section 3.1): `before` is the prerequisite, `after` the dependant.
-
-Serving raises scores over the graph at query time instead of mixing vectors (eq. 3): each tool keeps its own vector,
-and a new tool changes no other. It also measured better at every cut (`docs/benchmarks.md`).
+Edges come from schemas (one tool takes what another gives) and from values seen to flow between calls; one pair has one
+edge with all its evidence. A tool depends on another if it needs its result or needs it for prior verification (section
+3.1): `before` is the prerequisite, `after` the dependant. Serving raises scores over the graph at query time instead of
+mixing vectors (eq. 3), so a new tool changes no other. It also measured better at every cut (`docs/benchmarks.md`).
 """
 
 from __future__ import annotations
@@ -62,9 +60,6 @@ class Graph:
             self._before[edge.after].append(edge)
             self._after[edge.before].append(edge)
 
-    def __len__(self) -> int:
-        return len(self._edges)
-
     def __iter__(self) -> Iterator[Edge]:
         return iter(self._edges)
 
@@ -78,9 +73,7 @@ class Graph:
 
     def raised(self, scores: Mapping[ToolId, float]) -> dict[ToolId, Raised]:
         """The tools whose score goes up: score(A) = max(score(A), confidence x best score of a tool that depends on A).
-
-        The confidence counts up to `LAMBDA`. Scores at or below 0 say "does not fit" and lift nothing.
-        """
+        The confidence counts up to `LAMBDA`. Scores at or below 0 say "does not fit" and lift nothing."""
         found: dict[ToolId, Raised] = {}
         for after, score in scores.items():
             for edge in self.producers(after) if score > 0.0 else ():

@@ -106,11 +106,8 @@ def select(
     *,
     per_token: bool = True,
 ) -> Selected:
-    """Apply eq. 4 greedily: pinned candidates, then by gain per token while the budget lasts, `most` of each kind.
-
-    A candidate that is too big for what is left is passed over; one without gain is not taken. Without `per_token` the
-    gain alone orders them.
-    """
+    """Apply eq. 4 greedily: pinned candidates, then by gain per token while the budget lasts, `most` of each kind. One
+    that is too big for what is left, or has no gain, is passed over. Without `per_token` the gain alone orders them."""
 
     def worth(each: Candidate) -> float:
         return each.gain / max(each.tokens, 1) if per_token else each.gain
@@ -134,11 +131,9 @@ def select(
 
 
 def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = (), overlay: str = OVERLAY, note: str = NOTE) -> str:
-    """The step's system prompt: safety overlay, instructions by policy priority, tools (as text), routing note.
-
-    Fragments of the priority `safety` are the user's own overlay and stand in the place of ours. A fragment that a
-    server wrote says so, so that it never passes for the user's words.
-    """
+    """The step's system prompt: safety overlay, instructions by policy priority, tools (as text), routing note. The
+    user's own fragments of the priority `safety` replace our overlay. A fragment that a server wrote says so, so that
+    it never passes for the user's words."""
     shown = sorted(fragments, key=rank)
     parts = [each.text for each in shown if is_overlay(each)] or ([overlay] if overlay else [])
     parts += (cited(each) for each in shown if not is_overlay(each))
@@ -169,10 +164,8 @@ def widen(
     *,
     per_token: bool = True,
 ) -> Selected:
-    """ExpandOrDiscover: select more tools under a larger budget; if that brings none, fall back to the catalog.
-
-    Instructions stay as they are, because it is the tools that did not suffice.
-    """
+    """ExpandOrDiscover: select more tools under a larger budget; if that brings none, fall back to the catalog. The
+    instructions stay as they are, because it is the tools that did not suffice."""
     kept = [each for each in candidates if each.kind == "tool" or each.id in before.instructions]
     most: dict[Kind, int] = {
         "instruction": len(before.instructions),

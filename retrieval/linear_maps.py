@@ -1,10 +1,8 @@
 """The fitted linear maps of DTDR: from words to a short vector, and from a task and its calls to the next tool's text.
 
 `Lsa` is TF-IDF over words and pairs, projected to its main directions. Words keep what an encoder blurs: names, numbers
-of things, a domain's own terms.
-
-`NextText` predicts the text of the next call's tool: after a search, the text of a booking. A model that counts calls
-can name only tools that were called; this one also says which of the others fit this step, not only the whole task.
+of things, a domain's own terms. `NextText` predicts the text of the next call's tool: after a search, the text of a
+booking. It also says which of the tools that were never called fit this step, not only the whole task.
 """
 
 from __future__ import annotations
@@ -77,10 +75,8 @@ def no_next_text(task: int) -> NextText:
 
 
 def features(called: Sequence[Floats], calls: int, dimension: int) -> Floats:
-    """[mean of the called tools' texts ; the last one ; how many], (2 dimension + `PLACES`,).
-
-    `called`: vectors of the texts that are known, oldest first; `calls`: how many calls there were.
-    """
+    """[mean of the called tools' texts ; the last one ; how many], (2 dimension + `PLACES`,). `called`: vectors of the
+    texts that are known, oldest first; `calls`: how many calls there were."""
     found = np.zeros(2 * dimension + PLACES, np.float32)
     if called:
         found[:dimension] = np.mean(called, 0)

@@ -3,13 +3,11 @@
 The order is by need per token: two small tools that are needed now and then may be worth more than a large one that is
 needed often. `Prior` says how much the next task is likely to need each tool, before a word of it is known.
 
-A list grows after a search or a prediction. Until growing was learned, it gains a few of the best tools (`Fixed`).
-After that, it gains the tools whose probability of being needed, times the price of a hidden call, exceeds their tokens
-(`Growth`). The scores of a ranking have no scale of their own: what they mean depends on the models and encoders that
-made them. So a fit names these, and counts for no others.
+A list grows after a search or a prediction: by a few of the best tools (`Fixed`), or once growing was learned by those
+whose probability of being needed, times the price of a hidden call, exceeds their tokens (`Growth`). What scores mean
+depends on the models and encoders that made them, so a fit names these and counts for no others.
 
-`foretool learn` makes both (`training.list_growth`) and keeps them as JSON. This module imports nothing heavy, because
-a client waits for its answers.
+`foretool learn` keeps both as JSON. This module imports nothing heavy, because a client waits for its answers.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import log
 from operator import mul
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -120,20 +118,8 @@ class Prediction(NamedTuple):
         return next(iter(self.chances.values()), 0.0) > self.end
 
 
-class Rule(Protocol):
-    """Says what a list gains. `is_sure`: whether the found tools probably suffice (`confidence`)."""
-
-    def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]: ...
-
-    def for_discovery(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]: ...
-
-    def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
-        """`chances`: those of a `Prediction` whose tools are hidden."""
-        ...
-
-
 class Fixed(Struct, frozen=True):
-    """The rule until growing was learned."""
+    """The rule until growing was learned. `is_sure`: whether the found tools probably suffice (`confidence`)."""
 
     most_found: int | None = MOST_FOUND
     """How many matches a discovery adds; None adds all of them, which is right without models."""
@@ -183,6 +169,10 @@ class Growth(Struct, frozen=True):
     def _worth(self, chances: Mapping[ToolId, float], tokens: Tokens) -> list[ToolId]:
         """The tools whose probability, times the price of a hidden call, is at least their tokens."""
         return [tool for tool, chance in chances.items() if chance * self.price >= tokens(tool)]
+
+
+Rule = Fixed | Growth
+"""Says what a list gains from a prompt, from a discovery, and from a `Prediction` whose tools are hidden."""
 
 
 def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:

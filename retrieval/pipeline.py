@@ -66,10 +66,8 @@ class Pipeline:
         self, history: Sequence[ToolId], lines: Sequence[str] = (), least: float = 0.01
     ) -> tuple[dict[ToolId, float], float]:
         """Which tools are called next with a probability of at least `least`, the likeliest first, and the probability
-        that the task is done; ({}, 0) where nothing was learned.
-
-        Cheap enough for the path of a call: the words of a task count only if they were searched before.
-        """
+        that the task is done; ({}, 0) where nothing was learned. Cheap enough for the path of a call: the words of a
+        task count only if they were searched before."""
         learned = self._aligned_models(self._ready_encoders())
         reading = self._readings.get("\n".join(needs(lines)))
         found = learned.after(history, reading, lines) if learned is not None else None

@@ -13,11 +13,8 @@ LEVELLING = 0.7
 """How far lines are made equal: at 0 a sharp line takes the head of the list, at 1 the best tools of all lines are
 equal and a flat line takes it."""
 WHOLE = 1.0
-"""What the lines read as one text weigh beside the best single line.
-
-Lines may be separate needs, or one story in paragraphs, and nobody tells which. Using both readings is best over sets
-of both kinds (`docs/benchmarks.md`).
-"""
+"""What the lines read as one text weigh beside the best single line. Lines may be separate needs, or one story in
+paragraphs, and nobody tells which; using both readings is best over sets of both kinds (`docs/benchmarks.md`)."""
 
 
 def spread(hits: Mapping[int, float], size: int) -> float:
@@ -42,10 +39,8 @@ def level_hits(hits: Mapping[int, float], size: int) -> dict[int, float]:
 def fuse_lines(
     lines: Sequence[Mapping[int, float]], whole: Mapping[int, float], size: int, name: Callable[[int], str]
 ) -> dict[int, float]:
-    """One list for several lines: the best tool of every line first (of equals the first by name), then the others.
-
-    A score is what a tool has in its best line plus what it has in all lines read as one text.
-    """
+    """One list for several lines: the best tool of every line first (of equals the first by name), then the others. A
+    score is what a tool has in its best line plus what it has in all lines read as one text."""
     fused: dict[int, float] = {}
     levels = [level_hits(hits, size) for hits in lines if hits]
     for hits in levels:

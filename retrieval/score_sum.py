@@ -97,11 +97,8 @@ def best_slots(scores: Floats, size: int) -> set[int]:
 
 
 def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object]) -> ScoreSum:
-    """Fuse the sums of several lines, as `score_fusion.fuse_lines` does; only scores above the average count as hits.
-
-    A tool gets what it has in its best line plus what it has in all lines read as one text. The best tool of each line
-    comes first, of equals the first by `names` (slots,).
-    """
+    """Fuse the sums of several lines as `score_fusion.fuse_lines` does; only scores above the average count as hits.
+    `names` (slots,) decides between equals."""
     levels = [(each, level) for each in lines if (level := _level(each)) is not None]
     highest, source = np.zeros_like(whole.total), np.full(len(whole.total), -1)
     for number, (_, (_, hits)) in enumerate(levels):
@@ -125,11 +122,9 @@ def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object
 
 
 def newcomer_lifts(total: Floats, base: Floats, new: NDArray[np.bool_], share: float) -> dict[int, float]:
-    """What to add to tools that no training has seen, by slot, so that `share` of the places is theirs.
-
-    Only contenders are lifted: tools whose score without learned parts (`base`) is at least half of the best. The first
-    of them comes after at most 1 / share - 1 of the others, the second after twice as many.
-    """
+    """What to add to tools that no training has seen, by slot, so that `share` of the places is theirs. Only contenders
+    are lifted: tools whose score without learned parts (`base`) is at least half of the best. The first of them comes
+    after at most 1 / share - 1 of the others, the second after twice as many."""
     alive = np.isfinite(total)
     others = -np.sort(-total[alive & ~new])
     contenders = np.flatnonzero(alive & new & (base > 0) & (base >= 0.5 * base[alive].max(initial=0.0)))

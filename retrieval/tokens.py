@@ -74,10 +74,8 @@ def fill_budget(
     kind: Callable[[T], Hashable] = lambda _: None,
     most: Mapping[Any, int] | None = None,
 ) -> list[T]:
-    """Take items in their order while `budget` tokens last, at most `most[kind]` of each kind.
-
-    An item that costs more than what is left is passed over; a cheaper one after it may still be taken.
-    """
+    """Take items in their order while `budget` tokens last, at most `most[kind]` of each kind. An item that costs more
+    than what is left is passed over; a cheaper one after it may still be taken."""
     taken: list[T] = []
     counts: Counter[Hashable] = Counter()
     for item in items:

@@ -243,7 +243,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
         ):
             yield {"set": SET, "method": method, "n": n, **scored(bank, served(bank, held, told))}
         for method, ranked in published(bank, graph, "schemas"):
-            yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(graph)}
+            yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(list(graph))}
         for row, drawn in discriminators(data, bank):
             yield row
             for method, ranked in published(bank, drawn, "the discriminator") if drawn is not None else ():

@@ -6,19 +6,21 @@ sets of models are compared over the same episodes; one is better if it is so ou
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import Episode, ToolId, Usage
 
 DEPTH: Final = 10
 """A tool of a lower rank counts as not found."""
+RESAMPLES: Final = 1000
+SEED: Final = 7
 SERVERS: Final = 3
 """The number of upstreams called last that count as in use."""
 
@@ -122,3 +124,21 @@ def _means(walks: Sequence[StepRanks]) -> dict[str, float]:
         "top5": round(fmean(each.found(5) for each in walks), 4),
         "top10": round(fmean(each.found(10) for each in walks), 4),
     }
+
+
+# Intervals
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % percentile bootstrap interval of the mean."""
+    draw = random.Random(SEED).choices  # noqa: S311 (resampling, not a secret)
+    means = sorted(fmean(draw(values, k=len(values))) for _ in range(RESAMPLES))
+    return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
+
+
+def paired_difference(ours: Sequence[float], theirs: Sequence[float], digits: int = 4) -> tuple[float, float, float]:
+    """The mean difference over the same queries: lower end of the 95 % interval, mean, upper end; 0 without queries."""
+    if not ours:
+        return 0.0, 0.0, 0.0
+    low, high = interval([a - b for a, b in zip(ours, theirs, strict=True)])
+    return round(low, digits), round(fmean(ours) - fmean(theirs), digits), round(high, digits)

@@ -44,7 +44,7 @@ def test_unchanged_tools_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> 
 def test_removed_tools_are_gone_and_may_come_back() -> None:
     corpus = Corpus(catalog())
     corpus.replace("github", ())
-    assert len(corpus) == 6 and ToolId("github__create_issue") not in corpus
+    assert len(corpus) == 6 and ToolId("github__create_issue") not in corpus.slot_of
     query = Query(("create an issue", "create_issue"))
     assert not any("github" in each.tool for each in Pipeline(corpus).rank(query).ranked)
     corpus.replace("github", [each for each in catalog() if each.upstream == "github"])

@@ -83,4 +83,4 @@ def test_both_ends_of_an_edge_are_found() -> None:
     graph = Graph([Edge(a, c, 0.5, ()), Edge(b, c, 0.9, ())])
     assert [edge.before for edge in graph.producers(c)] == [b, a]
     assert [edge.after for edge in graph.consumers(a)] == [c]
-    assert (list(graph.producers(a)), len(graph)) == ([], 2)
+    assert (list(graph.producers(a)), len(list(graph))) == ([], 2)

@@ -13,7 +13,15 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training.replay import Comparison, StepRanks, compare, rank_steps, steps
+from foretool.retrieval.training.replay import (
+    Comparison,
+    StepRanks,
+    compare,
+    interval,
+    paired_difference,
+    rank_steps,
+    steps,
+)
 from foretool.storage.records import Episode, ToolId
 
 SEARCH, FETCH, GONE = ToolId("web__search"), ToolId("web__fetch"), ToolId("web__gone")
@@ -90,3 +98,10 @@ def test_without_episodes_nothing_is_better() -> None:
 def test_a_rank_beyond_the_depth_is_not_found() -> None:
     assert StepRanks((0, 1, 6)).found(5) == pytest.approx(1 / 3)
     assert StepRanks((0, 1, 6)).reciprocal == pytest.approx((1 + 1 / 6) / 3)
+
+
+def test_intervals_hold_the_mean_and_shrink_with_more_values() -> None:
+    few, many = interval([0.0, 1.0] * 10), interval([0.0, 1.0] * 1000)
+    assert few[0] < many[0] < 0.5 < many[1] < few[1]
+    assert interval([0.3] * 5) == pytest.approx((0.3, 0.3))
+    assert paired_difference([1.0, 0.0], [1.0, 0.0]) == (0.0, 0.0, 0.0)
