@@ -65,10 +65,9 @@ def request_meta(
 
 
 def replace_token(params: Any, token: str | None) -> tuple[Any, Raw | None]:
-    """Put our progress token in place of the upstream's in a question, or remove it if `token` is None.
-
-    Returns the new params and the token of the upstream, if any. Two upstreams may use the same token, and not every
-    era has progress for questions."""
+    """Put our progress token in place of the upstream's in a question, or remove it if `token` is None. Returns the new
+    params and the token of the upstream, if any. Two upstreams may use the same token, and not every era has progress
+    for questions."""
     try:
         members = jsonrpc.fields(params)
         meta = jsonrpc.fields(members.get("_meta", UNSET))

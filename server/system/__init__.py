@@ -1,1 +1,1 @@
-"""Processes, memory and log lines of the operating system."""
+"""Processes and log lines of the operating system."""
