@@ -28,11 +28,8 @@ __all__ = (
 
 
 def open_encoder(weights: Weights, cache: Path | None = None, prepare: Prepare | None = None) -> Encoder:
-    """Verify and load an encoder that runs in this process. Raises `EncoderError`.
-
-    `cache` is the folder of prepared models, which are made on first use; `prepare` makes the model of a trained
-    encoder elsewhere than here.
-    """
+    """Verify and load an encoder that runs in this process. `cache` is the folder of prepared models, which are made on
+    first use; `prepare` makes the model of a trained encoder elsewhere than here. Raises `EncoderError`."""
     if weights.adapter:
         from foretool.retrieval.encoders.adapted import open_shipped
 

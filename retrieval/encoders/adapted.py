@@ -48,10 +48,8 @@ def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = Non
 
 
 def open_shipped(weights: Weights, cache: Path | None, prepare: Prepare | None = None) -> Encoder:
-    """Open an encoder with the adapter of this package, ready for queries; without `cache` it is prepared each time.
-
-    Where there is no room to prepare it, not even for a moment, this is the untrained encoder. Raises `EncoderError`.
-    """
+    """Open an encoder with the adapter of this package, ready for queries; the untrained encoder where there is no room
+    to prepare it, not even for a moment. Raises `EncoderError`."""
     try:
         encoder = AdaptedEncoder(weights, _read(weights), cache, prepare)
     except (ModelError, OSError) as error:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, EncoderError, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _Text = TypeVar("_Text", bound=Sized)
 
-NONE: Final[Mapping[str, str]] = {}
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 _VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
@@ -72,10 +71,8 @@ def fill_folder(folder: Path, write: Callable[[Path], object]) -> Path:
 
 
 def optimise(path: Path, folder: Path, level: str = "ENABLE_EXTENDED") -> Path:
-    """Write `model.onnx` and its numbers into a folder; return the new model.
-
-    The level `ENABLE_BASIC` folds constants and fuses nothing, so every matrix keeps its name.
-    """
+    """Write `model.onnx` and its numbers into a folder; return the new model. The level `ENABLE_BASIC` folds constants
+    and fuses nothing, so every matrix keeps its name."""
     made = folder / "model.onnx"
     numbers = "session.optimized_model_external_initializers"
     entries = {f"{numbers}_file_name": NUMBERS, f"{numbers}_min_size_in_bytes": "1024"}
@@ -110,11 +107,11 @@ def return_memory() -> None:
         set_option(_M_TRIM_THRESHOLD, 1024 * 1024)
 
 
-def open_session(path: Path, level: str = "ENABLE_ALL", entries: Mapping[str, str] = NONE, written: str = "") -> Any:
-    """Open a model on the CPU with options that keep memory small and threads from spinning.
-
-    `level` says how far it is optimised and `written` where the result is kept; `entries` are more options.
-    """
+def open_session(
+    path: Path, level: str = "ENABLE_ALL", entries: Mapping[str, str] | None = None, written: str = ""
+) -> Any:
+    """Open a model on the CPU with options that keep memory small and threads from spinning; `level` says how far it is
+    optimised and `written` where the result is kept."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -125,7 +122,7 @@ def open_session(path: Path, level: str = "ENABLE_ALL", entries: Mapping[str, st
     # The arena keeps what the longest batch ever took.
     options.enable_cpu_mem_arena = False
     # Spinning threads of two sessions fight for the cores: 13 instead of 10 ms a query on two.
-    for name, value in {"session.intra_op.allow_spinning": "0", **entries}.items():
+    for name, value in {"session.intra_op.allow_spinning": "0", **(entries or {})}.items():
         options.add_session_config_entry(name, value)
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 

@@ -131,8 +131,7 @@ class DenseEnsemble:
 
     def readings(self, texts: Sequence[str]) -> list[Reading]:
         """The vectors of each text by all encoders."""
-        by_encoder = [head.encoder.queries(texts) for head in self.heads]
-        return [tuple(vectors[place] for vectors in by_encoder) for place in range(len(texts))]
+        return list(zip(*(head.encoder.queries(texts) for head in self.heads), strict=True))
 
     def sums(self, hits: Sequence[Mapping[int, float]], readings: Sequence[Reading]) -> list[ScoreSum]:
         """One sum for each text, given what the words score by slot and the text's vectors."""

@@ -42,10 +42,7 @@ class Factors(Struct, frozen=True):
 
 
 class LearnedModel(Protocol):
-    """A trained model over a corpus; tools that came after training are unknown to it and score 0.
-
-    A model inherits from this class and overrides what it can answer. The answers given here say that it cannot.
-    """
+    """A trained model over a corpus, which overrides what it can answer; tools that came after training score 0."""
 
     name: ClassVar[str]
     """The method, as in `methods.METHODS`."""

@@ -225,8 +225,7 @@ class Header(Struct, frozen=True):
     mix: float
     """The part of the head in a share, 0 to 1; the rest is the part of the vote."""
     even: float
-    """A set counts for each of its tools 1 / size to this power: 1 is what recall at k wants most, 0 the plain
-    probability."""
+    """A set counts for each tool 1 / size to this power: 1 is best for recall at k, 0 the plain probability."""
     tasks: int
     """How many tasks it was trained on."""
     familiar: float
