@@ -79,12 +79,10 @@ def reliability(outcomes: Sequence[Outcome]) -> list[tuple[float, float, int]]:
 
 
 def conformal_k(ranks: Sequence[int | None], eps: float) -> int | None:
-    """How many tools to show so that a needed one is hidden with a probability of at most `eps`.
-
-    Split conformal prediction (Vovk et al. 2005): the rank of the needed tool is the score, and k the
-    ceil((n + 1)(1 - eps))-th smallest of n; it holds for the next query if queries come in no particular order. A rank
-    of None lies beyond every list. Returns None if no k suffices, or if there are too few outcomes to say.
-    """
+    """How many tools to show so that a needed one is hidden with a probability of at most `eps`: the
+    ceil((n + 1)(1 - eps))-th smallest of n ranks (split conformal prediction, Vovk et al. 2005). It holds for the next
+    query if queries come in no particular order. A rank of None lies beyond every list. Returns None if no k suffices,
+    or if there are too few outcomes to say."""
     place = ceil((len(ranks) + 1) * (1.0 - eps))
     known = sorted(rank for rank in ranks if rank is not None)
     return known[place - 1] if 0 < place <= len(known) else None

@@ -1,10 +1,8 @@
 """How likely a needed tool is among the first five of a ranking, and the level that an answer says.
 
-ITR section 4 asks a model to rate itself; a list can be rated without one. Where words alone rank, a logistic
-regression over two features gives the probability. Where encoders take part, the weights stand in `gate.json`, which
-says what they were fitted on; `python -m bench.retrieval.gate` fits them again and prints how well they are calibrated.
-Each set of encoders has its own weights, because cosines of different encoders have different ranges. Encoders that
-nobody fitted use weights without cosines (`""`).
+Where words alone rank, a logistic regression over two features gives the probability. Where encoders take part, the
+weights stand in `gate.json`, which `python -m bench.retrieval.gate` fits again. Each set of encoders has its own,
+because cosines of different encoders have different ranges; encoders that nobody fitted use weights without cosines.
 """
 
 from __future__ import annotations
@@ -57,12 +55,9 @@ class Gate(Struct, frozen=True):
 
 
 def assess(ranking: Ranking, calibrate: Callable[[float], float] | None = None) -> tuple[Level, float | None]:
-    """Say how likely a needed tool is among the first five: the level, and the probability before calibration.
-
-    Several needs count by the mean of their probabilities. The probability is None where there were no words that could
-    be met or missed. `calibrate` turns a probability into what such probabilities have been worth so far; the level
-    follows from its result.
-    """
+    """Say how likely a needed tool is among the first five: the level, and the probability before calibration, which is
+    None without words that could be met or missed. Several needs count by the mean of their probabilities. `calibrate`
+    turns a probability into what such probabilities have been worth so far; the level follows from its result."""
     if not ranking.ranked:
         return "none", None
     if not ranking.evidence:

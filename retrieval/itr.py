@@ -85,13 +85,11 @@ class Candidate(Struct, frozen=True):
 
 
 class Selected(Struct, frozen=True):
-    """Which candidates are shown and which are not."""
+    """Which candidates are shown."""
 
     instructions: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     tokens: int = 0
-    left: tuple[str, ...] = ()
-    """Candidates that were not taken, in the order in which they were looked at."""
     fallback: Fallback = "none"
 
 
@@ -118,30 +116,26 @@ def select(
     gaining = [each for each in others if each.gain > 0.0]
     taken = fill_budget(gaining, lambda each: each.tokens, budget - used, kind=lambda each: each.kind, most=most)
     shown = [*fixed.values(), *taken]
-    ids = {(each.kind, each.id) for each in taken}
     return Selected(
         instructions=tuple(each.id for each in shown if each.kind == "instruction"),
         tools=tuple(each.id for each in shown if each.kind == "tool"),
         tokens=sum(each.tokens for each in shown),
-        left=tuple(each.id for each in others if (each.kind, each.id) not in ids),
     )
 
 
 # Assembly, section 3.6
 
 
-def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = (), overlay: str = OVERLAY, note: str = NOTE) -> str:
+def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = ()) -> str:
     """The step's system prompt: safety overlay, instructions by policy priority, tools (as text), routing note. The
     user's own fragments of the priority `safety` replace our overlay. A fragment that a server wrote says so, so that
     it never passes for the user's words."""
     shown = sorted(fragments, key=rank)
-    parts = [each.text for each in shown if is_overlay(each)] or ([overlay] if overlay else [])
+    parts = [each.text for each in shown if is_overlay(each)] or [OVERLAY]
     parts += (cited(each) for each in shown if not is_overlay(each))
     if described := list(tools):
         parts.append("\n".join(["Tools:", *described]))
-    if note:
-        parts.append(note)
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, NOTE])
 
 
 def cited(fragment: Fragment) -> str:

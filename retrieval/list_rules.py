@@ -28,7 +28,6 @@ from foretool.storage.records import ToolId, Usage
 FEATURES = ("place", "behind", "best", "found", "tasks", "history", "new", "bias")
 """What the probability of a ranked tool is computed from: the logarithm of its rank, how far its score is behind the
 best one, the logarithm of the best one, its score from words and meaning, what three learned parts gave it, and 1.
-
 Parts that are added into one score are read as a share of the best score, which models that believe in themselves more
 with every run move by tens."""
 UNIT, LEAST_BEST = 5.0, 3.0
@@ -38,16 +37,13 @@ LEARNED = ("tasks", "history", "new", "graph", "trained")
 DEPTH = 20
 """How many tools of a ranking may be listed."""
 LEAST_NEXT = 0.15
-"""The least probability of a predicted tool for which a list grows after a call. Listing again makes the client wait
-and read its cached conversation again."""
+"""The least probability of a predicted tool for which a list grows after a call, because listing again costs time."""
 MOST_NEXT = 4
 """How many tools one prediction adds until growing was learned."""
 MOST_FOUND = 6
-"""How many matches a prompt adds, and a discovery once models rank: the ranking is sharper then, and more tools would
-cost tokens and rarely be needed."""
+"""How many matches a prompt adds, and a discovery once models rank, because the ranking is sharper then."""
 BASE_SHARE = 0.5
-"""The share of the budget that a growing list begins with until growing was learned. The rest is kept for what the
-client will turn out to need (`docs/benchmarks.md`)."""
+"""The share of the budget that a growing list begins with until growing was learned (`docs/benchmarks.md`)."""
 SIZE_PENALTY = 0.5
 """How much the size of a tool counts until that was learned (`docs/benchmarks.md`)."""
 LEARNED_NEED = 0.7

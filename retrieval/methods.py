@@ -1,7 +1,6 @@
 """The register of trained methods: which class serves each, what trains it, and what its part of a score is called.
 
-Classes are named as text and imported when they are first asked for: serving imports no training, and who has no model
-imports neither.
+Classes are named as text and imported when they are first asked for, because serving imports no training.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The format of trained models: what training writes and serving reads.
 
 A model is one string of bytes: a header of JSON and named arrays. Nothing is pickled, so a file from elsewhere can only
-be refused. The store adds the checksum, and each method decides what its models hold. This module imports numpy: only a
-process with a model imports it.
+be refused. The store adds the checksum. This module imports numpy: only a process with a model imports it.
 """
 
 from __future__ import annotations
