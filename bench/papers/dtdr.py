@@ -399,9 +399,7 @@ def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     # What is timed has the size of the real thing; what it says does not matter.
     given = TrainingSet(tuple(ids), past, vectors[:episodes])
-    model = Trainer(Recipe(epochs=(1, 1))).fit(
-        given, Recipe().networks, 1, SEED, ToolVectors(ids, texts), lambda share: None
-    )
+    model = Trainer(Recipe(epochs=(1, 1))).fit(given, ToolVectors(ids, texts), SEED, lambda share: None)
     served = Dtdr.loads(model.dumps())
     served.align(ids, texts)
     times: dict[str, list[float]] = {"first": [], "next": []}

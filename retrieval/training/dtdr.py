@@ -99,14 +99,8 @@ class Trainer:
                 for said in (True, False):
                     steps[said, new] += listwise_steps(judge, held, most, seed, said=said)
         first = 2 * len(folds) / rounds
-        model = self.fit(
-            given.part(range(len(given.demonstrations))),
-            self.recipe.networks,
-            self.recipe.steps,
-            seed,
-            catalog,
-            lambda share: progress("training", first + share * (1 - first)),
-        )
+        whole = given.part(range(len(given.demonstrations)))
+        model = self.fit(whole, catalog, seed, lambda share: progress("training", first + share * (1 - first)))
         asked, unasked = (
             fit_listwise(steps[said, False], steps[said, True], self.recipe.ridge) for said in (True, False)
         )
@@ -126,22 +120,22 @@ class Trainer:
                 return None
             gone = {given.tools[call] for call in later}
             known = catalog.without(gone)
-        steps = self.recipe.steps // 2
-        judge = Dtdr(self.fit(given.part(others), 1, steps, seed, known, lambda share: None))
+        judge = Dtdr(self.fit(given.part(others), known, seed, lambda share: None, judges=True))
         judge.align(catalog.tools, catalog.vectors)
         return judge
 
     def fit(
         self,
         given: TrainingSet,
-        networks: int,
-        steps: int,
-        seed: int,
         catalog: ToolVectors,
+        seed: int,
         progress: Callable[[float], None],
+        *,
+        judges: bool = False,
     ) -> Model:
-        """Fits a model whose parts still have the weights of `PRIOR`."""
+        """Fits a model whose parts still have the weights of `PRIOR`; a smaller one if it only `judges` a fold."""
         recipe = self.recipe
+        networks, steps = (1, recipe.steps // 2) if judges else (recipe.networks, recipe.steps)
         classes = len(given.tools) + 1
         hidden = max(min(recipe.plan.hidden, MOST_WEIGHTS // (classes * networks)), FEWEST_HIDDEN)
         samples_each = sum(len(each.calls) + each.ended for each in given.demonstrations)

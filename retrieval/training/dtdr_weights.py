@@ -17,7 +17,7 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.rankers.dtdr_model import PARTS
 from foretool.retrieval.training.demonstrations import TrainingSet
-from foretool.retrieval.training.optimizers import Doubles, minimize
+from foretool.retrieval.training.optimizers import Doubles, log_softmax, minimize
 
 NEWTON_STEPS = 8
 PRIOR = dict.fromkeys(PARTS, 0.0) | {
@@ -84,14 +84,10 @@ def fit_weights(
         slope = ridge * away
         curve = ridge * np.eye(len(some))
         for parts, target in given:
-            logits = weights.astype(np.float32) @ parts
-            top = float(logits.max())
-            raised = np.exp(logits - top)
-            total = float(raised.sum())
-            chance = raised / np.float32(total)
-            own = parts[free]
+            shares = log_softmax(weights.astype(np.float32) @ parts)
+            chance, own = np.exp(shares), parts[free]
             mean = own @ chance
-            value += top + float(np.log(total)) - float(logits @ target)
+            value -= float(shares @ target)
             slope = slope + mean - own @ target
             curve += (own * chance) @ own.T - np.outer(mean, mean)
         return value, slope, curve

@@ -13,12 +13,11 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.score_sum import Floats
-from foretool.retrieval.training.optimizers import Adam
-from foretool.retrieval.training.replay import StepRanks, steps
+from foretool.retrieval.training.optimizers import Adam, Doubles, log_softmax
+from foretool.retrieval.training.replay import DEPTH, StepRanks, steps
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR_STEPS: Final = 40.0
@@ -62,8 +61,10 @@ def fit(found: Sequence[ScoredStep]) -> dict[str, float]:
     names = sorted({name for each in found for name in each.parts})
     if not names:
         return {}
-    # (parts, tools) of each step
-    held = [np.stack([each.parts.get(name, np.zeros_like(_any(each))) for name in names]) for each in found]
+    held = []  # (parts, tools) of each step
+    for each in found:
+        nothing = np.zeros_like(next(iter(each.parts.values())))
+        held.append(np.stack([each.parts.get(name, nothing) for name in names]))
     called = [each.called for each in found]
     factors = np.ones(len(names))
     sharpness = min(SHARPNESSES, key=lambda each: _loss(held, called, factors, each))
@@ -76,41 +77,29 @@ def fit(found: Sequence[ScoredStep]) -> dict[str, float]:
     return {name: round(float(factor), 3) for name, factor in zip(names, factors, strict=True)}
 
 
-def _any(step: ScoredStep) -> Floats:
-    return next(iter(step.parts.values()))
-
-
-Doubles = NDArray[np.float64]
-
-
 def _loss(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> float:
     """The mean loss over steps, without the prior."""
-    total = 0.0
-    for parts, place in zip(held, called, strict=True):
-        scores = sharpness * (factors @ parts)
-        total += float(np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[place])
-    return total / len(held)
+    pairs = zip(held, called, strict=True)
+    return -sum(float(log_softmax(sharpness * (factors @ parts))[place]) for parts, place in pairs) / len(held)
 
 
 def _gradient(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> Doubles:
     """The mean gradient over steps, (factors,)."""
     total = np.zeros(len(factors))
     for parts, place in zip(held, called, strict=True):
-        scores = factors @ parts
-        chances = np.exp(sharpness * (scores - scores.max()))
-        chances /= chances.sum()
+        chances = np.exp(log_softmax(sharpness * (factors @ parts)))
         chances[place] -= 1.0
         total += sharpness * (parts @ chances)
     return total / len(held)
 
 
-def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float], depth: int = 10) -> list[StepRanks]:
+def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float]) -> list[StepRanks]:
     """The ranks of the called tools under these factors, by episode."""
     ranks: dict[int, list[int]] = {}
     for each in found:
         scores = np.sum([factors.get(name, 1.0) * part for name, part in each.parts.items()], axis=0)
         rank = 1 + int((scores > scores[each.called]).sum())
-        ranks.setdefault(each.episode, []).append(rank if rank <= depth else 0)
+        ranks.setdefault(each.episode, []).append(rank if rank <= DEPTH else 0)
     return [StepRanks(tuple(each)) for each in ranks.values()]
 
 

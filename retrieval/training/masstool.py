@@ -108,8 +108,11 @@ class _Training:
         tasks = Tasks(stack_rows(rows[:count]), vectors[:count], golds, len(names))
         known = find_classes(golds)
         mix, read, unread = self._weigh(tasks, known)
-        blind = tasks.without_vectors()
-        heads = self._fit_heads(tasks, blind, known, np.arange(count)) if mix > 0 else []
+        seen = [*[tasks] * READERS, *[tasks.without_vectors()] * LISTENERS] if mix > 0 else []
+        heads = [
+            self._fit_head(one, known, np.arange(count), place, 0.5 + 0.48 * place / len(seen), 0.48 / len(seen))
+            for place, one in enumerate(seen)
+        ]
         stage = self._tune_encoder(texts[:count], known) if mix > 0 else {}
         detects = len(self.without) >= LEAST_WITHOUT
         detect = np.zeros(vectors.shape[1] + len(hashes) + 1, np.float32)
@@ -161,17 +164,9 @@ class _Training:
             found.append(unit(embed(texts[start : start + 256])))
         return np.concatenate(found)
 
-    def _fit_heads(self, tasks: Tasks, blind: Tasks, known: Classes, rows: Ints) -> list[Head]:
-        """Fits the heads that are served: `READERS` and `LISTENERS`."""
-        seen = [tasks] * READERS + [blind] * LISTENERS
-        each = 0.48 / len(seen)
-        return [self._fit_head(one, known, rows, place, 0.5 + each * place, each) for place, one in enumerate(seen)]
-
     def _fit_head(self, tasks: Tasks, known: Classes, rows: Ints, seed: int, begun: float, part: float) -> Head:
-        def report(share: float) -> None:
-            self.progress("learning", begun + part * share)
-
-        return fit_head(tasks, known, rows, self.material.seed + seed, report)
+        seed += self.material.seed
+        return fit_head(tasks, known, rows, seed, lambda share: self.progress("learning", begun + part * share))
 
     def _weigh(self, tasks: Tasks, known: Classes) -> tuple[float, Trust, Trust]:
         """The share of the head, and the trust with and without sentence vectors, from tasks that were kept back."""

@@ -1,4 +1,4 @@
-"""Optimizers in numpy: Adam for many weights, Newton's method for few.
+"""Optimizers in numpy, Adam for many weights and Newton's method for few, and the logarithm that losses are made of.
 
 Adam (Kingma and Ba 2015, algorithm 1) has the decay of AdamW (Loshchilov and Hutter 2019) and works in place. Arrays
 keep their type, float32 or float64; each step takes its rate and decay, so that they may change.
@@ -120,3 +120,9 @@ def logistic_regression(
         return loss, slope, curve
 
     return minimize(objective, start)
+
+
+def log_softmax(scores: Any, xp: Any = np) -> Any:
+    """Turns scores (..., classes) into the logarithm of shares; `xp` is numpy or torch."""
+    shifted = scores - xp.amax(scores, -1)[..., None]
+    return shifted - xp.log(xp.sum(xp.exp(shifted), -1))[..., None]

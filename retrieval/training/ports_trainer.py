@@ -19,6 +19,7 @@ from msgspec import Struct
 from foretool.retrieval import encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.training.optimizers import log_softmax
 from foretool.retrieval.training.thin_encoder import ThinEncoder, as_floats, draw_batches, rate_at
 
 CERTAIN = 1e-6
@@ -242,12 +243,6 @@ class Trainer:
 
 
 # The equations of the paper, on numpy and on torch alike (`xp` is either module); candidate 0 is always the right tool.
-
-
-def log_softmax(scores: Any, xp: Any = np) -> Any:
-    """Turns scores (..., tools) into the logarithm of shares."""
-    shifted = scores - xp.amax(scores, -1)[..., None]
-    return shifted - xp.log(xp.sum(xp.exp(shifted), -1))[..., None]
 
 
 def log_retrieval(cosines: Any, gamma: float, xp: Any = np) -> Any:

@@ -142,32 +142,13 @@ def make_thin(model: Any, rank: int, seed: int) -> dict[str, Any]:
     Returns the wrapped modules by their name in BERT.
     """
     torch = import_module("torch")
-
     draw = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
-    body = model[0].auto_model
-    found = {
-        name: part
-        for name, part in body.named_modules()
-        if name.startswith("encoder.") and isinstance(part, torch.nn.Linear)
-    }
-    for name, part in found.items():
-        parent, _, own = name.rpartition(".")
-        found[name] = _wrap(part, rank, draw)
-        setattr(body.get_submodule(parent), own, found[name])
-    return found
-
-
-def _wrap(part: Any, rank: int, draw: Any) -> Any:
-    torch = import_module("torch")
-
     base: Any = torch.nn.Module
 
     class Thin(base):  # type: ignore[misc]
         """Computes W x + (x A) B."""
 
-        def __init__(self) -> None:
+        def __init__(self, part: Any) -> None:
             super().__init__()
             self.whole = part
             self.left = torch.nn.Parameter(torch.randn(part.in_features, rank, generator=draw) / part.in_features**0.5)
@@ -176,7 +157,19 @@ def _wrap(part: Any, rank: int, draw: Any) -> Any:
         def forward(self, states: Any) -> Any:
             return self.whole(states) + (states @ self.left) @ self.right
 
-    return Thin()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    body = model[0].auto_model
+    wide = [
+        (name, part)
+        for name, part in body.named_modules()
+        if name.startswith("encoder.") and isinstance(part, torch.nn.Linear)
+    ]
+    found = {name: Thin(part) for name, part in wide}
+    for name, thin in found.items():
+        parent, _, own = name.rpartition(".")
+        setattr(body.get_submodule(parent), own, thin)
+    return found
 
 
 class ThinEncoder:

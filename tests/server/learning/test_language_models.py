@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from foretool.retrieval.training.continuation import ContinuationScorer, Question, Score, ScorerError
+from foretool.retrieval.training.optimizers import log_softmax
 from foretool.server.learning import language_models
 from foretool.server.learning.language_models import (
     OpenAICompatible,
     fit_context,
-    log_softmax_of,
     open_scorer,
     scorer_of_environment,
     shared_length,
@@ -80,7 +80,7 @@ def test_common_beginnings_and_what_does_not_fit() -> None:
 
 
 def test_a_share_of_logits_is_a_log_softmax() -> None:
-    assert log_softmax_of(np.asarray([0.0, log(3.0)]), 1) == pytest.approx(log(0.75))
+    assert log_softmax(np.asarray([0.0, log(3.0)]))[1] == pytest.approx(log(0.75))
 
 
 @pytest.mark.parametrize("backend", ["llama_cpp", "transformers"])
