@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from foretool.retrieval.confidence import level
+from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.list_rules import (
     DEPTH,
     Fixed,
@@ -30,7 +31,7 @@ from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.tokens import fill_budget
 from foretool.retrieval.training.optimizers import Doubles, logistic_regression
-from foretool.retrieval.training.replay import paired_difference, query_after
+from foretool.retrieval.training.replay import query_after
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.masstool import Header, Ints, Sparse, Trust, dumps, grams, weighted
-from foretool.retrieval.training import Material, Method, Progress, TooLittle
+from foretool.retrieval.training import Material, Method, Progress, TooLittle, masstool_tuned
 from foretool.retrieval.training.masstool_head import (
     EVEN,
     LOUD,
@@ -140,19 +140,12 @@ class _Training:
 
     def _tune_encoder(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:
         """The encoder fine-tuned on these tasks and a head on it; {} with too few tasks or nothing that trains it."""
-        from foretool.retrieval.training import masstool_tuned
-
         weights = masstool_tuned.weights_to_tune(len(texts)) if self.material.queries is not None else None
         if weights is None:
             return {}
-        found = masstool_tuned.tune(
+        return masstool_tuned.tune(
             weights, texts, known.of, self.material.seed, lambda share: self.progress("fine-tuning the encoder", share)
         )
-        return {
-            "tuned_adapter": np.frombuffer(found.adapter, np.uint8),
-            "tuned_out": found.out.astype(np.float16),
-            "tuned_bias": found.bias,
-        }
 
     def _embed(self, texts: Sequence[str]) -> Floats:
         embed = self.material.queries

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
-from msgspec import Struct
+from numpy.typing import NDArray
 
 from foretool.retrieval import encoders
 from foretool.retrieval.model_format import Floats
@@ -32,17 +32,6 @@ TOKENS: Final = 64
 """Tokens of a task; longer ones are cut, in training alone."""
 
 
-class Tuned(Struct, frozen=True):
-    """A fine-tuned encoder and the head on it."""
-
-    adapter: bytes
-    """The adapter of MiniLM, as `adapters.loads` reads it."""
-    out: Floats
-    """(dimension, classes): from the fine-tuned encoder's vector to logits."""
-    bias: Floats
-    """(classes,)"""
-
-
 def weights_to_tune(tasks: int) -> encoders.Weights | None:
     """The encoder to fine-tune; None with too few tasks, or if it or a library that trains it is not installed."""
     if tasks < LEAST:
@@ -56,12 +45,16 @@ def weights_to_tune(tasks: int) -> encoders.Weights | None:
 def tune(
     weights: encoders.Weights,
     texts: Sequence[str],
-    targets: Callable[[np.ndarray[Any, Any]], Floats],
+    targets: Callable[[NDArray[Any]], Floats],
     seed: int,
     progress: Callable[[float], None],
-) -> Tuned:
-    """Fine-tunes the encoder on tasks; repeatable for a seed. `targets` maps rows of the tasks to the shares of the
-    classes that each should have, (rows, classes), each row adding up to 1."""
+) -> dict[str, NDArray[Any]]:
+    """Fine-tunes the encoder on tasks, and fits a head on its vectors; repeatable for a seed.
+
+    `targets` maps rows of the tasks to the shares of the classes that each should have, (rows, classes), each row
+    adding up to 1. Returns the adapter of MiniLM as `adapters.loads` reads it, and the head as arrays of the model:
+    `tuned_out` (dimension, classes) and `tuned_bias` (classes,).
+    """
     torch: Any = import_module("torch")
     with TemporaryDirectory() as scratch:
         encoder = ThinEncoder(weights, Path(scratch), RANK, seed)
@@ -84,4 +77,8 @@ def tune(
             optimizer.step()
             progress((step + 1) / len(batches))
         adapter = encoder.adapter({"tasks": len(tokens), "rank": RANK}).dumps()
-        return Tuned(adapter, np.float32(LOUD) * as_floats(out), as_floats(bias))
+    return {
+        "tuned_adapter": np.frombuffer(adapter, np.uint8),
+        "tuned_out": (np.float32(LOUD) * as_floats(out)).astype(np.float16),
+        "tuned_bias": as_floats(bias),
+    }

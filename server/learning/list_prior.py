@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval import list_rules
+from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.tokens import fill_budget
-from foretool.retrieval.training.replay import paired_difference
 from foretool.server.catalog import models
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import Timeline, usage_of

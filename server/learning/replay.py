@@ -11,8 +11,16 @@ import msgspec
 
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import Factors, LearnedModels
-from foretool.retrieval.training import factors
-from foretool.retrieval.training.replay import Comparison, StepRanks, compare, rank_steps
+from foretool.retrieval.training.replay import (
+    Comparison,
+    StepRanks,
+    compare,
+    fit_factors,
+    rank_called,
+    rank_crossed,
+    rank_steps,
+    score_parts,
+)
 from foretool.server.catalog import models
 from foretool.server.catalog.search import Index
 from foretool.server.learning.encoded_texts import EncodedTexts
@@ -78,13 +86,13 @@ def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, result
         return trial.skip(f"{len(unseen)} tasks that no model has seen; it takes {LEAST_REPLAYED}")
     say(kind, "replaying", 0.0)
     pipeline = replay.pipeline(known.before(first))
-    steps = list(factors.score_parts(pipeline, unseen, replay.upstream_of, timeline.usage_before(first)))
+    steps = list(score_parts(pipeline, unseen, replay.upstream_of, timeline.usage_before(first)))
     say(kind, "fitting", 0.5)
-    compared = compare(factors.rank_called(steps, factors_in_use(results.artifacts)), factors.rank_crossed(steps))
+    compared = compare(rank_called(steps, factors_in_use(results.artifacts)), rank_crossed(steps))
     if not compared.is_better:
         return trial.keep(describe_no_gain(compared, kind, old), compared.report())
     encoders = "+".join(head.name for head in pipeline.dense.heads) if pipeline.dense else ""
-    fitted = Factors(encoders, factors.fit(steps))
+    fitted = Factors(encoders, fit_factors(steps))
     report = {**compared.report(), "factors": fitted.factors}
     return trial.promote(msgspec.json.encode(fitted), describe_gain(compared), report)
 

@@ -14,7 +14,7 @@ from foretool.retrieval.encoders.adapted import AdaptedEncoder
 from foretool.retrieval.model_format import Floats, unpack
 from foretool.retrieval.training import Material, TooLittle, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
-from foretool.retrieval.training.masstool_tuned import LEAST, Tuned, tune, weights_to_tune
+from foretool.retrieval.training.masstool_tuned import LEAST, tune, weights_to_tune
 from tests.retrieval.training.test_masstool import embed, episodes
 
 MINILM = encoders.MANIFEST[0].untrained
@@ -42,9 +42,13 @@ def test_the_model_holds_what_was_tuned_on_the_classes_of_the_head(monkeypatch: 
         targets: Callable[[Any], Floats],
         seed: int,
         progress: Callable[[float], None],
-    ) -> Tuned:
+    ) -> dict[str, Any]:
         seen.extend([weights, len(texts), targets(np.arange(4)).argmax(1).tolist(), seed])
-        return Tuned(b"adapter", np.ones((2, 4), np.float32), np.zeros(4, np.float32))
+        return {
+            "tuned_adapter": np.frombuffer(b"adapter", np.uint8),
+            "tuned_out": np.ones((2, 4), np.float16),
+            "tuned_bias": np.zeros(4, np.float32),
+        }
 
     monkeypatch.setattr(masstool_tuned, "weights_to_tune", lambda tasks: MINILM)
     monkeypatch.setattr(masstool_tuned, "tune", fake)
@@ -69,10 +73,11 @@ def test_what_was_learnt_is_what_is_served(monkeypatch: pytest.MonkeyPatch) -> N
     classes = np.repeat(np.eye(2, dtype=np.float32), 4, axis=0)
     shares: list[float] = []
     one, other = (tune(MINILM, texts, classes.__getitem__, 3, shares.append) for _ in range(2))
-    assert one.adapter == other.adapter and np.array_equal(one.out, other.out)
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    adapter = one["tuned_adapter"].tobytes()
     assert shares[-1] == 1.0
-    read = AdaptedEncoder(MINILM, one.adapter, None).queries(["book a room for ten"])
+    read = AdaptedEncoder(MINILM, adapter, None).queries(["book a room for ten"])
     plain = encoders.open_encoder(MINILM).queries(["book a room for ten"])
-    assert (read @ one.out + one.bias).argmax(1).tolist() == [1]
+    assert (read @ one["tuned_out"] + one["tuned_bias"]).argmax(1).tolist() == [1]
     assert float((read * plain).sum()) < 0.999
-    assert adapters.loads(one.adapter).base == MINILM.sha256
+    assert adapters.loads(adapter).base == MINILM.sha256
