@@ -219,7 +219,7 @@ def test_tools_that_the_store_remembers_are_indexed() -> None:
     data = json.dumps(tool("add", "Adds")).encode()
     one.load("calc", [Tool(ToolId("calc__add"), "calc", "add", data, "h1", 12)])
     one.settle()
-    assert "calc__add" in Index(one).update().corpus
+    assert "calc__add" in Index(one).update().corpus.slot_of
 
 
 def test_tools_of_an_upstream_that_left_the_config_leave_the_index() -> None:
@@ -228,7 +228,7 @@ def test_tools_of_an_upstream_that_left_the_config_leave_the_index() -> None:
     index = Index(one)
     one.replace("gone", listed("x"))
     one.replace("stays", listed("y"))
-    assert "gone__x" in index.update().corpus
+    assert "gone__x" in index.update().corpus.slot_of
     one.configure(list(config_of(stays).servers.values()))
     assert not index.is_complete
     assert index.update().corpus.slot_of.keys() == {"stays__y"}
