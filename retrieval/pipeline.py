@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_READINGS = 256
 """How many texts keep their vectors."""
+LEAST_CHANCE = 0.01
+"""Tools that are less likely to be called next are left out of a prediction."""
 
 
 class Pipeline:
@@ -57,24 +59,21 @@ class Pipeline:
         return Ranking(tuple(ranked), fitting, request.evidence())
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
-        """What each ranker adds to the score of every slot, before a refit changes the weights; (slots,) each. {} where
-        words alone rank."""
+        """What each ranker adds to the score of every slot; (slots,) each. {} where words alone rank."""
         request = self._request(query, usage)
         return request.sum.parts if request.sum is not None else {}
 
-    def after(
-        self, history: Sequence[ToolId], lines: Sequence[str] = (), least: float = 0.01
-    ) -> tuple[dict[ToolId, float], float]:
-        """Which tools are called next with a probability of at least `least`, the likeliest first, and the probability
-        that the task is done; ({}, 0) where nothing was learned. Cheap enough for the path of a call: the words of a
-        task count only if they were searched before."""
+    def after(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> tuple[dict[ToolId, float], float]:
+        """The tools that are called next and their probabilities, the likeliest first, and the probability that the
+        task is done; ({}, 0) where nothing was learned. Cheap enough for the path of a call: the words of a task count
+        only if they were searched before."""
         learned = self._aligned_models(self._ready_encoders())
         reading = self._readings.get("\n".join(needs(lines)))
         found = learned.after(history, reading, lines) if learned is not None else None
         if found is None:
             return {}, 0.0
         chances, end = found
-        likely = sorted((chances >= least).nonzero()[0].tolist(), key=lambda slot: -chances[slot])
+        likely = sorted((chances >= LEAST_CHANCE).nonzero()[0].tolist(), key=lambda slot: -chances[slot])
         ids = self.corpus.ids
         return {tool: float(chances[slot]) for slot in likely if (tool := ids[slot]) is not None}, end
 
@@ -84,8 +83,7 @@ class Pipeline:
         return Request(self.corpus, query, usage or {}, dense, learned, self._read)
 
     def _read(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[Reading]:
-        """The vectors of each text by encoder; kept for a while, unless an encoder has failed: it may answer next
-        time."""
+        """The vectors of each text by encoder; kept for a while, unless an encoder has failed."""
         if self._reader is not dense:
             self._readings.clear()
             self._reader = dense

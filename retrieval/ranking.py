@@ -1,7 +1,4 @@
-"""The values of ranking: a query, the evidence for an answer, and the ranking that comes out.
-
-Every value is frozen. This module imports nothing heavy and knows no ranker by name.
-"""
+"""The values of ranking: a query, the evidence for an answer, and the ranking. This module imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -50,14 +50,11 @@ def fuse_lines(
     for slot, score in level_hits(whole, size).items():
         fused[slot] = fused.get(slot, 0.0) + WHOLE * score
     first = max(fused.values(), default=0.0)
-    for slot in {leader(_best_of(hits), fused.__getitem__, name) for hits in levels}:
+    tops = [(max(hits.values()), hits) for hits in levels]
+    leading = ([slot for slot, score in hits.items() if score == top] for top, hits in tops)
+    for slot in {leader(best, fused.__getitem__, name) for best in leading}:
         fused[slot] += first
     return fused
-
-
-def _best_of(hits: Mapping[int, float]) -> list[int]:
-    best = max(hits.values())
-    return [slot for slot, score in hits.items() if score == best]
 
 
 def leader(best: Iterable[int], score: Callable[[int], float], name: Callable[[int], str]) -> int:

@@ -236,7 +236,7 @@ class Request:
         if self.learned is not None:
             sums = self._sum_learned(self.learned, texts, hits, readings)
         else:
-            sums = self.dense.sums(hits, readings) if self.dense is not None and lines else []
+            sums = self.dense.sums(hits, readings) if self.dense is not None and readings else []
         if len(sums) > 1:
             from foretool.retrieval.score_sum import fuse_sums
 
@@ -244,11 +244,7 @@ class Request:
         return sums
 
     def _sum_learned(
-        self,
-        learned: LearnedModels,
-        texts: Sequence[str],
-        hits: Sequence[Mapping[int, float]],
-        readings: Sequence[Reading],
+        self, learned: LearnedModels, texts: Sequence[str], hits: Sequence[Mapping[int, float]], readings: list[Reading]
     ) -> list[ScoreSum]:
         """One sum for each text with what was learned; one of the history alone where there are no texts and no names;
         [] where nothing but words has a say."""

@@ -95,12 +95,8 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("e") else word
 
 
-def _kindred() -> dict[str, tuple[str, ...]]:
-    groups = [[stem(word) for word in deed.split()] for deed in _SAME_DEEDS]
-    return {term: tuple(other for other in group if other != term) for group in groups for term in group}
-
-
-KINDRED = _kindred()
+_GROUPS = [[stem(word) for word in deed.split()] for deed in _SAME_DEEDS]
+KINDRED = {term: tuple(other for other in group if other != term) for group in _GROUPS for term in group}
 """By term, the other terms that mean the same."""
 KINDRED_WORDS = {stem(word): word for deed in _SAME_DEEDS for word in deed.split()}
 """By such a term, the word as it is written."""

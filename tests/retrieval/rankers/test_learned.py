@@ -171,7 +171,7 @@ def test_without_words_the_history_ranks() -> None:
 def test_what_comes_next_follows_the_corpus() -> None:
     pipeline = alone()
     assert pipeline.after(()) == ({"web__search": 0.75, "web__fetch": 0.25}, 0.0)
-    assert pipeline.after((ToolId("web__search"),), least=0.5) == ({"web__fetch": pytest.approx(0.9)}, 0.1)
+    assert pipeline.after((ToolId("web__search"),)) == ({"web__fetch": pytest.approx(0.9)}, 0.1)
     pipeline.corpus.replace("web", [tool("web", "search", "Find pages on the web.")])
     assert pipeline.after((ToolId("web__search"),)) == ({}, 0.1)
     assert Pipeline(Corpus(catalog())).after(()) == ({}, 0.0)
