@@ -76,14 +76,14 @@ class Question(NamedTuple):
         return sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-class ScoreFile:
+class ScoreFile(dict[str, Score]):
     """Keeps scores in a file, one line each: hash, sum, tokens.
 
     Lines are only ever added. Half a line at the end, left by a process that was killed, is dropped.
     """
 
     def __init__(self, path: Path) -> None:
-        self._scores: dict[str, Score] = {}
+        super().__init__()
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = 0
         for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
@@ -91,7 +91,7 @@ class ScoreFile:
                 break
             whole += len(line)
             key, total, tokens = line.split()
-            self._scores[key.decode()] = Score(float(total), int(tokens))
+            self[key.decode()] = Score(float(total), int(tokens))
         if path.exists():
             os.truncate(path, whole)
         self._file = path.open("a", encoding="ascii")
@@ -102,15 +102,9 @@ class ScoreFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def __len__(self) -> int:
-        return len(self._scores)
-
-    def get(self, key: str) -> Score | None:
-        return self._scores.get(key)
-
     def add(self, key: str, score: Score) -> None:
         """Hands the score to the operating system before it returns."""
-        self._scores[key] = score
+        self[key] = score
         self._file.write(f"{key} {score.total:.6f} {score.tokens}\n")
         self._file.flush()
 
