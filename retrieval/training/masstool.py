@@ -131,8 +131,12 @@ class _Training:
             detects=detects,
         )
         self.progress("packing", 1.0)
-        words = {"hashes": hashes, "idf": idf.astype(np.float16), "detect": detect.astype(np.float16)}
-        return dumps(header, {**words, **_pack(tasks, known, heads), **stage})
+        found: dict[str, NDArray[Any]] = {
+            "hashes": hashes,
+            "idf": idf.astype(np.float16),
+            "detect": detect.astype(np.float16),
+        }
+        return dumps(header, found | _pack(tasks, known, heads) | stage)
 
     def _tune_encoder(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:
         """The encoder fine-tuned on these tasks and a head on it; {} with too few tasks or nothing that trains it."""
