@@ -21,7 +21,6 @@ import msgspec
 from msgspec import Struct, field
 
 from foretool.retrieval.calibration import sigmoid
-from foretool.retrieval.rankers.usage import decay_usage
 from foretool.retrieval.ranking import Ranked
 from foretool.storage.records import ToolId, Usage
 
@@ -53,6 +52,16 @@ Tokens = Callable[[ToolId], int]
 
 
 # The order
+MISS_WEIGHT = 3.0
+"""How many calls one miss counts: the tool was needed and hidden."""
+HALF_LIFE_S = 14 * 86_400.0
+"""A tool that was last used this long ago counts half, in seconds."""
+
+
+def decay_usage(usage: Usage, now: float, half_life_s: float) -> float:
+    """The calls and misses of a tool, halved for every half-life since the last use."""
+    age = max(now - usage.last_at, 0.0)
+    return float((usage.calls + MISS_WEIGHT * usage.misses) * 0.5 ** (age / half_life_s))
 
 
 class Prior(Struct, frozen=True):

@@ -15,8 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval.list_rules import BASE_SHARE, Prior, order_tools
-from foretool.retrieval.rankers.usage import HALF_LIFE_S
+from foretool.retrieval.list_rules import BASE_SHARE, HALF_LIFE_S, Prior, order_tools
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
