@@ -1,7 +1,4 @@
-"""Compares probabilities with what happened: how far off they are, how to correct them, and how many tools to show.
-
-`server.recording.calibration` collects the outcomes from the log.
-"""
+"""Compares probabilities with what happened: how far off they are, how to correct them, and how many tools to show."""
 
 from __future__ import annotations
 

@@ -90,9 +90,7 @@ class _Piece(Struct):
     heading: str
     parts: list[str]
     tokens: int
-    """The sum over its parts, with one more for each part for what joins them and for rounding. A text of thousands of
-    headings must not be counted again for each of them."""
-
+    """The sum over its parts, so that none is counted twice, with one more for each for what joins them."""
     between: str = "\n\n"
     """The text between it and the piece before."""
 

@@ -22,7 +22,7 @@ LAMBDA = 0.9
 IDENTIFIER = 0.9
 """How sure an edge is over a field whose value only another call can give: a token, the id of a thing."""
 FIELD = 0.5
-"""How sure an edge is over any other field of one name, such as a date or a city: the user often knows its value."""
+"""How sure an edge is over any other field of one name, such as a date: the user often knows its value."""
 NAME = 0.3
 """How sure an edge is that names alone suggest (`docs/benchmarks.md`)."""
 OPTIONAL = 0.5

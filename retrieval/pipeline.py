@@ -40,8 +40,7 @@ class Pipeline:
         self.learned = learned
         """The learned models; None while there are none."""
         self.is_filling = False
-        """Whether many tools are still to come. Words and names rank those that are there; encoders and models wait,
-        for they would have to follow each tool."""
+        """Whether many tools are still to come. Words and names rank those that are there; encoders and models wait."""
         self._readings: dict[str, Reading] = {}
         """The vectors of the texts that were searched last."""
         self._reader: object = None
@@ -79,8 +78,7 @@ class Pipeline:
 
     def _request(self, query: Query, usage: Mapping[ToolId, Usage] | None) -> Request:
         dense = self._ready_encoders()
-        learned = self._aligned_models(dense)
-        return Request(self.corpus, query, usage or {}, dense, learned, self._read)
+        return Request(self.corpus, query, usage or {}, dense, self._aligned_models(dense), self._read)
 
     def _read(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[Reading]:
         """The vectors of each text by encoder; kept for a while, unless an encoder has failed."""

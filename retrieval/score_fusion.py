@@ -1,7 +1,6 @@
-"""Fuses the score lists of several lines of a task into one list.
+"""Fuses the score lists of several lines of a task into one list; `score_sum.fuse_sums` does the same for arrays.
 
-Hits are scores by slot. A slot without a score is left out and counts as 0. `score_sum.fuse_sums` does the same for
-arrays, with the same levelling and the same leaders.
+Hits are scores by slot. A slot without a score is left out and counts as 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Sums of z-scores over a corpus, part by part: how encoders and learned models become one score with the words.
 
-`rankers.dense` and `scoring` compute with these arrays. This module imports numpy: only a process with an encoder or a
-model imports it.
+This module imports numpy: only a process with an encoder or a model imports it.
 """
 
 from __future__ import annotations

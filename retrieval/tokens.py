@@ -1,7 +1,6 @@
 """Counts tokens with a real tokenizer (o200k_base, GPT-4o and later), estimates them until then, and fills budgets.
 
-The tokenizer needs no network, but takes 50 MB and half a second to load (docs/decisions/0010). So a server counts in a
-child process (`server.catalog.workers`).
+The tokenizer takes 50 MB and half a second to load (docs/decisions/0010), so a server counts in a child process.
 """
 
 from __future__ import annotations
