@@ -45,10 +45,8 @@ class Score(NamedTuple):
 class ContinuationScorer(Protocol):
     """A frozen language model that scores continuations."""
 
-    @property
-    def model(self) -> str:
-        """The name under which its scores are kept; other weights have another name."""
-        ...
+    model: str
+    """The name under which its scores are kept; other weights have another name."""
 
     def logprob(self, prompt: str, continuation: str) -> Score:
         """The score of a continuation of a prompt. Raises `ScorerError`."""

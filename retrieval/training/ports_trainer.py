@@ -112,6 +112,7 @@ class Trainer:
         self._queries = self._query_tokens([each.query for each in examples])
         self._steps = draw_batches([len(each) for each in self._queries], plan.batch, plan.epochs, plan.seed)
         self._vectors = vectors
+        self.total = len(self._steps)
         self.done = 0
         self.losses: list[float] = []
         if start is not None:
@@ -119,11 +120,6 @@ class Trainer:
         self._checkpoint = checkpoint
         if checkpoint is not None and checkpoint.exists():
             self._resume(checkpoint)
-
-    @property
-    def total(self) -> int:
-        """Steps of the whole training."""
-        return len(self._steps)
 
     @property
     def vectors(self) -> Floats:

@@ -181,14 +181,10 @@ class ThinEncoder:
         self._torch.manual_seed(seed)
         self.weights = weights
         self.model, self._names = open_model(weights, folder)
+        self.dimension: int = self.model.get_embedding_dimension()
         self.thin = make_thin(self.model, rank, seed)
         self._tokenizer: Any = tokenizer_of(Path(weights.file).parent if not weights.package else None)
         self._half = half
-
-    @property
-    def dimension(self) -> int:
-        found: int = self.model.get_embedding_dimension()
-        return found
 
     @property
     def parameters(self) -> list[Any]:
