@@ -70,7 +70,7 @@ def check(adapter: Adapter, base: str) -> None:
 
 
 def matrices(model: Path) -> dict[str, Floats]:
-    """The float32 initializers by name, read from the file beside the model."""
+    """Return the float32 initializers by name, read from the file beside the model."""
     return _matrices(model, np.memmap(model.with_name(NUMBERS), np.uint8, "r"))
 
 
@@ -88,7 +88,7 @@ def apply(adapter: Adapter, model: Path) -> None:
 
 
 def _matrices(model: Path, data: NDArray[np.uint8]) -> dict[str, Floats]:
-    """The float32 initializers whose numbers stand in `data`, as views of it."""
+    """Return the float32 initializers whose numbers stand in `data`, as views of it."""
     found = {}
     for graph in _read(model.read_bytes())[7]:
         for tensor in map(_read, _read(graph)[5]):
@@ -104,7 +104,7 @@ def _matrices(model: Path, data: NDArray[np.uint8]) -> dict[str, Floats]:
 
 
 def _read(message: bytes | memoryview) -> dict[int, list[Any]]:
-    """The fields of a message by number: varints as they are, everything else as bytes."""
+    """Return the fields of a message by number: varints as they are, everything else as bytes."""
     view, at = memoryview(message), 0
     found: dict[int, list[Any]] = defaultdict(list)
     while at < len(view):
@@ -123,7 +123,7 @@ def _read(message: bytes | memoryview) -> dict[int, list[Any]]:
 
 
 def _numbers(values: Sequence[int | memoryview]) -> Iterator[int]:
-    """The varints of a field, packed or not."""
+    """Yield the varints of a field, packed or not."""
     for value in values:
         if isinstance(value, int):
             yield value

@@ -58,7 +58,7 @@ def _logit(probability: float) -> float:
 
 
 def sigmoid(logit: float) -> float:
-    """The probability of a logit, 0 to 1."""
+    """Return the probability of a logit, 0 to 1."""
     return 1.0 / (1.0 + exp(-max(min(logit, 30.0), -30.0)))
 
 
@@ -68,7 +68,7 @@ def calibration_error(outcomes: Sequence[Outcome]) -> float:
 
 
 def reliability(outcomes: Sequence[Outcome]) -> list[tuple[float, float, int]]:
-    """For each bin that is not empty: the mean stated probability, the share that came true, and the count."""
+    """Return for each bin that is not empty: the mean stated probability, the share that came true, and the count."""
     bins: list[list[Outcome]] = [[] for _ in range(BINS)]
     for said, true in outcomes:
         bins[min(int(said * BINS), BINS - 1)].append((said, true))
@@ -76,10 +76,10 @@ def reliability(outcomes: Sequence[Outcome]) -> list[tuple[float, float, int]]:
 
 
 def conformal_k(ranks: Sequence[int | None], eps: float) -> int | None:
-    """How many tools to show so that a needed one is hidden with a probability of at most `eps`: the
-    ceil((n + 1)(1 - eps))-th smallest of n ranks (split conformal prediction, Vovk et al. 2005). It holds for the next
-    query if queries come in no particular order. A rank of None lies beyond every list. Returns None if no k suffices,
-    or if there are too few outcomes to say."""
+    """Return how many tools to show so that a needed one is hidden with a probability of at most `eps`: the ceil((n +
+    1)(1 - eps))-th smallest of n ranks (split conformal prediction, Vovk et al. 2005). It holds for the next query if
+    queries come in no particular order. A rank of None lies beyond every list. Returns None if no k suffices, or if
+    there are too few outcomes to say."""
     place = ceil((len(ranks) + 1) * (1.0 - eps))
     known = sorted(rank for rank in ranks if rank is not None)
     return known[place - 1] if 0 < place <= len(known) else None

@@ -40,7 +40,7 @@ class Logistic(Struct, frozen=True):
     weights: dict[str, float]
 
     def probability(self, features: dict[str, float]) -> float:
-        """The probability, 0 to 1; a feature that is missing counts as 0."""
+        """Return the probability, 0 to 1; a feature that is missing counts as 0."""
         return sigmoid(self.bias + sum(weight * features.get(name, 0.0) for name, weight in self.weights.items()))
 
 
@@ -71,12 +71,12 @@ def assess(ranking: Ranking, calibrate: Callable[[float], float] | None = None) 
 
 
 def level(ranking: Ranking) -> Level:
-    """The level of `assess` without the probability."""
+    """Return the level of `assess` without the probability."""
     return assess(ranking)[0]
 
 
 def sufficiency(evidence: Evidence) -> float:
-    """The probability that a tool this line needs is among the first five."""
+    """Return the probability that a tool this line needs is among the first five."""
     if evidence.named:
         return 1.0
     # A task that more likely than not needs no tool has none among the first five either.
@@ -85,7 +85,7 @@ def sufficiency(evidence: Evidence) -> float:
 
 
 def probability(evidence: Evidence) -> float:
-    """The probability that a needed tool is among the first five, given that the line needs one."""
+    """Return the probability that a needed tool is among the first five, given that the line needs one."""
     if evidence.features is not None:
         models = shipped().models
         return models.get(evidence.features.encoders, models[""]).probability(model_inputs(evidence))
@@ -95,7 +95,7 @@ def probability(evidence: Evidence) -> float:
 
 
 def fits(evidence: Evidence) -> bool:
-    """Whether any tool fits this line at all. The cosines alone answer this better than the probability does
+    """Tell whether any tool fits this line at all. The cosines alone answer this better than the probability does
     (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
     if evidence.features is None:
         return evidence.strength >= FAINTEST
@@ -107,7 +107,7 @@ def fits(evidence: Evidence) -> bool:
 
 
 def model_inputs(evidence: Evidence) -> dict[str, float]:
-    """What the fitted models read of one line; {} while words alone rank."""
+    """Return what the fitted models read of one line; {} while words alone rank."""
     found = evidence.features
     if found is None:
         return {}
@@ -124,7 +124,7 @@ def model_inputs(evidence: Evidence) -> dict[str, float]:
 
 @cache
 def shipped() -> Gate:
-    """The fitted models of this installation."""
+    """Return the fitted models of this installation."""
     return msgspec.json.decode(FILE.read_bytes(), type=Gate)
 
 

@@ -77,12 +77,12 @@ def document(tool: Tool, server_text: str = "") -> Document:
 
 
 def summary_line(document: Document) -> str:
-    """The first sentence of the description in one line of at most 120 characters."""
+    """Return the first sentence of the description in one line of at most 120 characters."""
     return first_sentence(document.description.strip() or document.title.strip() or in_words(document.name))
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text in one line of at most 120 characters."""
+    """Return the first sentence of a text in one line of at most 120 characters."""
     line = " ".join(_SENTENCE_END.split(text, maxsplit=1)[0].split())
     if len(line) <= MAX_SUMMARY:
         return line
@@ -92,8 +92,8 @@ def first_sentence(text: str) -> str:
 
 
 def embedded_text(document: Document) -> str:
-    """The text that an encoder reads for a tool: server, name, description, parameter names, the server's own words. A
-    model's limit cuts off the end. Descriptions of parameters and enum values were tried and added nothing."""
+    """Return the text that an encoder reads for a tool: server, name, description, parameter names, the server's own
+    words. A model's limit cuts off the end. Descriptions of parameters and enum values were tried and added nothing."""
     parts = [in_words(document.name) + "."]
     if document.server:
         parts.insert(0, in_words(document.server) + ":")
@@ -115,7 +115,7 @@ def _decode(definition: bytes) -> dict[str, Any]:
 
 
 def _parameters(definition: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The top-level parameters as (name, text), with those of `allOf`, `anyOf` and `oneOf` members."""
+    """Yield the top-level parameters as (name, text), with those of `allOf`, `anyOf` and `oneOf` members."""
     root = _as_object(definition.get("inputSchema") or definition.get("input_schema"))
     for part in _alternatives(root, root):
         for name, schema in _properties(part):
@@ -132,7 +132,8 @@ def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]
 
 
 def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A schema, what it refers to, its array items and the members it combines; one level, so cycles do no harm."""
+    """Yield a schema, what it refers to, its array items and the members it combines; one level, so cycles do no
+    harm."""
     yield schema
     if (target := _resolve(schema, root)) is not schema:
         yield target
@@ -176,7 +177,8 @@ def fields(tool: Tool) -> Fields:
 
 
 def identifies(field: str) -> str | None:
-    """The thing that a field identifies: "issue" for "issue number", "" for "id" alone; None for other fields."""
+    """Return the thing that a field identifies: "issue" for "issue number", "" for "id" alone; None for other
+    fields."""
     *rest, last = field.split() or [""]
     return " ".join(map(stem, rest)) if last in IDENTIFIERS else None
 
@@ -202,12 +204,12 @@ def _properties(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _combined(schema: dict[str, Any]) -> Iterator[list[Any]]:
-    """The members that a schema combines, by keyword."""
+    """Yield the members that a schema combines, by keyword."""
     return (found for word in ("allOf", "anyOf", "oneOf") if isinstance(found := schema.get(word), list))
 
 
 def _resolve(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
-    """The schema itself, or what its local `$ref` such as `#/$defs/Name` points at."""
+    """Return the schema itself, or what its local `$ref` such as `#/$defs/Name` points at."""
     path = _text(_as_object(schema).get("$ref"))
     if not path.startswith("#/"):
         return _as_object(schema)
@@ -218,7 +220,7 @@ def _resolve(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_object(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 

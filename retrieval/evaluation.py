@@ -19,7 +19,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def paired_difference(ours: Sequence[float], theirs: Sequence[float], digits: int = 4) -> tuple[float, float, float]:
-    """The mean difference over the same queries: lower end of the 95 % interval, mean, upper end; 0 without queries."""
+    """Return the mean difference over the same queries: lower end of the 95 % interval, mean, upper end; 0 without
+    queries."""
     if not ours:
         return 0.0, 0.0, 0.0
     low, high = interval([a - b for a, b in zip(ours, theirs, strict=True)])

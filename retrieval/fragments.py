@@ -75,7 +75,8 @@ def fragments(text: str, source: str, priority: Priority = "guidance", upstream:
 
 
 def chunks(text: str) -> list[tuple[str, str]]:
-    """The heading and the text of each chunk: at most `MOST` tokens, at least `LEAST` if a neighbour can be joined."""
+    """Return the heading and the text of each chunk: at most `MOST` tokens, at least `LEAST` if a neighbour can be
+    joined."""
     sections = ((heading, piece) for heading, section in _sections(text) for piece in _cut(section))
     pieces = (_Piece(heading, [piece], estimate(piece) + 1) for heading, piece in sections)
     forward = _joined(pieces, lambda last, _: last.tokens < LEAST)
@@ -115,7 +116,7 @@ def _joined(pieces: Iterable[_Piece], wanted: Callable[[_Piece, _Piece], bool]) 
 
 
 def slug(heading: str) -> str:
-    """The words of a heading in lower case, joined by `-`."""
+    """Return the words of a heading in lower case, joined by `-`."""
     return "-".join(re.findall(r"\w+", heading.lower()))[:60]
 
 
@@ -135,12 +136,12 @@ def unique(found: Iterable[Fragment]) -> list[Fragment]:
 
 
 def is_overlay(fragment: Fragment) -> bool:
-    """Whether a fragment is always on (ITR 3.6); the words of a server never are."""
+    """Tell whether a fragment is always on (ITR 3.6); the words of a server never are."""
     return fragment.priority == "safety" and not fragment.upstream
 
 
 def rank(fragment: Fragment) -> int:
-    """The place of a fragment by priority, 0 first."""
+    """Return the place of a fragment by priority, 0 first."""
     return PRIORITIES.index(fragment.priority)
 
 
@@ -175,7 +176,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])(?<!\d\.)\s+")  # not after the number of a l
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """The heading and the text of each section, heading line included; fenced code has no headings."""
+    """Yield the heading and the text of each section, heading line included; fenced code has no headings."""
     heading, lines, fenced = "", list[str](), False
     for line in text.splitlines():
         fenced ^= bool(_FENCE.match(line))
@@ -220,8 +221,8 @@ def _cut(section: str) -> Iterator[str]:
 def _smaller(
     between: str, text: str, ways: Sequence[tuple[str, Callable[[str], list[str]]]]
 ) -> Iterator[tuple[str, str]]:
-    """The whole text, or its parts by the first way of cutting that makes them short enough; each with the text that
-    stands before it."""
+    """Yield the whole text, or its parts by the first way of cutting that makes them short enough; each with the text
+    that stands before it."""
     if estimate(text) <= MOST:
         yield between, text
     elif not ways:
@@ -247,7 +248,7 @@ def _words(unit: str) -> Iterator[str]:
 
 
 def _units(text: str) -> Iterator[tuple[str, str]]:
-    """The sentences, each with the text before it."""
+    """Yield the sentences, each with the text before it."""
     for line in filter(str.strip, text.splitlines()):
         for number, sentence in enumerate(filter(str.strip, _SENTENCE.split(line))):
             yield " " if number else "\n", sentence
@@ -266,7 +267,7 @@ class FragmentIndex:
             self._lexical.add(Document(ToolId(fragment.id), fragment.upstream, slug(fragment.id), "", fragment.text))
 
     def find(self, lines: Sequence[str], limit: int = 20) -> list[Hit]:
-        """The fragments that fit any line of a query, best first; each shares a word with it."""
+        """Return the fragments that fit any line of a query, best first; each shares a word with it."""
         best: dict[int, tuple[float, float]] = {}
         for line in lines:
             wanted = weigh_terms(line)

@@ -64,16 +64,16 @@ class Graph:
         return iter(self._edges)
 
     def producers(self, tool: ToolId) -> Sequence[Edge]:
-        """The edges to what this tool depends on, the surest first."""
+        """Return the edges to what this tool depends on, the surest first."""
         return self._before.get(tool, ())
 
     def consumers(self, tool: ToolId) -> Sequence[Edge]:
-        """The edges to what depends on this tool, the surest first."""
+        """Return the edges to what depends on this tool, the surest first."""
         return self._after.get(tool, ())
 
     def raised(self, scores: Mapping[ToolId, float]) -> dict[ToolId, Raised]:
-        """The tools whose score goes up: score(A) = max(score(A), confidence x best score of a tool that depends on A).
-        The confidence counts up to `LAMBDA`. Scores at or below 0 say "does not fit" and lift nothing."""
+        """Return the tools whose score goes up: score(A) = max(score(A), confidence x best score of a tool that depends
+        on A). The confidence counts up to `LAMBDA`. Scores at or below 0 say "does not fit" and lift nothing."""
         found: dict[ToolId, Raised] = {}
         for after, score in scores.items():
             for edge in self.producers(after) if score > 0.0 else ():
@@ -112,7 +112,7 @@ def schema_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
 
 
 def _field_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
-    """A gives a field that B takes, and does not take it itself."""
+    """Yield an edge for each field that A gives and does not take, and that B takes."""
     givers: dict[tuple[str, str], list[Fields]] = defaultdict(list)
     for tool in tools:
         for field in tool.gives - tool.takes.keys():

@@ -127,9 +127,9 @@ def select(
 
 
 def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = ()) -> str:
-    """The step's system prompt: safety overlay, instructions by policy priority, tools (as text), routing note. The
-    user's own fragments of the priority `safety` replace our overlay. A fragment that a server wrote says so, so that
-    it never passes for the user's words."""
+    """Return the step's system prompt: safety overlay, instructions by policy priority, tools (as text), routing note.
+    The user's own fragments of the priority `safety` replace our overlay. A fragment that a server wrote says so, so
+    that it never passes for the user's words."""
     shown = sorted(fragments, key=rank)
     parts = [each.text for each in shown if is_overlay(each)] or [OVERLAY]
     parts += (cited(each) for each in shown if not is_overlay(each))
@@ -198,7 +198,7 @@ class Domains:
         self._counts = {name: Counter(terms("\n".join(texts))) for name, texts in examples.items()}
 
     def probabilities(self, query: str) -> dict[str, float]:
-        """The probability of each domain and of `ELSE`."""
+        """Return the probability of each domain and of `ELSE`."""
         words = terms(query)
         logs = {ELSE: -len(words) * log(VOCABULARY)}
         for name, counts in self._counts.items():
@@ -210,7 +210,7 @@ class Domains:
         return {name: weight / total for name, weight in weights.items()}
 
     def of(self, query: str) -> str:
-        """The likeliest domain if it is likely enough, else `ELSE`."""
+        """Return the likeliest domain if it is likely enough, else `ELSE`."""
         found = self.probabilities(query)
         name = max(found, key=found.__getitem__)
         return name if found[name] >= SURE else ELSE
@@ -228,7 +228,7 @@ class Signatures(Generic[T]):
         self._version: object = None
 
     def get(self, key: tuple[object, ...], version: object) -> T | None:
-        """The answer for a key; `version` identifies everything that answers depend on."""
+        """Return the answer for a key; `version` identifies everything that answers depend on."""
         if version != self._version:
             self._kept.clear()
             self._version = version
@@ -243,5 +243,6 @@ class Signatures(Generic[T]):
 
 
 def signature(query: str) -> tuple[str, ...]:
-    """The words of a task without their order and endings; tasks with the same signature count as the same task."""
+    """Return the words of a task without their order and endings; tasks with the same signature count as the same
+    task."""
     return tuple(sorted(set(terms(query))))

@@ -70,7 +70,7 @@ class NextText(NamedTuple):
 
 
 def no_next_text(task: int) -> NextText:
-    """A map from tasks of this dimension that predicts no text."""
+    """Return a map from tasks of this dimension that predicts no text."""
     return NextText(*(np.zeros(shape, np.float32) for shape in ((task, 0), (PLACES, 0), (0,))))
 
 

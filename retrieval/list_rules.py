@@ -59,7 +59,7 @@ HALF_LIFE_S = 14 * 86_400.0
 
 
 def decay_usage(usage: Usage, now: float, half_life_s: float) -> float:
-    """The calls and misses of a tool, halved for every half-life since the last use."""
+    """Return the calls and misses of a tool, halved for every half-life since the last use."""
     age = max(now - usage.last_at, 0.0)
     return float((usage.calls + MISS_WEIGHT * usage.misses) * 0.5 ** (age / half_life_s))
 
@@ -86,7 +86,7 @@ def order_tools(prior: Prior, usages: Iterable[Usage], tokens: Tokens, now: floa
 
 
 def needs(episodes: Sequence[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
-    """Each tool's share of the calls of episodes, oldest first; one counts half after `half_life` later ones."""
+    """Return each tool's share of the calls of episodes, oldest first; one counts half after `half_life` later ones."""
     weight: dict[ToolId, float] = {}
     for age, calls in enumerate(reversed(episodes)):
         for tool in calls:
@@ -96,7 +96,7 @@ def needs(episodes: Sequence[tuple[ToolId, ...]], half_life: float) -> dict[Tool
 
 
 def coverage(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -> list[float]:
-    """For each episode the share of its calls that listed tools receive; episodes without calls are left out."""
+    """Return for each episode the share of its calls that listed tools receive; episodes without calls are left out."""
     shown = set(listed)
     return [sum(tool in shown for tool in calls) / len(calls) for calls in episodes if calls]
 
@@ -154,7 +154,7 @@ class Growth(Struct, frozen=True):
     """Their names joined by `+`."""
 
     def chances(self, ranked: Sequence[Ranked]) -> list[float]:
-        """The probability that the task needs each of them, now or later."""
+        """Return the probability that the task needs each of them, now or later."""
         return [sigmoid(sum(map(mul, self.weights, each))) for each in growth_features(ranked)]
 
     def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
@@ -172,7 +172,7 @@ class Growth(Struct, frozen=True):
         return worth if worth and chances[worth[0]] >= LEAST_NEXT else []
 
     def _worth(self, chances: Mapping[ToolId, float], tokens: Tokens) -> list[ToolId]:
-        """The tools whose probability, times the price of a hidden call, is at least their tokens."""
+        """Return the tools whose probability, times the price of a hidden call, is at least their tokens."""
         return [tool for tool, chance in chances.items() if chance * self.price >= tokens(tool)]
 
 
@@ -181,7 +181,7 @@ Rule = Fixed | Growth
 
 
 def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
-    """The `FEATURES` of each tool of a ranking, best first."""
+    """Return the `FEATURES` of each tool of a ranking, best first."""
     best = ranked[0].score if ranked else 0.0
     unit = UNIT / max(best, LEAST_BEST)
     return [

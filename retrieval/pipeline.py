@@ -47,7 +47,7 @@ class Pipeline:
         """The encoders that made them."""
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
-        """The best `limit` tools for a query; tools asked for by name come first; empty when nothing fits."""
+        """Return the best `limit` tools for a query; tools asked for by name come first; empty when nothing fits."""
         request = self._request(query, usage)
         order, fitting = request.best(limit)
         ranked = (
@@ -58,14 +58,14 @@ class Pipeline:
         return Ranking(tuple(ranked), fitting, request.evidence())
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
-        """What each ranker adds to the score of every slot; (slots,) each. {} where words alone rank."""
+        """Return what each ranker adds to the score of every slot; (slots,) each. {} where words alone rank."""
         request = self._request(query, usage)
         return request.sum.parts if request.sum is not None else {}
 
     def after(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> tuple[dict[ToolId, float], float]:
-        """The tools that are called next and their probabilities, the likeliest first, and the probability that the
-        task is done; ({}, 0) where nothing was learned. Cheap enough for the path of a call: the words of a task count
-        only if they were searched before."""
+        """Return the tools that are called next and their probabilities, the likeliest first, and the probability that
+        the task is done; ({}, 0) where nothing was learned. Cheap enough for the path of a call: the words of a task
+        count only if they were searched before."""
         learned = self._aligned_models(self._ready_encoders())
         reading = self._readings.get("\n".join(needs(lines)))
         found = learned.after(history, reading, lines) if learned is not None else None
@@ -81,7 +81,7 @@ class Pipeline:
         return Request(self.corpus, query, usage or {}, dense, self._aligned_models(dense), self._read)
 
     def _read(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[Reading]:
-        """The vectors of each text by encoder; kept for a while, unless an encoder has failed."""
+        """Return the vectors of each text by encoder; kept for a while, unless an encoder has failed."""
         if self._reader is not dense:
             self._readings.clear()
             self._reader = dense
@@ -95,7 +95,7 @@ class Pipeline:
         return found
 
     def _aligned_models(self, dense: DenseEnsemble | None) -> LearnedModels | None:
-        """The learned models, brought up to the tools as they are now."""
+        """Return the learned models, brought up to the tools as they are now."""
         learned = self.learned if not self.is_filling else None
         if learned is not None and learned.stamp != (stamp := (self.corpus.version, id(dense))):
             vectors = dense.heads[0].vectors() if dense is not None else None
@@ -103,7 +103,7 @@ class Pipeline:
         return learned
 
     def _ready_encoders(self) -> DenseEnsemble | None:
-        """The encoders, if they know nearly all tools as they are now."""
+        """Return the encoders, if they know nearly all tools as they are now."""
         dense = self.dense if not self.is_filling else None
         if dense is not None and dense.version != self.corpus.version:
             dense.align(self.corpus.digests, self.corpus.version)

@@ -23,12 +23,13 @@ def spread(hits: Mapping[int, float], size: int) -> float:
 
 
 def level_scale(deviation: float, top: float) -> float:
-    """The factor that makes lines comparable; it leaves the best tool its z-score to the power 1 - `LEVELLING`."""
+    """Return the factor that makes lines comparable; it leaves the best tool its z-score to the power 1 -
+    `LEVELLING`."""
     return 1.0 / float(max(deviation, 1e-9) ** (1.0 - LEVELLING) * top**LEVELLING)
 
 
 def level_hits(hits: Mapping[int, float], size: int) -> dict[int, float]:
-    """The hits of one line times its `level_scale`."""
+    """Return the hits of one line times its `level_scale`."""
     if not hits:
         return {}
     scale = level_scale(spread(hits, size), max(hits.values()))
@@ -38,8 +39,8 @@ def level_hits(hits: Mapping[int, float], size: int) -> dict[int, float]:
 def fuse_lines(
     lines: Sequence[Mapping[int, float]], whole: Mapping[int, float], size: int, name: Callable[[int], str]
 ) -> dict[int, float]:
-    """One list for several lines: the best tool of every line first (of equals the first by name), then the others. A
-    score is what a tool has in its best line plus what it has in all lines read as one text."""
+    """Return one list for several lines: the best tool of every line first (of equals the first by name), then the
+    others. A score is what a tool has in its best line plus what it has in all lines read as one text."""
     fused: dict[int, float] = {}
     levels = [level_hits(hits, size) for hits in lines if hits]
     for hits in levels:

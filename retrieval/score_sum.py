@@ -48,7 +48,8 @@ class ScoreSum(Struct, frozen=True):
     def best(
         self, limit: int, boosts: Mapping[int, float], names: Sequence[object]
     ) -> tuple[list[tuple[int, float]], int]:
-        """The slots with the highest scores, boosts included, equal ones by name, and how many are above average."""
+        """Return the slots with the highest scores, boosts included, equal ones by name, and how many are above
+        average."""
         total = self.total.astype(np.float64)
         for slot, boost in boosts.items():
             total[slot] += boost
@@ -61,12 +62,12 @@ class ScoreSum(Struct, frozen=True):
         return [(slot, -score) for score, _, slot in order[:limit]], len(fitting)
 
     def of(self, slot: int) -> dict[str, float]:
-        """What each ranker added to one tool."""
+        """Return what each ranker added to one tool."""
         return {name: float(part[slot]) for name, part in self.parts.items()}
 
 
 def sum_words(hits: Mapping[int, float], live: NDArray[np.bool_]) -> ScoreSum:
-    """The sum of the words alone; `live` (slots,) says which slots hold a tool."""
+    """Return the sum of the words alone; `live` (slots,) says which slots hold a tool."""
     words = z_scores(by_slot(hits, len(live)), live)
     return ScoreSum(total_of({"lexical": words}, live), {"lexical": words})
 
@@ -88,7 +89,7 @@ def z_scores(scores: Floats, pool: NDArray[np.bool_] | None = None) -> Floats:
 
 
 def best_slots(scores: Floats, size: int) -> set[int]:
-    """The slots of the `size` best scores that are finite."""
+    """Return the slots of the `size` best scores that are finite."""
     size = min(size, len(scores))
     if not size:
         return set()
@@ -121,9 +122,9 @@ def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object
 
 
 def newcomer_lifts(total: Floats, base: Floats, new: NDArray[np.bool_], share: float) -> dict[int, float]:
-    """What to add to tools that no training has seen, by slot, so that `share` of the places is theirs. Only contenders
-    are lifted: tools whose score without learned parts (`base`) is at least half of the best. The first of them comes
-    after at most 1 / share - 1 of the others, the second after twice as many."""
+    """Return what to add to tools that no training has seen, by slot, so that `share` of the places is theirs. Only
+    contenders are lifted: tools whose score without learned parts (`base`) is at least half of the best. The first of
+    them comes after at most 1 / share - 1 of the others, the second after twice as many."""
     alive = np.isfinite(total)
     others = -np.sort(-total[alive & ~new])
     contenders = np.flatnonzero(alive & new & (base > 0) & (base >= 0.5 * base[alive].max(initial=0.0)))
@@ -136,7 +137,7 @@ def newcomer_lifts(total: Floats, base: Floats, new: NDArray[np.bool_], share: f
 
 
 def total_of(parts: Mapping[str, Floats], live: NDArray[np.bool_] | None = None) -> Floats:
-    """The sum of the parts; -inf outside of `live`; (slots,)."""
+    """Return the sum of the parts; -inf outside of `live`; (slots,)."""
     total: Floats = np.sum(list(parts.values()), axis=0, dtype=np.float32)
     if live is not None:
         total[~live] = -np.inf
@@ -156,7 +157,7 @@ def _add(parts: dict[str, Floats], summed: ScoreSum, scale: float, where: NDArra
 
 
 def _level(summed: ScoreSum) -> tuple[float, Floats] | None:
-    """The level scale of a line and its scaled hits; None without a hit."""
+    """Return the level scale of a line and its scaled hits; None without a hit."""
     hits = np.where(np.isfinite(summed.total), np.maximum(summed.total, 0), np.float32(0))
     top, pool = float(hits.max(initial=0.0)), np.isfinite(summed.total)
     if top <= 0.0:

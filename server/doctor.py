@@ -275,7 +275,7 @@ def check_config(config: Config) -> Iterator[Finding]:
 
 
 def is_foretool(server: Server) -> bool:
-    """Whether the command line of a server starts foretool."""
+    """Tell whether the command line of a server starts foretool."""
     words = (Path(server.command).name, *server.args)
     return "serve" in server.args and any(word == "foretool" or word.startswith("foretool[") for word in words)
 
@@ -304,7 +304,7 @@ def check_environment(config: Config) -> Iterator[Finding]:
 
 
 def _is_looked_up(server: Server) -> bool:
-    """Whether its program is looked up on PATH; if it is missing, `check_environment` reports it."""
+    """Tell whether its program is looked up on PATH; if it is missing, `check_environment` reports it."""
     return server.type == "stdio" and os.sep not in server.command and "PATH" not in server.env
 
 

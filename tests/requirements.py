@@ -293,7 +293,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "README: when something is wrong", "a silent upstream does not hold up the other lists"
     ),
     "session:expired": Promise(
-        f"{LEGACY}: basic/transports", "an expired session is opened anew, the request sent once more"
+        f"{LEGACY}: basic/transports", "an expired session is opened again, and the request sent once more"
     ),
     "era:fallback": Promise(f"{MODERN}: basic/lifecycle", "an upstream of the other era serves all the same"),
     "era:each-its-own": Promise("design: upstreams", "an upstream of both eras is spoken to in the client's own"),

@@ -73,7 +73,7 @@ def _read(weights: Weights) -> bytes:
 
 
 def cache_folder() -> Path:
-    """The folder of prepared models where no other is given; each model takes 90 MB."""
+    """Return the folder of prepared models where no other is given; each model takes 90 MB."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "foretool" / "encoders"
 
@@ -98,7 +98,7 @@ def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
 
 
 def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
-    """The folder of one prepared model; each adapter and each version of onnxruntime has its own."""
+    """Return the folder of one prepared model; each adapter and each version of onnxruntime has its own."""
     import onnxruntime  # type: ignore[import-untyped]
 
     return cache / f"{weights.sha256[:16]}-{sha256(model).hexdigest()[:16]}-{onnxruntime.__version__}"

@@ -193,7 +193,7 @@ def in_batches(encoded: Sequence[_Text], run: Callable[[list[_Text]], Iterable[A
 
 
 def tokenizer_of(folder: Path | None) -> Any:
-    """The tokenizer beside the model, else that of bert-base-uncased."""
+    """Return the tokenizer beside the model, else that of bert-base-uncased."""
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
     for place in (folder, folder.parent) if folder else ():

@@ -41,7 +41,7 @@ class Ahead:
         return self._encoder.documents(texts)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """The vectors that are known by now."""
+        """Return the vectors that are known by now."""
         import numpy as np
 
         return np.stack([self._kept.get(text, self._zeros) for text in texts])

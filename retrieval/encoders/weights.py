@@ -135,9 +135,9 @@ BY_NAME = (*MANIFEST, _MINILM)
 
 
 def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
-    """The weights that a setting means: "auto" all that are installed, "none", names joined by `+`, a folder, or a
-    sentence-transformers id; with an endpoint, the name of a model there. Raises `EncoderError` for one that was named
-    and is not there. Loads nothing."""
+    """Return the weights that a setting means: "auto" all that are installed, "none", names joined by `+`, a folder, or
+    a sentence-transformers id; with an endpoint, the name of a model there. Raises `EncoderError` for one that was
+    named and is not there. Loads nothing."""
     if setting == "none" or (setting == "auto" and missing_libraries()):
         return ()
     if endpoint is not None and endpoint.url and setting != "auto":
@@ -160,12 +160,12 @@ def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
 
 
 def missing_libraries(kind: Kind = "onnx") -> list[str]:
-    """The libraries that an encoder of this kind needs and that are not installed."""
+    """Return the libraries that an encoder of this kind needs and that are not installed."""
     return [name for name in _NEEDED[kind] if find_spec(name) is None]
 
 
 def locate(weights: Weights) -> Path | None:
-    """The file if it exists, else None; a package is found by its metadata and not imported."""
+    """Return the file if it exists, else None; a package is found by its metadata and not imported."""
     if not weights.package:
         path = Path(weights.file)
         return path if path.is_file() else None
@@ -195,7 +195,7 @@ def digest(path: Path) -> str:
 
 
 def in_folder(folder: Path) -> Weights:
-    """A sentence-transformers folder with an ONNX model in it, `model.onnx` or `onnx/model.onnx`."""
+    """Return a sentence-transformers folder with an ONNX model in it, `model.onnx` or `onnx/model.onnx`."""
     file = next((path for name in ("model.onnx", "onnx/model.onnx") if (path := folder / name).is_file()), None)
     if file is None:
         raise EncoderError(f"encoder {str(folder)!r}: no model.onnx in it")

@@ -45,7 +45,7 @@ class CrossEncoder:
         self._tokenizer = tokenizer_of(Path(path).parent)
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text answers the query; (texts,)."""
+        """Return how well each text answers the query; (texts,)."""
         query = query[:QUERY_CHARACTERS]
         pairs = [self._tokenizer.encode(query, text[:DOCUMENT_CHARACTERS]) for text in texts]
         return [float(logit) for logit in in_batches(pairs, self._run)]

@@ -55,7 +55,7 @@ class DependencyGraph:
         return None if longest is None else self._shares(longest)
 
     def prior(self) -> Floats:
-        """The share of each class among all calls."""
+        """Return the share of each class among all calls."""
         return self._shares(self._follows.get((), Counter()))
 
     def _shares(self, follows: Counter[int]) -> Floats:
@@ -65,7 +65,7 @@ class DependencyGraph:
 
 
 def suffixes(history: Sequence[int]) -> list[tuple[int, ...]]:
-    """The ends of a history, the longest first, of at most `LAST` calls; a whole one has the start mark."""
+    """Return the ends of a history, the longest first, of at most `LAST` calls; a whole one has the start mark."""
     marked = (START, *history) if len(history) < LAST else tuple(history[-LAST:])
     return [marked[start:] for start in range(len(marked))]
 
@@ -84,7 +84,7 @@ class DtdrC:
         return int(((self.centroids - vector) ** 2).sum(1).argmin())
 
     def after(self, vector: Floats, history: Sequence[int]) -> Floats:
-        """The probability of each class to come next, (classes and END,)."""
+        """Return the probability of each class to come next, (classes and END,)."""
         graph = self.graphs[self.cluster(vector)]
         anywhere = self.whole.after(history)
         if anywhere is None:
@@ -105,7 +105,7 @@ class DtdrL:
         self.bias = bias
 
     def after(self, vector: Floats) -> Floats:
-        """The probability of each class, (classes and END,); `vector` of `history_text`."""
+        """Return the probability of each class, (classes and END,); `vector` of `history_text`."""
         return softmax(vector @ self.weights + self.bias)
 
     def retrieve(self, vector: Floats, alpha: float) -> list[int]:

@@ -70,7 +70,7 @@ class Scorer(Protocol):
         ...
 
     def cross(self, query: str, places: Sequence[int]) -> Sequence[float] | None:
-        """The cross-encoder's judgement of these items, 0 to 1; None without one."""
+        """Return the cross-encoder's judgement of these items, 0 to 1; None without one."""
         ...
 
 

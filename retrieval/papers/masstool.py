@@ -70,7 +70,8 @@ def links(pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Floats:
 
 
 def propagate(linked: Array, left: Array, right: Array, layers: int) -> tuple[Array, Array]:
-    """Both sides after `layers` rounds, all rounds summed (eq. 13, 14); `linked` (left, right), vectors (nodes, d)."""
+    """Return both sides after `layers` rounds, all rounds summed (eq. 13, 14); `linked` (left, right), vectors (nodes,
+    d)."""
     left_sum, right_sum = left, right
     for _ in range(layers):
         left, right = linked @ right, linked.T @ left
@@ -82,7 +83,8 @@ def propagate(linked: Array, left: Array, right: Array, layers: int) -> tuple[Ar
 
 
 def nearest(cosines: Floats, count: int, threshold: float) -> tuple[NDArray[np.int64], Floats]:
-    """The K nearest of each row, best first, and 1 if one passes the dynamic filter, else 0; both (queries, K)."""
+    """Return the K nearest of each row, best first, and 1 if one passes the dynamic filter, else 0; both (queries,
+    K)."""
     # A full sort of 17,000 queries against each other would take minutes.
     count = min(count, cosines.shape[1])
     best = np.sort(np.argpartition(-cosines, count - 1, axis=1)[:, :count], axis=1)
@@ -125,7 +127,7 @@ def gate(xp: Any, detective: Array, weight: Array, bias: Array, search: Array) -
 
 
 def unit(xp: Any, rows: Array) -> Array:
-    """Each row at length 1; a row of zeros stays."""
+    """Return each row at length 1; a row of zeros stays."""
     return rows / xp.sqrt((rows * rows).sum(-1) + TINY)[:, None]
 
 
@@ -152,7 +154,8 @@ def detection_loss(xp: Any, found: Array, needed: Array) -> Array:
 
 
 def contrastive_loss(xp: Any, ones: Array, others: Array, temperature: float) -> Array:
-    """One of the two terms of eq. 11, mean over pairs: row i of `ones` against all of `others`; (pairs, d) each."""
+    """Return one of the two terms of eq. 11, mean over pairs: row i of `ones` against all of `others`; (pairs, d)
+    each."""
     logits = ones @ others.T / temperature
     highest = xp.amax(logits, -1)
     sums = xp.log(xp.exp(logits - highest[:, None]).sum(-1)) + highest
@@ -253,7 +256,7 @@ class _Training:
         return torch.sparse_coo_tensor(torch.from_numpy(places), values, shape, check_invariants=True).coalesce()
 
     def _neighbours(self) -> tuple[NDArray[np.int64], Floats]:
-        """The nearest neighbours of every trained query among the others."""
+        """Return the nearest neighbours of every trained query among the others."""
         queries, settings = self.task.queries, self.settings
         found = []
         for start in range(0, len(queries), 1024):
@@ -335,7 +338,8 @@ class _Training:
         return self.torch.from_numpy(places), self.torch.from_numpy(found.astype(np.float32))
 
     def _detection(self, detective: Array) -> Array:
-        """The detection loss of the batch, which needs tools, and of an equal share of the queries that need none."""
+        """Return the detection loss of the batch, which needs tools, and of an equal share of the queries that need
+        none."""
         torch, held, others = self.torch, self.held, self.task.without
         if not len(others):
             return torch.zeros(())

@@ -55,7 +55,8 @@ class PublishedTrainer(Trainer):
 
 
 def choose_fresh(batch: Batch, most: int) -> list[int]:
-    """The right documents of a step, then the hardest other ones of each example, then the next, up to `most`."""
+    """Return the right documents of a step, then the hardest other ones of each example, then the next, up to
+    `most`."""
     ranks = max(map(len, batch.candidates))
     order = [row[rank] for rank in range(ranks) for row in batch.candidates if rank < len(row)]
     return sorted(list(dict.fromkeys(order))[:most])

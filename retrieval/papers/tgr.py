@@ -106,14 +106,15 @@ class Discriminator:
         return [self.left, self.right, self.weights, self.none]
 
     def probabilities(self, a: Floats, b: Floats, ab: Floats, ba: Floats) -> Floats:
-        """The probability of each class, (pairs, 3); `a`, `b` (pairs, dimension), `ab`, `ba` (pairs, signs)."""
+        """Return the probability of each class, (pairs, 3); `a`, `b` (pairs, dimension), `ab`, `ba` (pairs, signs)."""
         forth = (a @ self.left * (b @ self.right)).sum(1) + ab @ self.weights
         back = (b @ self.left * (a @ self.right)).sum(1) + ba @ self.weights
         logits = np.stack([forth, np.broadcast_to(self.none, forth.shape), back], axis=1)
         return softmax(logits)
 
     def gradients(self, a: Floats, b: Floats, ab: Floats, ba: Floats, slope: Floats) -> list[Floats]:
-        """The gradient of each of `parameters`; `slope` (pairs, 3) is the derivative of the loss by the logits."""
+        """Return the gradient of each of `parameters`; `slope` (pairs, 3) is the derivative of the loss by the
+        logits."""
         forth, none, back = slope[:, :1], slope[:, 1], slope[:, 2:]
         left = a.T @ (forth * (b @ self.right)) + b.T @ (back * (a @ self.right))
         right = b.T @ (forth * (a @ self.left)) + a.T @ (back * (b @ self.left))
@@ -122,7 +123,8 @@ class Discriminator:
 
 
 def signs(a: Fields, b: Fields) -> list[float]:
-    """What names and parameters say about "b needs a"; results are left out, since the labels are made from them."""
+    """Return what names and parameters say about "b needs a"; results are left out, since the labels are made from
+    them."""
     wanted = {noun for field in b.takes if (noun := identifies(field))}
     named = any(noun.split()[-1] in a.nouns for noun in wanted)
     shared = len(a.nouns & b.nouns) / max(len(a.nouns | b.nouns), 1)
@@ -158,13 +160,13 @@ def train_discriminator(
 
 
 def class_weights(labels: NDArray[np.int64]) -> Floats:
-    """The weights of eq. 2, the mean within each class and the sum over the classes; (pairs,)."""
+    """Return the weights of eq. 2, the mean within each class and the sum over the classes; (pairs,)."""
     counts = np.bincount(labels, minlength=3)
     return (1.0 / np.maximum(counts, 1)[labels]).astype(np.float32)
 
 
 def inputs(read: Sequence[Fields], vectors: Floats, pairs: Sequence[Pair]) -> tuple[Floats, Floats, Floats, Floats]:
-    """The vectors of both tools, and the signs in both orders."""
+    """Return the vectors of both tools, and the signs in both orders."""
     first = [pair.first for pair in pairs]
     second = [pair.second for pair in pairs]
     ab = np.asarray([signs(read[one], read[two]) for one, two in zip(first, second, strict=True)], np.float32)
@@ -207,7 +209,7 @@ def pairs_of(read: Sequence[Fields], seed: int) -> tuple[list[Pair], list[Pair]]
 
 
 def _pairs_by_upstream(read: Sequence[Fields]) -> list[list[tuple[int, int]]]:
-    """The pairs of places of each upstream's tools, the smaller place first."""
+    """Return the pairs of places of each upstream's tools, the smaller place first."""
     peers: dict[str, list[int]] = {}
     for at, each in enumerate(read):
         peers.setdefault(each.upstream, []).append(at)
@@ -215,7 +217,7 @@ def _pairs_by_upstream(read: Sequence[Fields]) -> list[list[tuple[int, int]]]:
 
 
 def quality(model: Discriminator, read: Sequence[Fields], vectors: Floats, pairs: Sequence[Pair]) -> Quality:
-    """How good the dependencies are that the discriminator finds, direction included."""
+    """Return how good the dependencies are that the discriminator finds, direction included."""
     found = model.probabilities(*inputs(read, vectors, pairs)).argmax(axis=1)
     labels = np.asarray([pair.label for pair in pairs])
     right = int(((found == labels) & (labels != NONE)).sum())

@@ -53,7 +53,7 @@ FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT)
 
 
 def field_texts(document: Document) -> tuple[str, ...]:
-    """The text of each field, in the order of `FIELDS`."""
+    """Return the text of each field, in the order of `FIELDS`."""
     return (
         document.name,
         document.server,
@@ -78,12 +78,12 @@ class Impacts:
     idf: float
 
     def of(self, slot: int) -> float:
-        """What the term adds to one tool, 0 if the tool lacks it."""
+        """Return what the term adds to one tool, 0 if the tool lacks it."""
         at = bisect_left(self.slots, slot)
         return self.values[at] if at < len(self.slots) and self.slots[at] == slot else 0.0
 
     def scaled(self, weight: float) -> Sequence[float]:
-        """The values for a query that gives the term this weight."""
+        """Return the values for a query that gives the term this weight."""
         return self.values if weight == 1.0 else [weight * value for value in self.values]
 
 
@@ -159,7 +159,8 @@ class Lexical:
         return self.hits(self.telling(wanted))
 
     def telling(self, wanted: Mapping[str, float]) -> dict[str, float]:
-        """The terms that tell enough: many terms of a long query occur in half of all tools and decide nothing."""
+        """Return the terms that tell enough: many terms of a long query occur in half of all tools and decide
+        nothing."""
         worth = {term: weight * found.idf for term, weight in wanted.items() if (found := self.impacts(term))}
         least = LEAST_TELLING * max(worth.values(), default=0.0)
         return {
@@ -182,7 +183,8 @@ class Lexical:
         return scores
 
     def coverage(self, wanted: Mapping[str, float], slot: int, least_total: int = 0) -> float:
-        """The share of a query's terms, by weight and idf, that a tool has; the idf assumes `least_total` at least."""
+        """Return the share of a query's terms, by weight and idf, that a tool has; the idf assumes `least_total` at
+        least."""
         total = max(self.live, least_total)
         mass = met = 0.0
         for term, weight in wanted.items():
@@ -194,7 +196,7 @@ class Lexical:
         return met / mass if mass else 0.0
 
     def impacts(self, term: str) -> Impacts | None:
-        """What this term is worth in each tool that has it; None if no tool has it."""
+        """Return what this term is worth in each tool that has it; None if no tool has it."""
         if term in self._impacts:
             return self._impacts[term]
         postings = self._postings.get(term)
@@ -239,7 +241,7 @@ class Lexical:
 
 
 def weigh_terms(text: str) -> dict[str, float]:
-    """The terms of a query with their weights, and with less weight the verbs that mean the same."""
+    """Return the terms of a query with their weights, and with less weight the verbs that mean the same."""
     counts = Counter(terms(text))
     # A word that occurs twice is worth more; ten times is not worth ten times more.
     wanted = {term: 1.0 if times == 1 else 1.0 + 0.5 * log(times) for term, times in counts.items()}
@@ -250,5 +252,5 @@ def weigh_terms(text: str) -> dict[str, float]:
 
 
 def idf(total: int, having: int) -> float:
-    """The inverse document frequency of a term that `having` of `total` tools have."""
+    """Return the inverse document frequency of a term that `having` of `total` tools have."""
     return log(1.0 + (total - having + 0.5) / (having + 0.5))

@@ -64,7 +64,7 @@ class Dense:
         self._index.add(rows)
 
     def missing(self, digests: Iterable[bytes]) -> set[bytes]:
-        """Which of these hashes have no vector."""
+        """Return which of these hashes have no vector."""
         return {digest for digest in digests if digest not in self._row_of}
 
     def align(self, digests: Sequence[bytes]) -> None:
@@ -130,11 +130,11 @@ class DenseEnsemble:
         return tools >= FEWEST_TOOLS and all(head.known.sum() >= LEAST_COVERED * tools for head in self.heads)
 
     def readings(self, texts: Sequence[str]) -> list[Reading]:
-        """The vectors of each text by all encoders."""
+        """Return the vectors of each text by all encoders."""
         return list(zip(*(head.encoder.queries(texts) for head in self.heads), strict=True))
 
     def sums(self, hits: Sequence[Mapping[int, float]], readings: Sequence[Reading]) -> list[ScoreSum]:
-        """One sum for each text, given what the words score by slot and the text's vectors."""
+        """Return one sum for each text, given what the words score by slot and the text's vectors."""
         # By encoder, each (texts, slots).
         cosines = [head.nearness(np.stack([each[place] for each in readings])) for place, head in enumerate(self.heads)]
         return [self._sum(hit, [each[place] for each in cosines]) for place, hit in enumerate(hits)]

@@ -95,7 +95,7 @@ class CallGraph:
 
     @staticmethod
     def _suffixes(history: Sequence[int]) -> list[tuple[int, ...]]:
-        """The shortest first."""
+        """Return the shortest first."""
         marked = (-1, *history[-LAST:]) if len(history) < LAST else tuple(history[-LAST:])
         return [marked[-length:] for length in range(1, len(marked) + 1)]
 
@@ -166,8 +166,8 @@ class Dtdr(LearnedModel):
     def after(
         self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float]:
-        """The probability of each tool to be called next (slots,), and that the task is done; `history` begins with
-        the oldest call."""
+        """Return the probability of each tool to be called next (slots,), and that the task is done; `history` begins
+        with the oldest call."""
         if not len(self.live):
             return np.zeros(0, np.float32), 1.0
         task = self.of_task(vector, tuple(lines))
@@ -246,7 +246,8 @@ class Dtdr(LearnedModel):
         )
 
     def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> Task:
-        """What a task gives before any call; the last task is remembered, because every step asks for it again."""
+        """Return what a task gives before any call; the last task is remembered, because every step asks for it
+        again."""
         key = (b"" if vector is None else vector.tobytes(), lines)
         if self._task is None or self._task[0] != key:
             self._task = (key, self._read_task(vector, lines))
@@ -260,7 +261,7 @@ class Dtdr(LearnedModel):
         return softmax(hidden @ network.out + network.out_bias)
 
     def _nearest(self, said: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """The nearest past tasks and what each counts for."""
+        """Return the nearest past tasks and what each counts for."""
         near = self._said
         if not len(near) or not said.any():
             return near[:0], np.zeros(0, np.float32)

@@ -148,12 +148,13 @@ def _check(model: Model) -> None:
 
 
 def rows_of(classes: int) -> int:
-    """How many rows the weights of the history have."""
+    """Return how many rows the weights of the history have."""
     return (1 + LAST) * classes + LAST + PLACES
 
 
 def history_rows(history: Sequence[int], classes: int) -> list[int]:
-    """The rows that a history adds up: one for each call, each of the last three or its absence, and the count."""
+    """Return the rows that a history adds up: one for each call, each of the last three or its absence, and the
+    count."""
     rows = [call for call in history[-MOST_HISTORY:] if call != UNKNOWN]
     for back in range(LAST):
         missing = (1 + LAST) * classes + back

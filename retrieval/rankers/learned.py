@@ -75,15 +75,15 @@ class LearnedModel(Protocol):
     def after(
         self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float] | None:
-        """The probability of each slot to be called next, and of the task being done; together 1 at most."""
+        """Return the probability of each slot to be called next, and of the task being done; together 1 at most."""
         return None
 
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
-        """The probability that a task needs a tool at all."""
+        """Return the probability that a task needs a tool at all."""
         return None
 
     def seen_tools(self) -> tuple[NDArray[np.bool_], float] | None:
-        """Which slots the model has seen in training (slots,), and which share of tasks takes another tool."""
+        """Return which slots the model has seen in training (slots,), and which share of tasks takes another tool."""
         return None
 
 
@@ -125,7 +125,7 @@ class LearnedModels:
             model.align(tools, None if kind in self._foreign else vectors)
 
     def parts(self, query: Query, reading: Reading | None) -> dict[str, Floats]:
-        """What each model adds to the score of every slot, by the name of its part; (slots,) each."""
+        """Return what each model adds to the score of every slot, by the name of its part; (slots,) each."""
         found: dict[str, Floats] = {}
         for kind, model in self.models.items():
             if not model.adds_scores:
@@ -140,7 +140,7 @@ class LearnedModels:
         return found
 
     def newcomers(self) -> tuple[NDArray[np.bool_], float] | None:
-        """The tools that no training has seen (slots,), and their share of the first places; None where none is
+        """Return the tools that no training has seen (slots,), and their share of the first places; None where none is
         buried: only scores that are not scaled would bury them."""
         for model in self.models.values():
             if model.in_deviations and (seen := model.seen_tools()) is not None:
@@ -148,18 +148,18 @@ class LearnedModels:
         return None
 
     def factors_for(self, encoders: str) -> Mapping[str, float]:
-        """What to multiply the parts by, with these encoders."""
+        """Return what to multiply the parts by, with these encoders."""
         return self.factors.factors if self.factors.encoders == encoders else {}
 
     def after(
         self, history: Sequence[ToolId], reading: Reading | None, lines: Sequence[str] = ()
     ) -> tuple[Floats, float] | None:
-        """What the first model that predicts calls says (`LearnedModel.after`); None without one."""
+        """Return what the first model that predicts calls says (`LearnedModel.after`); None without one."""
         answers = (model.after(history, self._vector(kind, reading), lines) for kind, model in self.models.items())
         return next((each for each in answers if each is not None), None)
 
     def needs_tool(self, reading: Reading | None, text: str = "") -> float | None:
-        """What the first model that knows says (`LearnedModel.needs_tool`); None without one."""
+        """Return what the first model that knows says (`LearnedModel.needs_tool`); None without one."""
         answers = (model.needs_tool(self._vector(kind, reading), text) for kind, model in self.models.items())
         return next((each for each in answers if each is not None), None)
 
@@ -169,7 +169,7 @@ class LearnedModels:
         return next((model.graph for model in self.models.values() if model.graph is not None), None)
 
     def _vector(self, kind: str, reading: Reading | None) -> Floats | None:
-        """The vector of a task as this model reads it, (dimension,)."""
+        """Return the vector of a task as this model reads it, (dimension,)."""
         if kind in self._foreign or not reading:
             return None
         return np.concatenate(reading) if self.models[kind].reads_all_encoders else reading[0]

@@ -94,7 +94,7 @@ class Sparse(Struct, frozen=True):
         return len(self.starts) - 1
 
     def row(self, number: int) -> tuple[Ints, Floats]:
-        """The columns and values of one row."""
+        """Return the columns and values of one row."""
         part = slice(self.starts[number], self.starts[number + 1])
         return self.columns[part], self.values[part]
 
@@ -273,7 +273,8 @@ class MassTool(LearnedModel):
             raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
 
     def seen_tools(self) -> tuple[NDArray[np.bool_], float]:
-        """The tools that were trained on (slots,), and the share of tasks that took a tool that none before it took."""
+        """Return the tools that were trained on (slots,), and the share of tasks that took a tool that none before it
+        took."""
         found = np.zeros(self.size, np.bool_)
         found[self.slots[self.slots >= 0]] = True
         return found, 1.0 - self.header.familiar
@@ -305,7 +306,7 @@ class MassTool(LearnedModel):
         return found
 
     def needs_tool(self, vector: Floats | None, text: str = "") -> float | None:
-        """The probability that a task needs a tool at all; None where no task was on record that needed none."""
+        """Return the probability that a task needs a tool at all; None where no task was on record that needed none."""
         if not self.header.detects:
             return None
         task = self.read(text, vector)
@@ -325,11 +326,11 @@ class MassTool(LearnedModel):
         return Task(text, places, values, unit(vector), True)
 
     def believed(self, past: Past) -> float:
-        """How far to believe what is known about tasks like this one, 0 to 1."""
+        """Return how far to believe what is known about tasks like this one, 0 to 1."""
         return (self.header.read if past.has_vector else self.header.unread)(past.signs, self.prior)
 
     def past(self, task: Task) -> Past:
-        """What head and search say about a task."""
+        """Return what head and search say about a task."""
         tools = len(self.header.tools)
         query = np.zeros(len(self.hashes), np.float32)
         query[task.places] = task.values
@@ -388,7 +389,7 @@ def share_rows(starts: NDArray[Any], tools: NDArray[Any], even: float) -> Sparse
 
 
 def votes(likeness: Floats) -> Floats:
-    """The vote of each task, exp(SHARPNESS x likeness) among the `NEIGHBOURS` most alike, together 1 (eq. 5)."""
+    """Return the vote of each task, exp(SHARPNESS x likeness) among the `NEIGHBOURS` most alike, together 1 (eq. 5)."""
     found = np.zeros_like(likeness)
     if not len(likeness):
         return found

@@ -58,14 +58,15 @@ class Names:
                 self._slots.pop(key, None)
 
     def asked(self, names: Sequence[str]) -> dict[int, float]:
-        """The tools with these names, by slot, in the order of the names; the nearest names where one is not exact."""
+        """Return the tools with these names, by slot, in the order of the names; the nearest names where one is not
+        exact."""
         found: dict[int, float] = {}
         for place, name in enumerate(names):
             self._collect(found, compact(name[:MAX_NAME]), ASKED - place / 1024, edits=2)
         return found
 
     def in_line(self, line: str) -> dict[int, float]:
-        """The tools that a line of text names, by slot."""
+        """Return the tools that a line of text names, by slot."""
         found: dict[int, float] = {}
         guesses = MAX_GUESSES
         for key, edits in _candidates(line):
@@ -137,7 +138,7 @@ def _keys(server: str, name: str, exposed: str) -> set[str]:
 
 
 def _candidates(line: str) -> Iterator[tuple[str, int]]:
-    """The parts of a line that may be names, each as a compact key with the edits it is allowed."""
+    """Yield the parts of a line that may be names, each as a compact key with the edits it is allowed."""
     words = _TOKEN.findall(line[:10_000])
     core = _trimmed([word.strip(".:") for word in words])
     if 0 < len(core) <= 8:

@@ -40,7 +40,7 @@ class Tgr(LearnedModel):
 
 
 def dumps(edges: Iterable[Edge]) -> bytes:
-    """A graph as a model."""
+    """Return a graph as a model."""
     held = list(edges)
     tools = dict.fromkeys(end for edge in held for end in (edge.before, edge.after))
     place = {tool: at for at, tool in enumerate(tools)}

@@ -19,7 +19,7 @@ IN_USE = 0.05
 
 
 def habits(usage: Mapping[ToolId, Usage], half_life_s: float = HALF_LIFE_S) -> dict[ToolId, float]:
-    """How much each tool is used, from 0 to 1 for the most used; the time of the latest use stands for now."""
+    """Return how much each tool is used, from 0 to 1 for the most used; the time of the latest use stands for now."""
     now = max((each.last_at for each in usage.values()), default=0.0)
     amounts = {tool: log1p(decay_usage(each, now, half_life_s)) for tool, each in usage.items()}
     top = max(amounts.values(), default=0.0)
@@ -32,7 +32,7 @@ def usage_shares(
     slot_of: Mapping[ToolId, int],
     slots_of: Mapping[str, tuple[int, ...]],
 ) -> dict[int, float]:
-    """What usage adds to each slot, as a share of what the words say; slots without a share are left out."""
+    """Return what usage adds to each slot, as a share of what the words say; slots without a share are left out."""
     found = {slot_of[tool]: HABIT * amount for tool, amount in habits(usage).items() if tool in slot_of}
     for server in set(servers_in_use):
         for slot in slots_of.get(server, ()):

@@ -49,7 +49,7 @@ class ContinuationScorer(Protocol):
     """The name under which its scores are kept; other weights have another name."""
 
     def logprob(self, prompt: str, continuation: str) -> Score:
-        """The score of a continuation of a prompt. Raises `ScorerError`."""
+        """Return the score of a continuation of a prompt. Raises `ScorerError`."""
         ...
 
 
@@ -69,7 +69,7 @@ class Question(NamedTuple):
         return f" {self.answer}"
 
     def key(self, model: str) -> str:
-        """The key under which this model's score is kept: 128 bits in hex."""
+        """Return the key under which this model's score is kept: 128 bits in hex."""
         text = json.dumps([model, PROMPT, *self], ensure_ascii=False)
         return sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
@@ -113,7 +113,7 @@ def score_all(
     kept: ScoreFile,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[Question, Score]:
-    """The score of every question; `progress` gets how many are done, and their total.
+    """Return the score of every question; `progress` gets how many are done, and their total.
 
     Questions on one document follow each other, since a scorer may remember the state of the beginning they share.
     """

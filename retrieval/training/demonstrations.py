@@ -80,13 +80,13 @@ class Demonstration(Struct, frozen=True):
         return order
 
     def _open(self, done: set[int]) -> tuple[int, ...]:
-        """The classes of the calls that are not done and whose dependencies are done."""
+        """Return the classes of the calls that are not done and whose dependencies are done."""
         places = (place for place in range(len(self.calls)) if place not in done and done.issuperset(self.after[place]))
         return tuple(sorted({self.calls[place] for place in places}))
 
 
 def dependencies(size: int, edges: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, ...], ...]:
-    """By place, the places that have to come first; a chain if only the order is known.
+    """Return by place, the places that have to come first; a chain if only the order is known.
 
     An edge that does not point forward is left out, since it would close a cycle with the order that was walked.
     """
@@ -163,7 +163,7 @@ class ToolVectors(NamedTuple):
         return ToolVectors([self.tools[place] for place in kept], None if self.vectors is None else self.vectors[kept])
 
     def texts(self, tools: Sequence[ToolId]) -> dict[int, Floats]:
-        """The vectors of those of these tools that are in the catalog, by their place in `tools`."""
+        """Return the vectors of those of these tools that are in the catalog, by their place in `tools`."""
         if self.vectors is None:
             return {}
         place_of = {tool: place for place, tool in enumerate(self.tools)}

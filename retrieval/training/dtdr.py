@@ -122,8 +122,8 @@ class Trainer:
     def _judge(
         self, given: TrainingSet, others: Sequence[int], catalog: ToolVectors, seed: int, *, new: bool
     ) -> Dtdr | None:
-        """A smaller model of these demonstrations over the catalog; with `new`, some tools came after it was trained.
-        None if too few demonstrations are left."""
+        """Return a smaller model of these demonstrations over the catalog; with `new`, some tools came after it was
+        trained. None if too few demonstrations are left."""
         known = catalog
         if new:
             calls = Counter(call for place in others for call in given.demonstrations[place].calls)
@@ -287,7 +287,7 @@ class ListwiseStep(NamedTuple):
 
 
 def listwise_steps(judge: Dtdr, held: TrainingSet, most: int, seed: int, *, said: bool) -> list[ListwiseStep]:
-    """At most `most` steps of demonstrations that the judge has not seen, with or without their task."""
+    """Return at most `most` steps of demonstrations that the judge has not seen, with or without their task."""
     slots = judge.slots
     classes = len(held.tools)
     steps = [(number, step) for number, each in enumerate(held.demonstrations) for step in each.steps(classes)]

@@ -66,7 +66,7 @@ class ListCost(Struct, frozen=True):
     """Tokens of the list at its end, our own tools left out."""
 
     def cost(self, price: float = MOST_PRICE) -> float:
-        """The cost in tokens, with each discovery at its price."""
+        """Return the cost in tokens, with each discovery at its price."""
         return self.tokens + price * self.discoveries
 
 
@@ -107,7 +107,7 @@ class Segment:
         return episode.tasks[0] in self._prompted
 
     def found(self, episode: Episode, history: tuple[ToolId, ...] = ()) -> Ranking:
-        """The ranking for the words of a task after these calls."""
+        """Return the ranking for the words of a task after these calls."""
         key = (episode.tasks[0], history)
         if key not in self._found:
             self._pipeline.learned = self._experience
@@ -115,7 +115,7 @@ class Segment:
         return self._found[key]
 
     def after(self, lines: tuple[str, ...], history: tuple[ToolId, ...]) -> Prediction:
-        """The prediction of the next call; `lines` are what the proxy knows of the task by then."""
+        """Return the prediction of the next call; `lines` are what the proxy knows of the task by then."""
         key = ("\n".join(lines), history)
         if key not in self._next:
             self._pipeline.learned = self._experience
@@ -199,8 +199,8 @@ def halves(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], list[Se
 
 
 def allowance(unlearned: Segment, tokens: Tokens, budget: int) -> float:
-    """The tokens that lists may take in the mean: a little less than they took in the tasks on record before anything
-    was learned or used. `unlearned`: these tasks without models, usage and order."""
+    """Return the tokens that lists may take in the mean: a little less than they took in the tasks on record before
+    anything was learned or used. `unlearned`: these tasks without models, usage and order."""
     costs = play([unlearned], Fixed(most_found=None), tokens, budget, 0)
     return SPENT * fmean(each.tokens for each in costs) if costs else 0.0
 
@@ -249,7 +249,7 @@ class Gain(Struct, frozen=True):
         return self.difference[2] < 0.0
 
     def report(self) -> dict[str, Any]:
-        """The figures for a report."""
+        """Return the figures for a report."""
         return {
             "replayed": len(self.new), "old": summarize(self.old), "new": summarize(self.new),
             "difference": list(self.difference),

@@ -139,7 +139,8 @@ class _Training:
         return dumps(header, found | _pack(tasks, known, heads) | stage)
 
     def _tune_encoder(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:
-        """The encoder fine-tuned on these tasks and a head on it; {} with too few tasks or nothing that trains it."""
+        """Return the encoder fine-tuned on these tasks and a head on it; {} with too few tasks or nothing that trains
+        it."""
         weights = masstool_tuned.weights_to_tune(len(texts)) if self.material.queries is not None else None
         if weights is None:
             return {}
@@ -162,7 +163,8 @@ class _Training:
         return fit_head(tasks, known, rows, seed, lambda share: self.progress("learning", begun + part * share))
 
     def _weigh(self, tasks: Tasks, known: Classes) -> tuple[float, Trust, Trust]:
-        """The share of the head, and the trust with and without sentence vectors, from tasks that were kept back."""
+        """Return the share of the head, and the trust with and without sentence vectors, from tasks that were kept
+        back."""
         order = self.draw.permutation(len(tasks))
         if len(tasks) < FEW:
             parts = np.array_split(order, FOLDS)

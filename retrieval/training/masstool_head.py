@@ -95,13 +95,13 @@ def find_classes(golds: Sequence[tuple[int, ...]]) -> Classes:
 
 
 def familiar_share(golds: Sequence[tuple[int, ...]]) -> float:
-    """The share of the tasks all of whose tools were taken by another task too."""
+    """Return the share of the tasks all of whose tools were taken by another task too."""
     tasks = Counter(tool for each in golds for tool in each)
     return sum(all(tasks[tool] > 1 for tool in each) for each in golds) / max(len(golds), 1)
 
 
 def build_vocabulary(counts: Sequence[Counter[int]]) -> tuple[NDArray[np.uint32], Floats]:
-    """The sorted hashes of the grams in at least `LEAST_TASKS` tasks, and their idf."""
+    """Return the sorted hashes of the grams in at least `LEAST_TASKS` tasks, and their idf."""
     seen = Counter(gram for each in counts for gram in each)
     often = sorted((gram for gram, tasks in seen.items() if tasks >= LEAST_TASKS), key=lambda gram: (-seen[gram], gram))
     kept = sorted(often[:VOCABULARY])
@@ -121,7 +121,8 @@ def stack_rows(rows: Sequence[tuple[Ints, Floats]]) -> Sparse:
 
 
 def take_rows(words: Sparse, rows: Ints, kept: Callable[[int], Floats] | None = None) -> tuple[Ints, Floats]:
-    """The columns that occur in these rows, and the rows as (rows, columns); `kept` gives factors of the values."""
+    """Return the columns that occur in these rows, and the rows as (rows, columns); `kept` gives factors of the
+    values."""
     sizes = words.starts[rows + 1] - words.starts[rows]
     ends = np.cumsum(sizes)
     places = np.arange(ends[-1]) + np.repeat(words.starts[rows] - ends + sizes, sizes)
@@ -153,7 +154,7 @@ def lists_of(rows: Sequence[Sequence[int]]) -> Sparse:
 
 
 def flatten(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Where each row starts in the second array, with one more for the end; and all rows one after the other."""
+    """Return where each row starts in the second array, with one more for the end; and all rows one after the other."""
     starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     return starts.astype(np.int32), np.asarray([each for row in rows for each in row], np.int32)
 
@@ -205,7 +206,7 @@ def fit_head(tasks: Tasks, known: Classes, rows: Ints, seed: int, progress: Call
 
 
 def class_shares(heads: Sequence[Head], tasks: Tasks, rows: Ints) -> Floats:
-    """The share of each class, (rows, classes), by the mean of the heads' logits."""
+    """Return the share of each class, (rows, classes), by the mean of the heads' logits."""
     found = []
     for start in range(0, len(rows), 256):
         part = rows[start : start + 256]

@@ -92,7 +92,7 @@ def judge_held_back(tasks: Tasks, known: Classes, heads: Sequence[Head], rows: I
 
 
 def split_strangers(tasks: Tasks, rows: Ints, draw: np.random.Generator) -> tuple[Ints, Ints]:
-    """The tasks to keep back, which are `rows` and all that took some drawn tools; and the other tasks."""
+    """Return the tasks to keep back, which are `rows` and all that took some drawn tools; and the other tasks."""
     golden = np.zeros((len(tasks), tasks.tools), np.bool_)
     for row, golds in enumerate(tasks.golds):
         golden[row, list(golds)] = True
@@ -113,7 +113,7 @@ def recall(shares: Floats, golden: Floats, k: int = 5) -> Floats:
 
 
 def choose_mix(held: Sequence[HeldBack]) -> float:
-    """The share of the head that finds most of what was kept back; the larger of equals."""
+    """Return the share of the head that finds most of what was kept back; the larger of equals."""
 
     def found(mix: float) -> float:
         known = [recall(mix_shares(each, mix), each.golden)[~each.strange] for each in held]
@@ -123,7 +123,7 @@ def choose_mix(held: Sequence[HeldBack]) -> float:
 
 
 def mix_shares(held: HeldBack, mix: float) -> Floats:
-    """The mix of head and vote, (rows, tools)."""
+    """Return the mix of head and vote, (rows, tools)."""
     return np.float32(mix) * held.head + np.float32(1 - mix) * held.vote
 
 

@@ -33,7 +33,8 @@ TOKENS: Final = 64
 
 
 def weights_to_tune(tasks: int) -> encoders.Weights | None:
-    """The encoder to fine-tune; None with too few tasks, or if it or a library that trains it is not installed."""
+    """Return the encoder to fine-tune; None with too few tasks, or if it or a library that trains it is not
+    installed."""
     if tasks < LEAST:
         return None
     try:

@@ -100,7 +100,8 @@ def _initial(dimension: int, history_rows: int, classes: int, plan: NetworkPlan,
 def gradients(
     weights: Network, vectors: Floats, drawn: Samples, places: Ints, plan: NetworkPlan, draw: Draw
 ) -> tuple[dict[str, Floats], Ints, Floats]:
-    """The gradients of the mean cross-entropy: the dense ones by name, the history's rows that occur, and theirs."""
+    """Return the gradients of the mean cross-entropy: the dense ones by name, the history's rows that occur, and
+    theirs."""
     tasks = drawn.tasks[places]
     asked = (tasks >= 0) & (draw.random(len(tasks)) >= plan.unasked)
     query = np.where(asked[:, None], vectors[np.maximum(tasks, 0)], np.float32(0))
@@ -136,7 +137,8 @@ def _draw_mask(shape: tuple[int, ...], share: float, draw: Draw) -> Floats:
 
 
 def _gather(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
-    """The sum of each sample's rows, the rows that occur, and how often each sample has each (samples, occurring)."""
+    """Return the sum of each sample's rows, the rows that occur, and how often each sample has each (samples,
+    occurring)."""
     used, where = np.unique(rows, return_inverse=True)
     spread = np.zeros((len(rows), len(used)), np.float32)
     np.add.at(spread, (np.arange(len(rows))[:, None], where.reshape(rows.shape)), np.float32(1))

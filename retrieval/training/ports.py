@@ -94,7 +94,7 @@ class Answers(Struct, frozen=True):
         return len(self.means)
 
     def useful(self, example: int, documents: Sequence[int]) -> Sequence[float] | None:
-        """The mean log-probability of an example's right call given each of these documents (`Useful`)."""
+        """Return the mean log-probability of an example's right call given each of these documents (`Useful`)."""
         found = [self.means.get((example, each)) for each in documents]
         return None if None in found else [each for each in found if each is not None]
 
@@ -136,7 +136,7 @@ def docstring(tool: Tool) -> str:
 
 
 def examples_of(material: Material) -> list[Example]:
-    """Each task with each tool that it took, oldest first; a task of several tools is several examples (4.1)."""
+    """Return each task with each tool that it took, oldest first; a task of several tools is several examples (4.1)."""
     place = {tool.id: at for at, tool in enumerate(material.tools)}
     found = []
     for episode in material.episodes:
@@ -147,7 +147,7 @@ def examples_of(material: Material) -> list[Example]:
 
 
 def keep_called(examples: Sequence[Example]) -> tuple[list[int], list[Example]]:
-    """The documents that are right for some example, and the examples by their places among these.
+    """Return the documents that are right for some example, and the examples by their places among these.
 
     Training leaves out a tool that nobody has called yet: it would only ever be a negative, and be found less.
     """
@@ -157,7 +157,7 @@ def keep_called(examples: Sequence[Example]) -> tuple[list[int], list[Example]]:
 
 
 def shipped_adapter(rank: int) -> Adapter | None:
-    """The adapter that ships with the first encoder, to continue from; None if there is none of this rank."""
+    """Return the adapter that ships with the first encoder, to continue from; None if there is none of this rank."""
     weights = encoders.MANIFEST[0]
     if not weights.adapter:
         return None
@@ -167,7 +167,7 @@ def shipped_adapter(rank: int) -> Adapter | None:
 
 
 def work_folder() -> Path:
-    """The folder of scores and checkpoints, from which a training that was killed continues."""
+    """Return the folder of scores and checkpoints, from which a training that was killed continues."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "foretool" / "ports"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -75,7 +75,8 @@ class Batch(NamedTuple):
 
 
 def choose_candidates(cosines: Floats, example: Example, among: Sequence[int] | None, negatives: int) -> list[int]:
-    """The right document and the most similar of the others; `cosines` (documents,), `among`: which may be taken."""
+    """Return the right document and the most similar of the others; `cosines` (documents,), `among`: which may be
+    taken."""
     right = {example.tool, *example.also}
     order = (
         np.argsort(-cosines, kind="stable").tolist() if among is None else sorted(among, key=lambda at: -cosines[at])
@@ -143,7 +144,7 @@ class Trainer:
         return self.encoder.embed(self._query_tokens([each.query for each in examples])) @ self.vectors.T
 
     def share_first(self, examples: Sequence[Example]) -> float:
-        """The share of the examples for which a right document comes first."""
+        """Return the share of the examples for which a right document comes first."""
         if not examples:
             return 0.0
         best = self.cosines(examples).argmax(1).tolist()
@@ -200,11 +201,11 @@ class Trainer:
         return self._torch.from_numpy(self.vectors)
 
     def _loss(self, cosines: Any, batch: Batch) -> Any:
-        """The mean loss over the batch; `cosines` (queries, documents)."""
+        """Return the mean loss over the batch; `cosines` (queries, documents)."""
         return self._contrastive(cosines, batch) + self.plan.share * self._published(cosines, batch)
 
     def _contrastive(self, cosines: Any, batch: Batch) -> Any:
-        """The contrastive loss: the right document of each query at 0, its other right ones masked."""
+        """Return the contrastive loss: the right document of each query at 0, its other right ones masked."""
         torch = self._torch
         masked = torch.zeros_like(cosines, dtype=torch.bool)
         for row, at in enumerate(batch.examples):

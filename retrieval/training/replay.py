@@ -50,7 +50,7 @@ class StepRanks(Struct, frozen=True):
         return fmean(1.0 / rank if rank else 0.0 for rank in self.ranks)
 
     def found(self, k: int) -> float:
-        """The share of the steps whose tool was among the first k."""
+        """Return the share of the steps whose tool was among the first k."""
         return fmean(0 < rank <= k for rank in self.ranks)
 
 
@@ -84,7 +84,7 @@ class Comparison(Struct, frozen=True):
         return min(self.difference[2], self.top5[2]) < 0.0
 
     def report(self) -> dict[str, Any]:
-        """The figures for a model's report."""
+        """Return the figures for a model's report."""
         return {
             "replayed": self.episodes, "steps": self.steps, "old": self.old, "new": self.new,
             "difference": list(self.difference), "top5": list(self.top5),
@@ -92,7 +92,7 @@ class Comparison(Struct, frozen=True):
 
 
 def query_after(task: str, history: tuple[ToolId, ...], upstream_of: Mapping[ToolId, str]) -> Query:
-    """The query of a task after these calls; the servers in use are those that were called last."""
+    """Return the query of a task after these calls; the servers in use are those that were called last."""
     lines = tuple(line.strip() for line in task.splitlines() if line.strip())
     lately = (upstream_of[each] for each in reversed(history) if each in upstream_of)
     return Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS])
@@ -189,13 +189,13 @@ def fit_factors(found: Sequence[ScoredStep]) -> dict[str, float]:
 
 
 def _loss(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> float:
-    """The mean loss over steps, without the prior."""
+    """Return the mean loss over steps, without the prior."""
     pairs = zip(held, called, strict=True)
     return -sum(float(log_softmax(sharpness * (factors @ parts))[place]) for parts, place in pairs) / len(held)
 
 
 def _gradient(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> Doubles:
-    """The mean gradient over steps, (factors,)."""
+    """Return the mean gradient over steps, (factors,)."""
     total = np.zeros(len(factors))
     for parts, place in zip(held, called, strict=True):
         chances = np.exp(log_softmax(sharpness * (factors @ parts)))
@@ -205,7 +205,7 @@ def _gradient(held: Sequence[Floats], called: Sequence[int], factors: Doubles, s
 
 
 def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float]) -> list[StepRanks]:
-    """The ranks of the called tools under these factors, by episode."""
+    """Return the ranks of the called tools under these factors, by episode."""
     ranks: dict[int, list[int]] = {}
     for each in found:
         scores = np.sum([factors.get(name, 1.0) * part for name, part in each.parts.items()], axis=0)
@@ -215,7 +215,7 @@ def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float]) -> li
 
 
 def rank_crossed(found: Sequence[ScoredStep]) -> list[StepRanks]:
-    """The ranks with factors that were fitted on the other half of the episodes."""
+    """Return the ranks with factors that were fitted on the other half of the episodes."""
     numbers = sorted({each.episode for each in found})
     middle = numbers[len(numbers) // 2] if numbers else 0
     halves = [each for each in found if each.episode < middle], [each for each in found if each.episode >= middle]

@@ -192,7 +192,7 @@ class ThinEncoder:
         return [each for part in self.thin.values() for each in (part.left, part.right)]
 
     def tokens(self, texts: Sequence[str], limit: int) -> list[list[int]]:
-        """The tokens of each text, at most `limit` of them."""
+        """Return the tokens of each text, at most `limit` of them."""
         return [cut(self._tokenizer.encode(text[: limit * 12]).ids, limit) for text in texts]
 
     def vectors(self, tokens: Sequence[Sequence[int]]) -> Any:
@@ -214,7 +214,7 @@ class ThinEncoder:
         return found
 
     def adapter(self, report: Mapping[str, Any]) -> Adapter:
-        """The thin matrices as an adapter of the file that they were trained on."""
+        """Return the thin matrices as an adapter of the file that they were trained on."""
         changes = {
             self._names[module]: (part.left.detach().numpy().copy(), part.right.detach().numpy().copy())
             for module, part in self.thin.items()
@@ -254,7 +254,7 @@ def draw_batches(lengths: Sequence[int], batch: int, epochs: int, seed: int) -> 
 
 
 def rate_at(step: int, total: int, rate: float, warm: float = 0.05) -> float:
-    """The learning rate of a step: it rises in a straight line, then falls along a cosine."""
+    """Return the learning rate of a step: it rises in a straight line, then falls along a cosine."""
     rising = max(int(total * warm), 1)
     if step < rising:
         return rate * (step + 1) / rising

@@ -87,35 +87,35 @@ class Catalog:
             self._on_fixed(new)
 
     def changed_since(self, version: int) -> list[str]:
-        """The upstreams whose tools or description changed after `version`, oldest change first; removed upstreams
-        are among them."""
+        """Return the upstreams whose tools or description changed after `version`, oldest change first; removed
+        upstreams are among them."""
         return [name for name, changed_at in self._changed_at.items() if changed_at > version]
 
     def tools(self) -> list[Tool]:
-        """All tools, ordered by exposed name."""
+        """Return all tools, ordered by exposed name."""
         return [self._tools[tool] for tool in sorted(self._tools)]
 
     def upstreams(self) -> dict[str, int]:
-        """The upstreams in config order, each with the number of its tools."""
+        """Return the upstreams in config order, each with the number of its tools."""
         return {name: len(self._by_upstream.get(name, ())) for name in self._entries}
 
     def of(self, upstream: str) -> list[Tool]:
-        """The tools of one upstream, in its own order."""
+        """Return the tools of one upstream, in its own order."""
         return self._by_upstream.get(upstream, [])
 
     def get(self, tool: ToolId) -> Tool | None:
-        """The tool with this exposed name."""
+        """Return the tool with this exposed name."""
         return self._tools.get(tool)
 
     def find(self, name: str) -> Tool | None:
-        """The tool that a name means, spelled in any of the ways that `Resolver.resolve` knows."""
+        """Return the tool that a name means, spelled in any of the ways that `Resolver.resolve` knows."""
         tool = self._tools.get(ToolId(name))
         if tool is None and (resolved := self._open_resolver().resolve(name)) is not None:
             tool = self._tools.get(resolved)
         return tool
 
     def near(self, name: str) -> tuple[list[ToolId], bool]:
-        """The tools that a wrong name may mean, likeliest first, and whether the first is certain."""
+        """Return the tools that a wrong name may mean, likeliest first, and whether the first is certain."""
         return self._open_resolver().near(name)
 
     def _open_resolver(self) -> Resolver:
@@ -124,12 +124,12 @@ class Catalog:
         return self._resolver
 
     def server_text(self, upstream: str) -> str:
-        """The description of an upstream in the config, else the `instructions` that it sent itself."""
+        """Return the description of an upstream in the config, else the `instructions` that it sent itself."""
         server = self._entries.get(upstream)
         return (server.entry.description if server else "") or self._texts.get(upstream, "")
 
     def instructions(self, upstream: str) -> str:
-        """The `instructions` that an upstream sent at its last handshake, whatever the config says about it."""
+        """Return the `instructions` that an upstream sent at its last handshake, whatever the config says about it."""
         return self._texts.get(upstream, "")
 
     def configure(self, entries: Sequence[Server]) -> None:
@@ -189,11 +189,11 @@ class Catalog:
             self._estimates.pop(counted, None)
 
     def find_uncounted(self) -> list[Tool]:
-        """The tools whose tokens are estimated."""
+        """Return the tools whose tokens are estimated."""
         return [tool for tool in self._tools.values() if tool.tokens is None]
 
     def tokens(self, tool: ToolId) -> int:
-        """The tokens of a tool's definition, estimated until they are counted."""
+        """Return the tokens of a tool's definition, estimated until they are counted."""
         found = self._tools.get(tool)
         if found is None:
             return 0
@@ -204,8 +204,8 @@ class Catalog:
         return known
 
     def pins(self, patterns: Sequence[str] = ()) -> list[ToolId]:
-        """The tools that are always listed: those that match their upstream's own `pin` by the upstream's name for
-        them, and those that match `patterns` by exposed name."""
+        """Return the tools that are always listed: those that match their upstream's own `pin` by the upstream's name
+        for them, and those that match `patterns` by exposed name."""
         return [
             tool.id
             for tool in self.tools()
@@ -213,7 +213,7 @@ class Catalog:
         ]
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None) -> Raw:
-        """The tool as a client sees it: under its exposed name, and otherwise as the upstream wrote it."""
+        """Return the tool as a client sees it: under its exposed name, and otherwise as the upstream wrote it."""
         members: dict[str, Any] = jsonrpc.fields(tool.definition)
         members["name"] = tool.id
         if extra_meta:
@@ -313,7 +313,8 @@ def _hash_definition(definition: bytes) -> str:
 
 
 def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
-    """The name and the compact bytes of a usable definition. Raises ValueError, which says what is wrong with it."""
+    """Return the name and the compact bytes of a usable definition. Raises ValueError, which says what is wrong with
+    it."""
     members = jsonrpc.fields(definition)
     name = jsonrpc.text(members.get("name"))
     if not name:

@@ -110,7 +110,8 @@ class Embedder(BackgroundWork):
         vectors.save(weights.key, new)
 
     async def _read_texts(self, digests: set[bytes]) -> dict[bytes, str]:
-        """The texts with these hashes, by hash, shortest first: the longest text sets the length of its batch."""
+        """Return the texts with these hashes, by hash, shortest first: the longest text sets the length of its
+        batch."""
         from foretool.retrieval.corpus import digest
         from foretool.retrieval.document import document, embedded_text
 
@@ -135,7 +136,7 @@ class Embedder(BackgroundWork):
 
 
 def find_weights(settings: Settings) -> tuple[Weights, ...]:
-    """The weights of the encoders that the settings choose. Raises `EncoderError` if one is not installed."""
+    """Return the weights of the encoders that the settings choose. Raises `EncoderError` if one is not installed."""
     from foretool.retrieval.encoders import Endpoint, find
 
     return find(settings.encoder, Endpoint(settings.encoder_url, settings.encoder_key))
@@ -184,7 +185,7 @@ async def _write_texts(stdin: asyncio.StreamWriter, texts: Iterable[str]) -> Non
 
 
 def find_cache_folder(store: Store) -> Path | None:
-    """The folder of prepared models, beside the store; None for a store in memory."""
+    """Return the folder of prepared models, beside the store; None for a store in memory."""
     return store.path.parent / "encoders" if isinstance(store.path, Path) else None
 
 

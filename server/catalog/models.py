@@ -100,7 +100,7 @@ def install_models(search: Search, store: Store) -> tuple[str, ...]:
 
 
 def read_models(store: Store) -> dict[str, Candidates]:
-    """The candidates of every kind that takes part in ranking. Raises `StorageError`."""
+    """Return the candidates of every kind that takes part in ranking. Raises `StorageError`."""
     artifacts = store.artifacts
     return {
         kind: artifacts.load_intact(kind) for kind in artifacts.served() if kind in (*methods.METHODS, WEIGHTS, GROWTH)
@@ -155,15 +155,15 @@ def open_model(kind: str, data: bytes) -> LearnedModel:
 
 
 def collect_numbers(served: Mapping[str, Artifact]) -> dict[str, int]:
-    """The number of each model that takes part in scores, by kind."""
+    """Return the number of each model that takes part in scores, by kind."""
     return {kind: each.number for kind, each in served.items() if kind in (*methods.METHODS, WEIGHTS)}
 
 
 def choose_growth(
     candidates: Candidates, numbers: Mapping[str, int], encoders: str | None = None
 ) -> tuple[Artifact, Growth] | None:
-    """The first growth that was fitted with the models of these numbers, and with these encoders if they are given:
-    other models and encoders give other scores, about which it says nothing."""
+    """Return the first growth that was fitted with the models of these numbers, and with these encoders if they are
+    given: other models and encoders give other scores, about which it says nothing."""
     if not candidates:
         return None
     # Not at the top: a list that the store has is served before this is needed.

@@ -37,7 +37,7 @@ _between = re.compile(r"[^a-z0-9]+")
 
 
 def plain_name(prefix: str, tool: str) -> str:
-    """The name that a tool gets unless another tool has it. An empty prefix adds no separator."""
+    """Return the name that a tool gets unless another tool has it. An empty prefix adds no separator."""
     joined = _forbidden.sub("_", f"{prefix}{SEPARATOR}{tool}" if prefix else tool)
     if len(joined) <= LIMIT:
         return joined
@@ -81,7 +81,7 @@ def assign_names(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -
 
 
 def _candidate_names(key: Key, prefix: str) -> tuple[str, ...]:
-    """The names that a tool may get, best first. Only malice gives another tool the last one."""
+    """Return the names that a tool may get, best first. Only malice gives another tool the last one."""
     upstream, tool = key
     full = plain_name(upstream, tool)
     return plain_name(prefix, tool), full, f"{full[: LIMIT - _DIGEST - 1]}_{_digest(upstream, tool)}"
@@ -111,8 +111,8 @@ class Resolver:
         self._names = names
 
     def resolve(self, name: str) -> ToolId | None:
-        """The tool with exactly this name: its exposed name, `server__tool` with `/`, `.` or `:` for the joint, or its
-        own name if only one upstream has such a tool."""
+        """Return the tool with exactly this name: its exposed name, `server__tool` with `/`, `.` or `:` for the joint,
+        or its own name if only one upstream has such a tool."""
         return self._exact.get(name) or self._bare.get(name) or self._without_client_prefix(name)
 
     def _without_client_prefix(self, name: str) -> ToolId | None:
@@ -121,8 +121,8 @@ class Resolver:
         return self._exact.get(parts[2]) if len(parts) == 3 and parts[0] == "mcp" else None
 
     def near(self, name: str, limit: int = 5) -> tuple[list[ToolId], bool]:
-        """The tools that a wrong name may mean, likeliest first, and whether the first is certain: its name differs
-        only in case and punctuation, and no other tool's name does."""
+        """Return the tools that a wrong name may mean, likeliest first, and whether the first is certain: its name
+        differs only in case and punctuation, and no other tool's name does."""
         folded = self._fold_names()
         same = folded.get(_fold(name), [])
         if same:
@@ -134,7 +134,7 @@ class Resolver:
         return found[:limit], False
 
     def _likely(self, name: str) -> list[str]:
-        """The folded names that share most pairs of letters with this one: comparing it with every name of a big
+        """Return the folded names that share most pairs of letters with this one: comparing it with every name of a big
         catalog would take seconds."""
         from foretool.retrieval.words import letter_pairs  # its word lists take milliseconds that no list needs
 

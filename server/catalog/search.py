@@ -81,7 +81,7 @@ class Index:
         return self._follow() and self._work is None
 
     def count_missing(self) -> int:
-        """About how many tools are still to be indexed: an upstream counts in full until it is done."""
+        """Return about how many tools are still to be indexed: an upstream counts in full until it is done."""
         self._follow()
         names = self._waiting.keys() | ({self._current} if self._work else ())
         return sum(len(self._catalog.of(name)) for name in names)
@@ -156,7 +156,7 @@ class Search(BackgroundWork):
         return growth if growth is not None and growth.encoders == encoders else None
 
     def count_unindexed(self) -> int:
-        """About how many tools are still to be indexed."""
+        """Return about how many tools are still to be indexed."""
         return self._index.count_missing()
 
     def update_corpus(self, most: float = FEW) -> Corpus:
@@ -179,14 +179,14 @@ class Search(BackgroundWork):
         self._calibrate = calibrate
 
     def rank(self, query: Query, admits: Admits, limit: int) -> Ranking:
-        """The best `limit` tools for a query, less those whose upstream is not admitted; never waits."""
+        """Return the best `limit` tools for a query, less those whose upstream is not admitted; never waits."""
         self.is_wanted |= bool(query.lines)
         ranking = self._index.update(FEW).rank(query, self._recent_usage(), limit)
         tools = ((each, self._catalog.get(each.tool)) for each in ranking.ranked)
         return replace(ranking, ranked=tuple(each for each, tool in tools if tool and admits(tool.upstream)))
 
     def rank_for_list(self, lines: Sequence[str]) -> list[ToolId]:
-        """The best tools for the words of a profile and past tasks, best first; usage takes no part in it."""
+        """Return the best tools for the words of a profile and past tasks, best first; usage takes no part in it."""
         self.is_wanted |= bool(lines)
         ranking = self._index.update(MANY).rank(Query(lines=tuple(lines)), limit=50)
         return [each.tool for each in ranking.ranked]
@@ -242,12 +242,12 @@ class Search(BackgroundWork):
         return self._usage
 
     def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[dict[ToolId, float], float]:
-        """Which tools are called next with which probability, likeliest first, and the probability that the task is
-        done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
+        """Return which tools are called next with which probability, likeliest first, and the probability that the task
+        is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
         return self._index.update(FEW).after(history, lines) if self.has_learned else ({}, 0.0)
 
     def assess(self, ranking: Ranking) -> tuple[Level, float | None]:
-        """How likely a needed tool is among the first five, as a level and as the gate's probability."""
+        """Return how likely a needed tool is among the first five, as a level and as the gate's probability."""
         from foretool.retrieval.confidence import assess
 
         return assess(ranking, self._calibrate)

@@ -133,7 +133,7 @@ def take_inventory(app: App, pattern: str, upstream: str, *, unused: bool, order
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a name matches a shell pattern, or contains a text in upper or lower case."""
+    """Tell whether a name matches a shell pattern, or contains a text in upper or lower case."""
     if any(mark in pattern for mark in "*?["):
         return fnmatchcase(name, pattern)
     return pattern.lower() in name.lower()

@@ -43,7 +43,7 @@ class Server(Struct, frozen=True, kw_only=True):
         return re.sub(r"(?s)^(\w+://)(?:[^/?#]*@)?([^/?#]*).*", r"\1\2", self.url)
 
     def offers(self, tool: str) -> bool:
-        """Whether the upstream tool of this name exists for clients."""
+        """Tell whether the upstream tool of this name exists for clients."""
         return (not self.entry.include or matches(tool, self.entry.include)) and not matches(tool, self.entry.exclude)
 
     def __repr__(self) -> str:
@@ -51,12 +51,12 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name matches one of these shell patterns (`*`, `?`, `[ab]`); upper and lower case differ."""
+    """Tell whether a name matches one of these shell patterns (`*`, `?`, `[ab]`); upper and lower case differ."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def same_connection(old: Server, new: Server) -> bool:
-    """Whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
+    """Tell whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
     return all(
         getattr(old, field) == getattr(new, field)
         for field in ("name", "type", "command", "args", "env", "cwd", "url", "headers")

@@ -69,7 +69,7 @@ class EncodedTexts:
         return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
 
     def meaning(self, catalog: Catalog, corpus: Corpus) -> DenseEnsemble:
-        """The dense ranker over the corpus of a catalog, with every tool embedded."""
+        """Return the dense ranker over the corpus of a catalog, with every tool embedded."""
         from foretool.retrieval.corpus import digest
         from foretool.retrieval.document import document, embedded_text
         from foretool.retrieval.rankers.dense import DenseEnsemble

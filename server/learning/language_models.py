@@ -27,7 +27,8 @@ CONTEXT = 1024
 
 
 def scorer_of_environment() -> ContinuationScorer | None:
-    """The scorer that FORETOOL_LLM names, "auto" unless set; None for "none", and if no model is installed for "auto".
+    """Return the scorer that FORETOOL_LLM names, "auto" unless set; None for "none", and if no model is installed for
+    "auto".
 
     Raises `ScorerError` if a model that was named cannot be opened.
     """
@@ -63,7 +64,7 @@ def open_scorer(setting: str) -> ContinuationScorer:
 
 
 def find_installed() -> Path | None:
-    """The path of the small model, found by the metadata of its package; None if it is not installed."""
+    """Return the path of the small model, found by the metadata of its package; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, files
 
     try:
@@ -188,7 +189,7 @@ def open_endpoint(url: str, key: str) -> Post:
 
 
 def shared_length(old: Sequence[int], new: Sequence[int]) -> int:
-    """The number of tokens that both begin with."""
+    """Return the number of tokens that both begin with."""
     return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
 
 

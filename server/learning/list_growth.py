@@ -60,15 +60,15 @@ class ListGrowth:
         return trial.promote(msgspec.json.encode(growth), _describe(report), report)
 
     def compare(self, pairs: Sequence[tuple[Segment, Segment]]) -> Gain | None:
-        """What growing lists cost in the same tasks without a model and with it, with a growth fitted to each; None
-        if there are too few tasks."""
+        """Return what growing lists cost in the same tasks without a model and with it, with a growth fitted to each;
+        None if there are too few tasks."""
         if sum(len(old.episodes) for old, _ in pairs) < LEAST_REPLAYED:
             return None
         old, new = (self._fitted_costs(each, Fixed()) for each in zip(*pairs, strict=True))
         return Gain(old, new)
 
     def segment(self, served: Mapping[str, LearnedModel], first: int, last: int) -> Segment:
-        """The tasks from one place to another with these models, and lists as they were before."""
+        """Return the tasks from one place to another with these models, and lists as they were before."""
         factors = Factors(self.results.encoders, dict(factors_in_use(self.results.artifacts)))
         return Segment(
             self.replay.pipeline({}), LearnedModels(served, factors) if served else None,
@@ -77,7 +77,7 @@ class ListGrowth:
         )  # fmt: skip
 
     def _segments(self, known: KnownModels) -> Iterator[Segment]:
-        """The later tasks with every model as it was before them."""
+        """Yield the later tasks with every model as it was before them."""
         last = len(self.timeline)
         places = [place for place in known.places() if place < last]
         for first, end in itertools.pairwise([*places, last]):
@@ -86,7 +86,8 @@ class ListGrowth:
                 yield self.segment(served, first, end)
 
     def _fitted_costs(self, segments: Sequence[Segment], otherwise: Rule) -> tuple[ListCost, ...]:
-        """What each half of the tasks costs with the growth that was fitted to the other half, if there is one."""
+        """Return what each half of the tasks costs with the growth that was fitted to the other half, if there is
+        one."""
         found: list[ListCost] = []
         for part, other in training.halves(segments):
             fitted: Rule | None = self._fit(other) if part[0].has_models else Fixed(most_found=None)
@@ -111,14 +112,14 @@ class ListGrowth:
         return training.allowance(unlearned, self.size.tokens, self.size.budget)
 
     def _rule_in_use(self) -> Fixed | Growth:
-        """How lists grow now, with the models that serve now."""
+        """Return how lists grow now, with the models that serve now."""
         results = self.results
         whole = results.artifacts.load_intact(models.GROWTH)
         chosen = models.choose_growth(whole, results.numbers(), results.encoders)
         return chosen[1] if chosen is not None else Fixed()
 
     def _base(self, rule: Rule) -> int:
-        """The tokens that a list begins with, our own tools left out."""
+        """Return the tokens that a list begins with, our own tools left out."""
         if isinstance(rule, Growth):
             return rule.base
         return max(int(list_rules.BASE_SHARE * self.size.whole) - self.size.own, 0)

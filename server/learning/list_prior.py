@@ -86,7 +86,8 @@ class ListPrior:
         return trial.promote(msgspec.json.encode(fitted), figures, report)
 
     def fit(self, earlier: Calls) -> list_rules.Prior:
-        """The needs of all earlier tasks, with the size penalty that would have listed most for the last third."""
+        """Return the needs of all earlier tasks, with the size penalty that would have listed most for the last
+        third."""
         split = len(earlier) * 2 // 3
         known = list_rules.needs(earlier[:split], HALF_LIFE)
 
@@ -98,7 +99,7 @@ class ListPrior:
         return list_rules.make_prior(list_rules.needs(earlier, HALF_LIFE), best)
 
     def order(self, earlier: Calls) -> list[ToolId]:
-        """The order in which tools compete for a list after these tasks, by a fitted prior if one is in use."""
+        """Return the order in which tools compete for a list after these tasks, by a fitted prior if one is in use."""
         has_prior = self.results.artifacts.active(models.PRIOR) is not None
         return self._order(self.fit(earlier) if has_prior else list_rules.Prior(), earlier)
 

@@ -86,8 +86,8 @@ class MethodPromotion:
 
 
 def _is_promoted(found: Judgement, old: Artifact | None) -> bool:
-    """Whether a model is better outside the error in its ranks, or better there in the mean and cheaper in its lists
-    outside the error. A model that replaces one of its own method need only be better in the mean."""
+    """Tell whether a model is better outside the error in its ranks, or better there in the mean and cheaper in its
+    lists outside the error. A model that replaces one of its own method need only be better in the mean."""
     if found.ranks.is_better:
         return True
     return found.ranks.may_follow and (old is not None or (found.lists is not None and found.lists.is_sure))

@@ -49,18 +49,18 @@ class Replay:
         return Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
 
     def pipeline(self, served: Mapping[str, LearnedModel]) -> Pipeline:
-        """The ranking with these models; there is one pipeline, so that an earlier result changes with it."""
+        """Return the ranking with these models; there is one pipeline, so that an earlier result changes with it."""
         self._pipeline.learned = LearnedModels(served) if served else None
         return self._pipeline
 
     def ranks(self, served: Mapping[str, LearnedModel], first: int, last: int) -> list[StepRanks]:
-        """Where the called tools of the episodes from one place to another stand with these models."""
+        """Return where the called tools of the episodes from one place to another stand with these models."""
         episodes = self.timeline.episodes[first:last]
         return rank_steps(self.pipeline(served), episodes, self.upstream_of, self.timeline.usage_before(first))
 
 
 def describe_gain(compared: Comparison) -> str:
-    """The figures of a comparison in words."""
+    """Return the figures of a comparison in words."""
     low, _mean, high = compared.difference
     return (
         f"reciprocal rank {compared.old['mrr']:.3f} -> {compared.new['mrr']:.3f} ({low:+.3f} to {high:+.3f}),"
@@ -98,7 +98,7 @@ def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, result
 
 
 def factors_in_use(artifacts: ArtifactStore) -> Mapping[str, float]:
-    """The factors by part that the ranking multiplies with now."""
+    """Return the factors by part that the ranking multiplies with now."""
     active = artifacts.active(models.WEIGHTS)
     found: Mapping[str, float] = active.report.get("factors", {}) if active else {}
     return found

@@ -44,12 +44,13 @@ class Results:
         return Trial(kind, self)
 
     def comparable(self, kind: str) -> Artifact | None:
-        """The model in use, unless it was trained with other encoders, whose vectors it can no longer be given."""
+        """Return the model in use, unless it was trained with other encoders, whose vectors it can no longer be
+        given."""
         old = self.artifacts.active(kind)
         return old if old is None or old.report.get("encoders", "") in ("", self.encoders) else None
 
     def numbers(self) -> dict[str, int]:
-        """The number of each model in use that takes part in scores."""
+        """Return the number of each model in use that takes part in scores."""
         return models.collect_numbers(self.artifacts.served())
 
 

@@ -99,7 +99,8 @@ class Learner:
         self._prior = ListPrior(self.timeline, self._size, self._results)
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
-        """What comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if named."""
+        """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if
+        named."""
         yield self._prior.learn(self._say)
         before = self._results.numbers()
         for kind, trained in register.METHODS.items():
@@ -154,7 +155,7 @@ class Learner:
         )
 
     def _material_before(self, place: int) -> Material:
-        """What may be learned from the episodes before a place."""
+        """Return what may be learned from the episodes before a place."""
         from foretool.retrieval.training import Material
         from foretool.server.learning.language_models import scorer_of_environment
 
@@ -171,5 +172,5 @@ class Learner:
 
 
 def encoder_names(texts: EncodedTexts | None) -> str:
-    """The names of the encoders in use, joined by `+`; "" without one."""
+    """Return the names of the encoders in use, joined by `+`; "" without one."""
     return texts.names if texts else ""

@@ -68,7 +68,7 @@ class Schedule(BackgroundWork):
 
 
 def is_due(store: Store, learn_s: float, now: float) -> bool:
-    """Whether the last run is long enough ago and enough was called since then. May raise `StorageError`."""
+    """Tell whether the last run is long enough ago and enough was called since then. May raise `StorageError`."""
     last = next((each.created_at for each in store.artifacts.history("run", 1)), 0.0)
     if now - last < learn_s:
         return False

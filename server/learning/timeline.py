@@ -47,15 +47,16 @@ class Timeline:
         return len(self.episodes)
 
     def calls(self, first: int, last: int) -> list[tuple[ToolId, ...]]:
-        """The calls of each episode from one place to another."""
+        """Return the calls of each episode from one place to another."""
         return [each.calls for each in self.episodes[first:last]]
 
     def usage_before(self, place: int) -> dict[ToolId, Usage]:
-        """The usage of tools as the episodes before a place would have left it."""
+        """Return the usage of tools as the episodes before a place would have left it."""
         return usage_of(self.calls(0, place))
 
     def place_after(self, model: Artifact | None) -> int:
-        """The place from which the episodes are new to a model; with no model, the first that is to be replayed."""
+        """Return the place from which the episodes are new to a model; with no model, the first that is to be
+        replayed."""
         if model is None:
             share = max(int(SHARE_REPLAYED * len(self)), LEAST_REPLAYED)
             return max(len(self) - share, 0)
@@ -68,8 +69,8 @@ class Timeline:
         return seen[-1] + 1 if seen else 0
 
     def parts_to_replay(self, model: Artifact | None) -> list[tuple[int, int]]:
-        """The parts to replay before this model is replaced, each from one place to another; [] if too few episodes
-        are new to it."""
+        """Return the parts to replay before this model is replaced, each from one place to another; [] if too few
+        episodes are new to it."""
         first, last = self.place_after(model), len(self)
         if last - first < LEAST_REPLAYED:
             return []
@@ -110,22 +111,22 @@ class KnownModels:
         self._versions.setdefault(kind, []).append((place, model))
 
     def before(self, place: int) -> dict[str, LearnedModel]:
-        """The latest version of each model that has seen no episode from this place on."""
+        """Return the latest version of each model that has seen no episode from this place on."""
         return {kind: held[-1] for kind, each in self._versions.items() if (held := [m for p, m in each if p <= place])}
 
     def places(self) -> list[int]:
-        """The places up to which some model has seen episodes, in rising order."""
+        """Return the places up to which some model has seen episodes, in rising order."""
         return sorted({place for held in self._versions.values() for place, _ in held})
 
 
 def usage_of(calls: Sequence[tuple[ToolId, ...]]) -> dict[ToolId, Usage]:
-    """The usage of tools as these calls, one tuple an episode, would have left it."""
+    """Return the usage of tools as these calls, one tuple an episode, would have left it."""
     counts = Counter(tool for each in calls for tool in each)
     return {tool: Usage(tool, count, 0, 0.0) for tool, count in counts.items()}
 
 
 def trusted_tools(store: Store, tools: Sequence[Tool]) -> list[Tool]:
-    """The tools with the text that each had at first: a text that changed later may not enter training."""
+    """Return the tools with the text that each had at first: a text that changed later may not enter training."""
     changed = store.catalog.changed_tools()
     found = []
     for tool in tools:
@@ -137,7 +138,8 @@ def trusted_tools(store: Store, tools: Sequence[Tool]) -> list[Tool]:
 
 
 def names_of(tools: Sequence[Tool]) -> dict[str, ToolId]:
-    """Every name by which a demonstration may call a tool: as exposed, `server/tool`, or its own if no other has it."""
+    """Return every name by which a demonstration may call a tool: as exposed, `server/tool`, or its own if no other has
+    it."""
     own = Counter(tool.name for tool in tools)
     found = {tool.name: tool.id for tool in tools if own[tool.name] == 1}
     found |= {f"{tool.upstream}/{tool.name}": tool.id for tool in tools}

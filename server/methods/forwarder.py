@@ -1,6 +1,6 @@
 """Sends a client's request to an upstream and brings back what comes of it: the reply, progress, log entries.
 
-The upstream may be of the other era: `protocol.translate` says what of a message belongs to one hop only.
+The upstream may be of the other era: `protocol.translate` says which parts of a message belong to one hop only.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def error(value: Raw, front: Era) -> Raw:
 
 
 def is_tool_error(value: Raw) -> bool:
-    """Whether the result of a call says `isError`."""
+    """Tell whether the result of a call says `isError`."""
     # The search is much faster than decoding a long result.
     if b'"isError"' not in bytes(value):
         return False
@@ -124,7 +124,7 @@ def is_tool_error(value: Raw) -> bool:
 
 
 def input_required(value: Raw) -> bool:
-    """Whether a modern result asks for input instead of being complete."""
+    """Tell whether a modern result asks for input instead of being complete."""
     return (
         b'"input_required"' in bytes(value)
         and jsonrpc.text(jsonrpc.fields(value).get("resultType")) == "input_required"

@@ -11,7 +11,7 @@ LATE_S: Final = 2.0
 
 
 def is_running(pid: int, started_at: float) -> bool:
-    """Whether the proxy that started at this time (seconds of the system clock) still runs under this pid."""
+    """Tell whether the proxy that started at this time (seconds of the system clock) still runs under this pid."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

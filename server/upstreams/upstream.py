@@ -138,11 +138,12 @@ class Upstream:
         return [request for connection in self._connections() for request in connection.askers()]
 
     def spoken_era(self, *, lacking: bool = False) -> Era | None:
-        """The era that the upstream is known to speak, or not to speak (`lacking`); None while that is unknown."""
+        """Return the era that the upstream is known to speak, or not to speak (`lacking`); None while that is
+        unknown."""
         return next((era for era, does in reversed(self.speaks.items()) if does is not lacking), None)
 
     def era_for(self, era: Era) -> Era:
-        """The era in which a client of `era` is served."""
+        """Return the era in which a client of `era` is served."""
         return era if self.speaks.get(era, True) else other_era(era)
 
     def _connections(self) -> list[Connection]:

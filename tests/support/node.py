@@ -38,5 +38,5 @@ def package(name: str, version: str, program: str) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(folder)]
         subprocess.run([*command, f"{name}@{version}"], env=environment(), check=True, timeout=INSTALL_S)
-        (folder / "installed").touch()  # only now: an installation that was broken off is begun anew
+        (folder / "installed").touch()  # only now: an installation that was broken off starts again
     return str(found)

@@ -57,7 +57,7 @@ class HttpRequest:
     # -- what the client sends
 
     def accepts(self, *kinds: frozenset[str]) -> bool:
-        """Whether the Accept header lists a member of each kind: `JSON_KIND`, `EVENTS_KIND`."""
+        """Tell whether the Accept header lists a member of each kind: `JSON_KIND`, `EVENTS_KIND`."""
         accepted = {media_type(entry) for entry in (self.headers.get("accept") or "").split(",")}
         return all(accepted & kind for kind in kinds)
 

@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Tell whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:

@@ -123,7 +123,7 @@ class StdioServer(asyncio.BaseProtocol):
         self.resume_writing()  # nobody will read; what is still written goes nowhere
 
     def has_unread_output(self) -> bool:
-        """Whether the client has not read everything that was written."""
+        """Tell whether the client has not read everything that was written."""
         return self._pipe is not None and self._pipe.waiting > 0
 
     async def close(self) -> None:

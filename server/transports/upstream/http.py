@@ -376,8 +376,9 @@ def _error_in(body: bytes) -> Message | None:
 
 
 def _is_expiry(status: int, error: Message | None) -> bool:
-    """Whether a refusal means that the session is over (specification: 404). A 404 with the request's own id is about
-    the method, and servers that follow the TypeScript SDK's examples send 400 and an error that names the session."""
+    """Tell whether a refusal means that the session is over (specification: 404). A 404 with the request's own id is
+    about the method, and servers that follow the TypeScript SDK's examples send 400 and an error that names the
+    session."""
     if status == 404:
         return error is None or error.id is None
     if status != 400 or error is None or error.id is not None or error.error is UNSET:

@@ -89,6 +89,6 @@ def describe_error(error: Exception) -> str:
 
 
 def is_unsent(error: Exception) -> bool:
-    """Whether the request cannot have left: no connection was made."""
+    """Tell whether the request cannot have left: no connection was made."""
     kinds = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
     return isinstance(error, kinds)
