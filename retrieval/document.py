@@ -8,9 +8,10 @@ Without one its name tells: `list_issues` and `create_issue` give issues, and so
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -172,7 +173,7 @@ def fields(tool: Tool) -> Fields:
         verb=verb,
         nouns=frozenset(map(stem, rest)),
         takes={in_words(name): name in wanted for name, _ in _properties(taken)},
-        gives=frozenset(_given(given, given, DEPTH)) - GENERIC,
+        gives=frozenset(_given(given, DEPTH) - GENERIC),
     )
 
 
@@ -183,17 +184,23 @@ def identifies(field: str) -> str | None:
     return " ".join(map(stem, rest)) if last in IDENTIFIERS else None
 
 
-def _given(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Iterator[str]:
-    if depth == 0:
-        return
-    for name, member in _properties(schema):
-        yield in_words(name)
-        yield from _given(_resolve(member, root), root, depth - 1)
-    if items := _resolve(schema.get("items"), root):
-        yield from _given(items, root, depth)
-    for members in _combined(schema):
-        for member in members:
-            yield from _given(_resolve(member, root), root, depth - 1)
+def _given(root: dict[str, Any], depth: int) -> set[str]:
+    """Return the words of the fields in the first `depth` levels; array items stay on the level of their array. Each
+    schema is read once, where it stands highest, so one that refers to itself does no harm."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = deque([(root, depth)])
+    while waiting:
+        schema, left = waiting.popleft()
+        if not schema or not left or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        properties = dict(_properties(schema))
+        found.update(map(in_words, properties))
+        members = chain(properties.values(), *_combined(schema))
+        waiting.extend((_resolve(member, root), left - 1) for member in members)
+        waiting.appendleft((_resolve(schema.get("items"), root), left))
+    return found
 
 
 # JSON Schema

@@ -17,10 +17,9 @@ from foretool.retrieval.scoring import Request
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
-    from foretool.retrieval.model_format import Reading
+    from foretool.retrieval.model_format import Floats, Reading
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels
-    from foretool.retrieval.score_sum import Floats
 
 MAX_READINGS = 256
 """How many texts keep their vectors."""

@@ -11,10 +11,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.ranking import ListFeatures
 from foretool.retrieval.score_fusion import WHOLE, leader, level_scale
-
-Floats = NDArray[np.float32]
 
 MOST_LIFTED = 10
 """How many tools that no training has seen are lifted."""

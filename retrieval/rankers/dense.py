@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.ranking import ListFeatures
-from foretool.retrieval.score_sum import Floats, ScoreSum, best_slots, by_slot, softmax, total_of, z_scores
+from foretool.retrieval.score_sum import ScoreSum, best_slots, by_slot, softmax, total_of, z_scores
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.list_rules import Growth
 from foretool.retrieval.methods import METHODS
-from foretool.retrieval.model_format import Reading
+from foretool.retrieval.model_format import Floats, Reading
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.score_sum import Floats, z_scores
+from foretool.retrieval.score_sum import z_scores
 from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:

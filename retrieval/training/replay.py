@@ -20,9 +20,9 @@ import numpy as np
 from msgspec import Struct
 
 from foretool.retrieval.evaluation import paired_difference
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.score_sum import Floats
 from foretool.retrieval.training.optimizers import Adam, Doubles, log_softmax
 from foretool.storage.records import Episode, ToolId, Usage
 

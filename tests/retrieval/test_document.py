@@ -150,6 +150,15 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
     assert fields(schema_tool("tree", gives=gives)).gives == {"child", "name"}
 
 
+TRAP = {"$ref": "#/$defs/Trap"}
+
+
+@pytest.mark.parametrize("members", [{"items": TRAP}, {"anyOf": [TRAP] * 1_000}])
+def test_no_schema_of_a_hostile_server_keeps_the_reader_busy(members: dict[str, Any]) -> None:
+    gives = {**TRAP, "properties": {"trap": TRAP}, "$defs": {"Trap": {"properties": {"name": {}}, **members}}}
+    assert fields(schema_tool("list_traps", gives=gives)).gives == {"trap", "name"}
+
+
 @pytest.mark.parametrize(
     "definition",
     [
