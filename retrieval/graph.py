@@ -97,7 +97,7 @@ def merge_edges(edges: Iterable[Edge]) -> list[Edge]:
 
 
 def flow_edges(flows: Iterable[Flow], tools: Container[ToolId]) -> Iterator[Edge]:
-    """Edges that calls have shown; one that was seen n times has the confidence n / (n + 2)."""
+    """Yield the edges that calls have shown; one that was seen n times has the confidence n / (n + 2)."""
     for flow in flows:
         if flow.before in tools and flow.after in tools:
             field = f"its {flow.field!r}" if flow.field else "a value of its answer"
@@ -106,7 +106,7 @@ def flow_edges(flows: Iterable[Flow], tools: Container[ToolId]) -> Iterator[Edge
 
 
 def schema_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
-    """Edges that definitions suggest between tools of one upstream."""
+    """Yield the edges that definitions suggest between tools of one upstream."""
     yield from _field_edges(tools)
     yield from _name_edges(tools)
 

@@ -144,7 +144,7 @@ def total_of(parts: Mapping[str, Floats], live: NDArray[np.bool_] | None = None)
 
 
 def by_slot(hits: Mapping[int, float], size: int) -> Floats:
-    """Scores of some slots as (size,), 0 for the others."""
+    """Return the scores of some slots as (size,), 0 for the others."""
     found = np.zeros(size, np.float32)
     found[np.fromiter(hits, np.int64, len(hits))] = np.fromiter(hits.values(), np.float32, len(hits))
     return found

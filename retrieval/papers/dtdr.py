@@ -115,7 +115,7 @@ class DtdrL:
 
 
 def fit_c(vectors: Floats, past: Sequence[Demonstration], classes: int, seed: int) -> DtdrC:
-    """Fits DTDR-C: k-means over the queries' `vectors` (demonstrations, dimension), one graph for each cluster."""
+    """Fit DTDR-C: k-means over the queries' `vectors` (demonstrations, dimension), one graph for each cluster."""
     clusters = max(len(past) // DEMONSTRATIONS_A_CLUSTER, 1)
     centroids, member = k_means(vectors, clusters, np.random.default_rng(seed))
     walks = [[*each.calls, *[classes] * each.ended] for each in past]
@@ -127,7 +127,7 @@ def fit_c(vectors: Floats, past: Sequence[Demonstration], classes: int, seed: in
 
 
 def k_means(vectors: Floats, clusters: int, draw: np.random.Generator) -> tuple[Floats, NDArray[np.int64]]:
-    """Centroids and the cluster of each vector; begins with k-means++, an empty cluster keeps its centroid."""
+    """Return centroids and the cluster of each vector; begins with k-means++, an empty cluster keeps its centroid."""
     centroids = _spread(vectors, clusters, draw)
     member = _nearest(vectors, centroids)
     for _ in range(ROUNDS):
@@ -161,7 +161,7 @@ def _nearest(vectors: Floats, centroids: Floats) -> NDArray[np.int64]:
 
 
 def fit_l(vectors: Floats, targets: Floats, seed: int) -> DtdrL:
-    """Fits DTDR-L, one linear layer, by cross-entropy.
+    """Fit DTDR-L, one linear layer, by cross-entropy.
 
     `vectors` (steps, dimension) of `history_text`; `targets` (steps, classes): equal shares of the acceptable next
     calls, each row adding up to 1.

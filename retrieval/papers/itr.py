@@ -56,7 +56,7 @@ def unit(scores: Sequence[float]) -> list[float]:
 
 
 def best(scores: Sequence[float], most: int) -> list[int]:
-    """Places of the highest scores, best first; of equals the first comes first."""
+    """Return the places of the highest scores, best first; of equals the first comes first."""
     return sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:most]
 
 
@@ -148,7 +148,7 @@ class Itr:
         self._cache: Signatures[tuple[Selected, list[Candidate]]] = Signatures()
 
     def step(self, query: str) -> tuple[Selected, list[Candidate], bool]:
-        """Lines 1 to 4: what is shown, what was ranked, and whether it was remembered from a task like it."""
+        """Run lines 1 to 4; return what is shown, what was ranked, and whether a task like it was remembered."""
         pinned = self._pinned(query)
         key = (signature(query), tuple(each.id for each in pinned))
         if (known := self._cache.get(key, self.corpora.version)) is not None:
@@ -161,7 +161,7 @@ class Itr:
         return selected, candidates, False
 
     async def answer(self, query: str, model: Model[T]) -> T:
-        """Lines 4 to 11. What the model raises is reported and goes on to the caller."""
+        """Run lines 4 to 11. What the model raises is reported and goes on to the caller."""
         selected, candidates, cached = self.step(query)
         ratings: list[float] = []
         try:
@@ -201,7 +201,7 @@ class Itr:
         ]
 
     def _overlay(self) -> list[Fragment]:
-        """Always on, whatever the query."""
+        """Tell whether a fragment is always on, whatever the query."""
         return [each for each in self.corpora.fragments if is_overlay(each)]
 
     def _parameters(self) -> Parameters:

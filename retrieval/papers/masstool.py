@@ -218,7 +218,7 @@ Progress = Callable[[int, float], None]
 
 
 def train(task: TrainingSet, settings: Settings, progress: Progress = lambda epoch, loss: None) -> Published:
-    """Minimises L_ret + lambda L_det + beta L_con with Adam; repeatable for a seed."""
+    """Minimise L_ret + lambda L_det + beta L_con with Adam; repeatable for a seed."""
     return _Training(task, settings).run(progress)
 
 
@@ -298,7 +298,7 @@ class _Training:
         return self._published()
 
     def _views(self) -> tuple[Array, ...]:
-        """Queries and tools of the query-tool graph, queries and scenes of the query-scene graph."""
+        """Return queries and tools of the query-tool graph, queries and scenes of the query-scene graph."""
         torch, layers = self.torch, self.settings.layers
         queries = self.held.get("queries", torch.from_numpy(self.task.queries))
         tools = self.held.get("tools", torch.from_numpy(self.task.tools))

@@ -63,7 +63,7 @@ def choose_fresh(batch: Batch, most: int) -> list[int]:
 
 
 def embed_texts(trainer: Trainer, documents: Sequence[str] = (), queries: Sequence[str] = ()) -> tuple[Floats, Floats]:
-    """Vectors of texts by the encoder that is trained, with the limits of serving, not those of training."""
+    """Return the vectors of texts by the encoder that is trained, with the limits of serving, not those of training."""
     weights, encoder = trainer.weights, trainer.encoder
     prefixed = [weights.document_prefix + text for text in documents], [weights.prefix + text for text in queries]
     limits = weights.document_tokens, weights.query_tokens

@@ -144,7 +144,7 @@ def signs(a: Fields, b: Fields) -> list[float]:
 def train_discriminator(
     read: Sequence[Fields], vectors: Floats, balanced: Sequence[Pair], imbalanced: Sequence[Pair], seed: int
 ) -> Discriminator:
-    """Trains both stages by Adam over all pairs at once."""
+    """Train both stages by Adam over all pairs at once."""
     model = Discriminator(vectors.shape[1], len(signs(read[0], read[0])), seed)
     for steps, pairs, by_class in ((STEPS[0], balanced, False), (STEPS[1], imbalanced, True)):
         given = inputs(read, vectors, pairs)
@@ -181,7 +181,7 @@ def _descend(
     weights: Floats,
     steps: int,
 ) -> None:
-    """Minimises the loss, with `DECAY` as a part of it."""
+    """Minimise the loss, with `DECAY` as a part of it."""
     adams = [Adam(each) for each in model.parameters]
     wanted = np.eye(3, dtype=np.float32)[labels]
     for _ in range(steps):
@@ -191,7 +191,7 @@ def _descend(
 
 
 def pairs_of(read: Sequence[Fields], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """Pairs of tools of one upstream, labelled by the fields of their results: balanced ones, and imbalanced ones."""
+    """Return pairs of tools of one upstream, labelled by the fields of their results: balanced and imbalanced."""
     place = {each.id: at for at, each in enumerate(read)}
     drawn = [edge for edge in schema_edges(read) if edge.evidence[0].startswith("schema")]
     dependent = sorted({(place[edge.before], place[edge.after]) for edge in drawn})
@@ -227,7 +227,7 @@ def quality(model: Discriminator, read: Sequence[Fields], vectors: Floats, pairs
 
 
 def split(pairs: Sequence[Pair], read: Sequence[Fields], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """Splits pairs into those to train on and those to check with, by upstream, or by tool if there is one upstream."""
+    """Split pairs into those to train on and those to check with, by upstream, or by tool if there is one upstream."""
     upstreams = sorted({each.upstream for each in read})
     draw = np.random.default_rng(seed)
     if len(upstreams) > 1:
@@ -244,7 +244,7 @@ def split(pairs: Sequence[Pair], read: Sequence[Fields], seed: int) -> tuple[lis
 
 
 def edges_of(model: Discriminator, read: Sequence[Fields], vectors: Floats) -> Iterator[Edge]:
-    """Yields an edge for each pair of one upstream that the discriminator is sure of."""
+    """Yield an edge for each pair of one upstream that the discriminator is sure of."""
     left = MOST_PAIRS
     for group in _pairs_by_upstream(read):
         pairs = [Pair(one, two, NONE) for one, two in group[:left]]

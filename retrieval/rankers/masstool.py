@@ -67,7 +67,7 @@ def grams(text: str) -> Counter[int]:
 
 
 def weighted(counts: Mapping[int, int], hashes: NDArray[np.uint32], idf: Floats) -> tuple[Ints, Floats]:
-    """Places in the vocabulary `hashes` (sorted) and TF-IDF there; both (known grams,).
+    """Return the places in the vocabulary `hashes` (sorted) and TF-IDF there; both (known grams,).
 
     The whole text has length 1, grams outside of the vocabulary counted as the rarest in it: a text of which little is
     known is like nothing.
@@ -381,7 +381,7 @@ class Task(Struct, frozen=True):
 
 
 def share_rows(starts: NDArray[Any], tools: NDArray[Any], even: float) -> Sparse:
-    """Rows that each name some tools; a row of n tools counts for each of them 1 / n to the power `even`."""
+    """Return rows that each name some tools; a row of n tools counts for each of them 1 / n to the power `even`."""
     begins: Ints = starts.astype(np.int64)
     sizes = begins[1:] - begins[:-1]
     weights = np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -np.float32(even), sizes)

@@ -84,7 +84,7 @@ class Names:
                 found[slot] = max(value, found.get(slot, 0.0))
 
     def _near(self, key: str, edits: int) -> list[tuple[str, float]]:
-        """Names that begin with the key, and the nearest ones a few typing errors away, with their strength."""
+        """Return the names that begin with the key and the nearest ones a few typing errors away, with strengths."""
         size = len(key)
         most = min(edits, 0 if size < 5 else 1 if size < 8 else 2)
         if not most:
@@ -103,7 +103,8 @@ class Names:
         return near + [(name, NEAR + 1.0 - off / size) for name in sorted(found[off])] if off <= most else near
 
     def _likely(self, key: str, edits: int) -> set[str]:
-        """Names with one of the 3 * edits + 1 rarest pairs of a key: all within `edits` of it, and some others."""
+        """Return the names with one of the 3 * edits + 1 rarest pairs of a key: all within `edits` of it, and some
+        others."""
         if not self._having:
             for name in self._slots:
                 self._note(name)

@@ -101,7 +101,7 @@ class ScoreFile(dict[str, Score]):
         self._file.close()
 
     def add(self, key: str, score: Score) -> None:
-        """Hands the score to the operating system before it returns."""
+        """Hand the score to the operating system before it returns."""
         self[key] = score
         self._file.write(f"{key} {score.total:.6f} {score.tokens}\n")
         self._file.flush()

@@ -49,7 +49,7 @@ class Demonstration(Struct, frozen=True):
     """Calls of the same conversation before this task."""
 
     def steps(self, end: int, order: Sequence[int] | None = None) -> Iterator[Step]:
-        """Yields every prediction of the walk through the places in `order`, as called unless given.
+        """Yield every prediction of the walk through the places in `order`, as called unless given.
 
         `end` is the class of END. A walk whose end is not known has no END step.
         """
@@ -68,7 +68,7 @@ class Demonstration(Struct, frozen=True):
         return any(first != ((place - 1,) if place else ()) for place, first in enumerate(self.after))
 
     def shuffled(self, draw: random.Random) -> list[int]:
-        """Draws an order of the places that every dependency allows."""
+        """Draw an order of the places that every dependency allows."""
         if not self.has_orders:
             return list(range(len(self.calls)))
         left = set(range(len(self.calls)))
@@ -100,7 +100,7 @@ def dependencies(size: int, edges: Sequence[tuple[int, int]] | None) -> tuple[tu
 
 
 def demonstrations(episodes: Sequence[Episode], class_of: Mapping[ToolId, int]) -> list[Demonstration]:
-    """Reads the episodes whose every tool has a class; others would teach a false order.
+    """Read the episodes whose every tool has a class; others would teach a false order.
 
     A long episode comes in pieces that know the calls before them.
     """
@@ -135,7 +135,7 @@ class TrainingSet(NamedTuple):
     """(demonstrations, dimension), zeros where the task is not known."""
 
     def part(self, places: Sequence[int]) -> TrainingSet:
-        """Returns some of the demonstrations, with only the tools that occur in them."""
+        """Return some of the demonstrations, with only the tools that occur in them."""
         chosen = [self.demonstrations[place] for place in places]
         used = dict.fromkeys(call for each in chosen for call in (*each.earlier, *each.calls))
         number = {call: at for at, call in enumerate(used)}
@@ -158,7 +158,7 @@ class ToolVectors(NamedTuple):
     """(tools, dimension) of their texts by the first encoder; None without an encoder."""
 
     def without(self, gone: Container[ToolId]) -> ToolVectors:
-        """Returns the catalog before these tools were installed."""
+        """Return the catalog before these tools were installed."""
         kept = [place for place, tool in enumerate(self.tools) if tool not in gone]
         return ToolVectors([self.tools[place] for place in kept], None if self.vectors is None else self.vectors[kept])
 
@@ -171,7 +171,7 @@ class ToolVectors(NamedTuple):
 
 
 def training_set_of(material: Material) -> TrainingSet:
-    """Reads every episode with calls."""
+    """Read every episode with calls."""
     episodes = [episode for episode in material.episodes if episode.calls]
     tools = tuple(dict.fromkeys(call for episode in episodes for call in episode.calls))
     found = demonstrations(episodes, {tool: number for number, tool in enumerate(tools)})
@@ -190,7 +190,7 @@ def task_vectors(tasks: Sequence[str], embed: Embed | None) -> Floats:
 
 
 def tool_vectors_of(material: Material) -> ToolVectors:
-    """Embeds the texts of the catalog."""
+    """Embed the texts of the catalog."""
     tools = [tool.id for tool in material.tools]
     if material.documents is None:
         return ToolVectors(tools, None)

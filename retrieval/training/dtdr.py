@@ -88,14 +88,14 @@ class Trainer:
         self.recipe = recipe or Recipe()
 
     def train(self, material: Material, progress: Progress) -> bytes:
-        """Returns the model as bytes. Raises `TooLittle`."""
+        """Return the model as bytes. Raises `TooLittle`."""
         given = training_set_of(material)
         if len(given.demonstrations) < MINIMUM:
             raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {MINIMUM}")
         return self.model(given, tool_vectors_of(material), material.seed, progress).dumps()
 
     def model(self, given: TrainingSet, catalog: ToolVectors, seed: int, progress: Progress) -> Model:
-        """Returns the model that `train` packs."""
+        """Return the model that `train` packs."""
         folds = list(_folds(len(given.demonstrations), seed))
         rounds = 2 * len(folds) + 2 * self.recipe.networks
         steps: dict[tuple[bool, bool], list[ListwiseStep]] = {
@@ -146,7 +146,7 @@ class Trainer:
         *,
         judges: bool = False,
     ) -> Model:
-        """Fits a model whose parts still have the weights of `PRIOR`; a smaller one if it only `judges` a fold."""
+        """Fit a model whose parts still have the weights of `PRIOR`; a smaller one if it only `judges` a fold."""
         recipe = self.recipe
         networks, steps = (1, recipe.steps // 2) if judges else (recipe.networks, recipe.steps)
         classes = len(given.tools) + 1
@@ -195,7 +195,7 @@ METHOD = Method(MINIMUM, Trainer().train)
 
 
 def draw_walks(given: TrainingSet, said: Floats, seed: int) -> Callable[[Draw], Samples]:
-    """Returns a function that draws the `samples` of an epoch, one of `ORDERS` walks; there is one walk if every
+    """Return a function that draws the `samples` of an epoch, one of `ORDERS` walks; there is one walk if every
     demonstration has a single order, as those of a log have."""
     most = ORDERS if any(each.has_orders for each in given.demonstrations) else 1
     kept: dict[int, Samples] = {}
@@ -210,7 +210,7 @@ def draw_walks(given: TrainingSet, said: Floats, seed: int) -> Callable[[Draw], 
 
 
 def samples(given: TrainingSet, said: Floats, draw: Draw) -> Samples:
-    """Walks through every demonstration, each in an order that its dependencies allow."""
+    """Walk through every demonstration, each in an order that its dependencies allow."""
     choose = random.Random(int(draw.integers(1 << 62)))  # noqa: S311 (an order, not a secret)
     classes = len(given.tools)
     tasks: list[int] = []
@@ -233,7 +233,7 @@ def spread_targets(targets: Sequence[tuple[int, ...]], classes: int) -> Floats:
 
 
 def merge_networks(fitted: Sequence[Network]) -> Network:
-    """Puts networks side by side into one, whose logits are the mean of theirs."""
+    """Put networks side by side into one, whose logits are the mean of theirs."""
     share = np.float32(1 / len(fitted))
     return Network(
         query=np.concatenate([each.query for each in fitted], 1),
@@ -256,7 +256,7 @@ def main_directions(said: Floats) -> Floats:
 
 
 def pack_calls(past: Sequence[Demonstration]) -> Calls:
-    """Packs the calls of past demonstrations, each cut after `MOST_HISTORY`."""
+    """Pack the calls of past demonstrations, each cut after `MOST_HISTORY`."""
     cut = [each.calls[:MOST_HISTORY] for each in past]
     return Calls(
         classes=padded(cut, -1).astype(np.int32),
@@ -266,7 +266,7 @@ def pack_calls(past: Sequence[Demonstration]) -> Calls:
 
 
 def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields the places to learn from and the places to judge by."""
+    """Yield the places to learn from and the places to judge by."""
     order = np.random.default_rng(seed).permutation(size)
     parts = np.array_split(order, FOLDS)
     for fold in parts if size < FEW else parts[:1]:
@@ -309,7 +309,7 @@ def listwise_steps(judge: Dtdr, held: TrainingSet, most: int, seed: int, *, said
 
 
 def fit_listwise(known: Sequence[ListwiseStep], hidden: Sequence[ListwiseStep], ridge: float) -> tuple[float, ...]:
-    """Fits the weights of tools that training saw on `known`, then those of unseen tools on `hidden`, where some tools
+    """Fit the weights of tools that training saw on `known`, then those of unseen tools on `hidden`, where some tools
     were hidden; the others stay as they are."""
     start = np.asarray([PRIOR[name] for name in PARTS])
     of_unseen = np.asarray([name in OF_UNSEEN for name in PARTS])
@@ -344,6 +344,6 @@ def fit_weights(
 
 
 def choose_new(calls: Sequence[int], seed: int) -> set[int]:
-    """Chooses one in `ONE_IN` of the calls, spread over the whole list, and at least one."""
+    """Choose one in `ONE_IN` of the calls, spread over the whole list, and at least one."""
     first = random.Random(seed).randrange(min(ONE_IN, len(calls)))  # noqa: S311 (a sample, not a secret)
     return set(calls[first::ONE_IN])

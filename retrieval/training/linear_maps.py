@@ -25,7 +25,7 @@ RIDGE = 5.0
 
 
 def fit_lsa(texts: Sequence[str], dimension: int, seed: int) -> Lsa:
-    """Fits at most `dimension` directions, and no more than there are texts or terms: a truncated SVD of the TF-IDF
+    """Fit at most `dimension` directions, and no more than there are texts or terms: a truncated SVD of the TF-IDF
     matrix, by randomized subspace iteration (Halko, Martinsson, Tropp 2011)."""
     counts = [count_terms(text) for text in texts]
     within = Counter(term for count in counts for term in count)
@@ -65,7 +65,7 @@ def _matrix(counts: Sequence[Counter[str]], row_of: dict[str, int], idf: Floats)
 def fit_next_text(
     demonstrations: Sequence[Demonstration], tasks: Floats, texts: Mapping[int, Floats], classes: int
 ) -> NextText:
-    """Fits the map. `tasks` (demonstrations, dimension), zeros where the task is not known: such demonstrations teach
+    """Fit the map. `tasks` (demonstrations, dimension), zeros where the task is not known: such demonstrations teach
     nothing here; `texts` by class."""
     if not texts or not tasks.shape[1]:
         return no_next_text(tasks.shape[1])
@@ -85,7 +85,7 @@ def fit_next_text(
 def _steps(
     demonstrations: Sequence[Demonstration], tasks: Floats, texts: Mapping[int, Floats], classes: int
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Yields what is known at each step that asks for a call, and the mean text of the acceptable calls."""
+    """Yield what is known at each step that asks for a call, and the mean text of the acceptable calls."""
     dimension = len(next(iter(texts.values())))
     for each, task in zip(demonstrations, tasks, strict=True):
         if not task.any():

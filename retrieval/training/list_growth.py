@@ -95,7 +95,7 @@ class Segment:
         self._next: dict[tuple[str, tuple[ToolId, ...]], Prediction] = {}
 
     def part(self, first: int) -> Segment:
-        """Returns every second task, from the task at `first` on."""
+        """Return every second task, from the task at `first` on."""
         other = copy(self)
         other.episodes = self.episodes[first::2]
         return other
@@ -127,7 +127,7 @@ class Segment:
 
 
 def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
-    """Fits the weights of `FEATURES` on the tools that each task's words found, and which of them were called."""
+    """Fit the weights of `FEATURES` on the tools that each task's words found, and which of them were called."""
     rows: list[tuple[float, ...]] = []
     needed: list[bool] = []
     for segment in segments:
@@ -141,12 +141,12 @@ def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
 
 
 def fit(rows: Doubles, needed: Doubles) -> Doubles:
-    """Fits the weights of features (tools, features) to which tools were needed (tools,), pulled to `PRIOR`."""
+    """Fit the weights of features (tools, features) to which tools were needed (tools,), pulled to `PRIOR`."""
     return logistic_regression(rows, needed, np.ones(len(needed)), RIDGE, np.asarray(PRIOR))
 
 
 def play(segments: Sequence[Segment], rule: Rule, tokens: Tokens, budget: int, base: int) -> list[ListCost]:
-    """Plays every task under one rule. `budget`: tokens of a list without our own; `base`: what it begins with."""
+    """Play every task under one rule. `budget`: tokens of a list without our own; `base`: what it begins with."""
     found: list[ListCost] = []
     for segment in segments:
         listed = fill_budget(segment.order, tokens, base)
@@ -192,7 +192,7 @@ def _played(
 
 
 def halves(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], list[Segment]]]:
-    """Yields every second task beside the others, then the other way round; both share what was found."""
+    """Yield every second task beside the others, then the other way round; both share what was found."""
     one, other = ([each.part(first) for each in segments] for first in (0, 1))
     yield one, other
     yield other, one
@@ -206,7 +206,7 @@ def allowance(unlearned: Segment, tokens: Tokens, budget: int) -> float:
 
 
 def fit_growth(segments: Sequence[Segment], tokens: Tokens, *, budget: int, own: int, allowed: float) -> Growth | None:
-    """Returns the growth that costs least (`ListCost.cost`) among those whose lists take at most the allowed tokens in
+    """Return the growth that costs least (`ListCost.cost`) among those whose lists take at most the allowed tokens in
     the mean; None if there is no such growth. `own`: tokens of our own tools, which the others leave out."""
     weights = fit_weights(segments)
     best: tuple[float, Growth] | None = None

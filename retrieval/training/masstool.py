@@ -58,7 +58,7 @@ DETECTION_STEPS, DETECTION_RATE = 300, 0.3
 
 
 def fit_detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], columns: int) -> Floats:
-    """Fits whether a task needs a tool by logistic regression on [vector ; words], both answers of equal weight.
+    """Fit whether a task needs a tool by logistic regression on [vector ; words], both answers of equal weight.
 
     Returns the weights (dimension + columns + 1,), the bias last.
     """
@@ -191,7 +191,7 @@ class _Training:
 
 
 def _pack(tasks: Tasks, known: Classes, heads: Sequence[Head]) -> dict[str, NDArray[Any]]:
-    """Packs the arrays that `rankers.masstool.MassTool` reads."""
+    """Pack the arrays that `rankers.masstool.MassTool` reads."""
     kept = choose_bank(tasks.golds, np.arange(len(tasks)))
     words = stack_rows([(tasks.words.row(row)) for row in kept.tolist()])
     found: dict[str, NDArray[Any]] = {}
@@ -211,7 +211,7 @@ def _pack(tasks: Tasks, known: Classes, heads: Sequence[Head]) -> dict[str, NDAr
 
 
 def train(material: Material, progress: Progress) -> bytes:
-    """Trains a model for `rankers.masstool.MassTool`, as bytes. Raises `TooLittle`."""
+    """Train a model for `rankers.masstool.MassTool`, as bytes. Raises `TooLittle`."""
     return _Training(material, progress).run()
 
 

@@ -57,7 +57,7 @@ class Tasks(Struct, frozen=True):
         return len(self.golds)
 
     def without_vectors(self) -> Tasks:
-        """Returns the same tasks in words alone."""
+        """Return the same tasks in words alone."""
         return Tasks(self.words, self.vectors[:, :0], self.golds, self.tools)
 
     def golden(self, rows: Ints) -> Floats:
@@ -84,7 +84,7 @@ class Classes(Struct, frozen=True):
 
 
 def find_classes(golds: Sequence[tuple[int, ...]]) -> Classes:
-    """Makes classes of at most `CLASSES` sets that occur at least twice, and of each tool of the other sets."""
+    """Make classes of at most `CLASSES` sets that occur at least twice, and of each tool of the other sets."""
     counts = Counter(golds)
     often = {each for each, count in counts.most_common(CLASSES) if count > 1}
     single = {(tool,) for each in counts.keys() - often for tool in each}
@@ -110,7 +110,7 @@ def build_vocabulary(counts: Sequence[Counter[int]]) -> tuple[NDArray[np.uint32]
 
 
 def stack_rows(rows: Sequence[tuple[Ints, Floats]]) -> Sparse:
-    """Stacks rows, each as `weighted` returns it, into one matrix."""
+    """Stack rows, each as `weighted` returns it, into one matrix."""
     starts = np.concatenate([[0], np.cumsum([len(places) for places, _ in rows], dtype=np.int64)])
     empty = (np.empty(0, np.int64), np.empty(0, np.float32))
     return Sparse(
@@ -134,7 +134,7 @@ def take_rows(words: Sparse, rows: Ints, kept: Callable[[int], Floats] | None = 
 
 
 def choose_bank(golds: Sequence[tuple[int, ...]], rows: Ints) -> Ints:
-    """Chooses at most `BANK` of these rows: the newest of every golden set, as many of each as there is room for."""
+    """Choose at most `BANK` of these rows: the newest of every golden set, as many of each as there is room for."""
     if len(rows) <= BANK:
         return rows
     by_set: dict[tuple[int, ...], list[int]] = {}
@@ -149,7 +149,7 @@ def choose_bank(golds: Sequence[tuple[int, ...]], rows: Ints) -> Ints:
 
 
 def lists_of(rows: Sequence[Sequence[int]]) -> Sparse:
-    """Prepares the tools of each row, over which shares are spread."""
+    """Prepare the tools of each row, over which shares are spread."""
     return share_rows(*flatten(rows), EVEN)
 
 
@@ -168,7 +168,7 @@ class Head(Struct, frozen=True):
 
 
 def fit_head(tasks: Tasks, known: Classes, rows: Ints, seed: int, progress: Callable[[float], None]) -> Head:
-    """Fits a head for these rows of the tasks by cross-entropy and Adam with a falling rate.
+    """Fit a head for these rows of the tasks by cross-entropy and Adam with a falling rate.
 
     A seed gives the same head on the same machine. The inputs are (batch, SIZE + dimension), the words' numbers first.
     """

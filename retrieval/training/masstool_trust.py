@@ -52,7 +52,7 @@ class HeldBack(Struct, frozen=True):
 
 
 def likeness(tasks: Tasks, rows: Ints, others: Ints) -> tuple[Floats, Floats]:
-    """Cosines (rows, others): of sentence vectors, 0 without an encoder, and of words."""
+    """Return cosines (rows, others): of sentence vectors, 0 without an encoder, and of words."""
     used, words = take_rows(tasks.words, others)
     place = np.full(int(tasks.words.columns.max(initial=0)) + 1, -1)
     place[used] = np.arange(len(used))
@@ -63,7 +63,7 @@ def likeness(tasks: Tasks, rows: Ints, others: Ints) -> tuple[Floats, Floats]:
 
 
 def judge_held_back(tasks: Tasks, known: Classes, heads: Sequence[Head], rows: Ints, others: Ints) -> HeldBack:
-    """Scores tasks by `heads` and by a search among `others`, neither of which has seen them."""
+    """Score tasks by `heads` and by a search among `others`, neither of which has seen them."""
     kept = choose_bank(tasks.golds, others)
     golds = tasks.golden(others).any(axis=0)
     golden = tasks.golden(rows)
@@ -128,7 +128,7 @@ def mix_shares(held: HeldBack, mix: float) -> Floats:
 
 
 def fit_trust(held: Sequence[HeldBack], mix: float, *, reads_vectors: bool) -> Trust:
-    """Fits how right the mix is by logistic regression on the signs; strange tasks and others count half each."""
+    """Fit how right the mix is by logistic regression on the signs; strange tasks and others count half each."""
     right = np.concatenate([recall(mix_shares(each, mix), each.golden, 3) for each in held])
     signs = np.concatenate([each.signs for each in held]).astype(np.float64)
     strange = np.concatenate([each.strange for each in held])

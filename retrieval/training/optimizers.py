@@ -70,7 +70,7 @@ class RowAdam:
         self._steps = np.zeros(len(values), np.float32)
 
     def step(self, rows: NDArray[np.int64], gradient: Floats, rate: float, decay: float = 0.0) -> None:
-        """Takes one step like `Adam.step` on these rows, which are distinct; `gradient` (rows, columns)."""
+        """Take one step like `Adam.step` on these rows, which are distinct; `gradient` (rows, columns)."""
         self._steps[rows] += 1
         steps = self._steps[rows][:, None]
         first = FIRST_MOMENT * self._first[rows] + (1 - FIRST_MOMENT) * gradient
@@ -82,7 +82,7 @@ class RowAdam:
 
 
 def minimize(objective: Objective, start: Doubles, steps: int = STEPS) -> Doubles:
-    """Returns the weights of the least loss that the steps lead to from `start`."""
+    """Return the weights of the least loss that the steps lead to from `start`."""
     weights = start.copy()
     loss, slope, curve = objective(weights)
     for _ in range(steps):
@@ -104,7 +104,7 @@ def minimize(objective: Objective, start: Doubles, steps: int = STEPS) -> Double
 def logistic_regression(
     inputs: Doubles, wanted: NDArray[Any], share: NDArray[Any], ridge: float, prior: Doubles | None = None
 ) -> Doubles:
-    """Weights (columns,) of a logistic regression, pulled to `prior` (0 unless given) by `ridge`.
+    """Return the weights (columns,) of a logistic regression, pulled to `prior` (0 unless given) by `ridge`.
 
     `inputs` (rows, columns); `wanted` (rows,) between 0 and 1; each row counts its `share`.
     """
@@ -123,6 +123,6 @@ def logistic_regression(
 
 
 def log_softmax(scores: Any, xp: Any = np) -> Any:
-    """Turns scores (..., classes) into the logarithm of shares; `xp` is numpy or torch."""
+    """Turn scores (..., classes) into the logarithm of shares; `xp` is numpy or torch."""
     shifted = scores - xp.amax(scores, -1)[..., None]
     return shifted - xp.log(xp.sum(xp.exp(shifted), -1))[..., None]

@@ -62,7 +62,7 @@ def fit_network(
     draw: Draw,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Network:
-    """Fits a network to samples that are drawn for each epoch; `vectors` (tasks, dimension)."""
+    """Fit a network to samples that are drawn for each epoch; `vectors` (tasks, dimension)."""
     weights = _initial(vectors.shape[1], history_rows, classes, plan, draw)
     dense = {name: Adam(getattr(weights, name)) for name in ("query", "bias", "unasked", "out", "out_bias")}
     sparse = RowAdam(weights.history)
@@ -132,7 +132,7 @@ def gradients(
 
 
 def _draw_mask(shape: tuple[int, ...], share: float, draw: Draw) -> Floats:
-    """Draws a mask that drops this share and scales up the rest."""
+    """Draw a mask that drops this share and scales up the rest."""
     return (draw.random(shape, np.float32) >= share).astype(np.float32) * np.float32(1 / (1 - share))
 
 

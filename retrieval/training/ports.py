@@ -42,7 +42,7 @@ PASSES = 4096
 
 
 def train(material: Material, progress: Progress) -> bytes:
-    """Trains an adapter of the first encoder. Raises `TooLittle`, also if a library that trains it is not installed."""
+    """Train an adapter of the first encoder. Raises `TooLittle`, also if a library that trains it is not installed."""
     weights = trainable_weights()
     called, examples = keep_called(examples_of(material))
     if len(examples) < MINIMUM:
@@ -72,7 +72,7 @@ def train(material: Material, progress: Progress) -> bytes:
 
 
 def _ask(material: Material, tools: Sequence[Tool], trainer: Trainer, progress: Progress) -> Answers:
-    """Asks the language model, if there is one."""
+    """Ask the language model, if there is one."""
     scorer = material.open_scorer() if material.open_scorer is not None else None
     if scorer is None:
         return Answers()
@@ -108,7 +108,7 @@ def ask(
     most: int = MOST_ASKED,
     hard: int = HARD,
 ) -> Answers:
-    """Asks about the latest examples, each with the right tool and the most similar others.
+    """Ask about the latest examples, each with the right tool and the most similar others.
 
     `tools`: in the order of the trainer's documents; `most`: questions in all; `hard`: other tools for each example.
     """
@@ -129,7 +129,7 @@ def ask(
 
 
 def docstring(tool: Tool) -> str:
-    """Writes a tool as a Python function, as the paper shows tools to the language model."""
+    """Write a tool as a Python function, as the paper shows tools to the language model."""
     text = document(tool)
     lines = [f"def {text.name}({', '.join(text.parameters)}):", '"""', " ".join(text.description.split())[:400], '"""']
     return "\n".join(lines)

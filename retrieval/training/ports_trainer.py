@@ -130,7 +130,7 @@ class Trainer:
         return self._vectors
 
     def run(self, progress: Callable[[int, int, float], None] | None = None, until: int | None = None) -> None:
-        """Trains to the end, or up to a step; `progress` gets the steps done, their total, and the loss."""
+        """Train to the end, or up to a step; `progress` gets the steps done, their total, and the loss."""
         while self.done < min(self.total, until or self.total):
             self.losses.append(self._step(self._steps[self.done]))
             self.done += 1
@@ -151,7 +151,7 @@ class Trainer:
         return float(np.mean([at in (each.tool, *each.also) for at, each in zip(best, examples, strict=True)]))
 
     def save(self, path: Path) -> None:
-        """Writes a checkpoint, under another name until it is complete."""
+        """Write a checkpoint, under another name until it is complete."""
         part = path.with_name(f"{path.name}.part")
         self._torch.save(
             {

@@ -99,7 +99,7 @@ def query_after(task: str, history: tuple[ToolId, ...], upstream_of: Mapping[Too
 
 
 def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
-    """Yields the query before each call, and the called tool; a tool that is gone is only part of the history."""
+    """Yield the query before each call, and the called tool; a tool that is gone is only part of the history."""
     task = episode.tasks[0] if episode.tasks else ""
     for place, tool in enumerate(episode.calls):
         if tool in upstream_of:
@@ -112,7 +112,7 @@ def rank_steps(
     upstream_of: Mapping[ToolId, str],
     usage: Mapping[ToolId, Usage] | None = None,
 ) -> list[StepRanks]:
-    """Ranks the called tools of each episode that has a step."""
+    """Rank the called tools of each episode that has a step."""
     found = []
     for episode in episodes:
         ranks = [pipeline.rank(query, usage, DEPTH).rank_of(tool) for query, tool in steps(episode, upstream_of)]
@@ -122,7 +122,7 @@ def rank_steps(
 
 
 def compare(old: Sequence[StepRanks], new: Sequence[StepRanks]) -> Comparison:
-    """Compares the ranks of the same episodes."""
+    """Compare the ranks of the same episodes."""
     return Comparison(
         len(old), sum(len(each.ranks) for each in old), _means(old), _means(new),
         paired_difference([each.reciprocal for each in new], [each.reciprocal for each in old]),
@@ -156,7 +156,7 @@ def score_parts(
     upstream_of: Mapping[ToolId, str],
     usage: Mapping[ToolId, Usage] | None = None,
 ) -> Iterator[ScoredStep]:
-    """Yields the steps of which the ranking has parts."""
+    """Yield the steps of which the ranking has parts."""
     for number, episode in enumerate(episodes):
         for query, tool in steps(episode, upstream_of):
             parts = pipeline.parts(query, usage)
@@ -168,7 +168,7 @@ def score_parts(
 
 
 def fit_factors(found: Sequence[ScoredStep]) -> dict[str, float]:
-    """Fits a factor for each part; {} without steps."""
+    """Fit a factor for each part; {} without steps."""
     names = sorted({name for each in found for name in each.parts})
     if not names:
         return {}

@@ -12,7 +12,7 @@ from foretool.retrieval.training import Material, Method, Progress, TooLittle
 
 
 def train(material: Material, progress: Progress) -> bytes:
-    """Returns the graph as bytes. Raises `TooLittle`."""
+    """Return the graph as bytes. Raises `TooLittle`."""
     progress("reading schemas", 0.0)
     read = [fields(tool) for tool in material.tools]
     edges = [*schema_edges(read), *flow_edges(material.flows, {each.id for each in read})]

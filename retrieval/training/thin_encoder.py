@@ -45,7 +45,7 @@ class NotTrainable(Exception):
 
 
 def match_matrices(matrices: Mapping[str, Floats]) -> dict[str, str]:
-    """Returns the name in the ONNX file of every wide matrix, by its name in BERT. Raises `NotTrainable`.
+    """Return the name in the ONNX file of every wide matrix, by its name in BERT. Raises `NotTrainable`.
 
     The exporter numbered the matrices in the order in which they are used.
     """
@@ -68,7 +68,7 @@ def match_matrices(matrices: Mapping[str, Floats]) -> dict[str, str]:
 
 
 def trainable_weights() -> encoders.Weights:
-    """Returns the encoder that is trained. Raises `TooLittle` if it, or a library that trains it, is not installed."""
+    """Return the encoder that is trained. Raises `TooLittle` if it, or a library that trains it, is not installed."""
     weights = encoders.MANIFEST[0].untrained
     missing = [name for name in ("torch", "sentence_transformers") if find_spec(name) is None]
     if missing:
@@ -79,7 +79,7 @@ def trainable_weights() -> encoders.Weights:
 
 
 def write_folder(weights: encoders.Weights, folder: Path) -> dict[str, str]:
-    """Writes the model as sentence-transformers reads it; returns `match_matrices`. Raises `NotTrainable`."""
+    """Write the model as sentence-transformers reads it; return `match_matrices`. Raises `NotTrainable`."""
     torch = import_module("torch")
     from transformers import BertConfig, BertModel  # type: ignore[import-not-found]
 
@@ -121,7 +121,7 @@ def write_folder(weights: encoders.Weights, folder: Path) -> dict[str, str]:
 
 
 def open_model(weights: encoders.Weights, folder: Path) -> tuple[Any, dict[str, str]]:
-    """Opens a `SentenceTransformer` with these weights, and returns it with the result of `match_matrices`.
+    """Open a `SentenceTransformer` with these weights, and return it with the result of `match_matrices`.
 
     A model of sentence-transformers' own is opened by its id and has no matches.
     """
@@ -137,7 +137,7 @@ def open_model(weights: encoders.Weights, folder: Path) -> tuple[Any, dict[str, 
 
 
 def make_thin(model: Any, rank: int, seed: int) -> dict[str, Any]:
-    """Freezes all weights and puts a pair of thin matrices, which change nothing yet, beside every wide one.
+    """Freeze all weights and put a pair of thin matrices, which change nothing yet, beside every wide one.
 
     Returns the wrapped modules by their name in BERT.
     """
@@ -222,7 +222,7 @@ class ThinEncoder:
         return Adapter(self.weights.sha256, changes, report)
 
     def continue_from(self, start: Adapter) -> None:
-        """Loads what an earlier training left. Raises `NotTrainable` if it has another shape."""
+        """Load what an earlier training left. Raises `NotTrainable` if it has another shape."""
         for module, part in self.thin.items():
             left, right = start.changes[self._names[module]]
             if left.shape != part.left.shape:
@@ -232,13 +232,13 @@ class ThinEncoder:
 
 
 def as_floats(rows: Any) -> Floats:
-    """Converts a tensor to a numpy array of float32."""
+    """Convert a tensor to a numpy array of float32."""
     found: Floats = np.asarray(rows.detach().float().numpy(), np.float32)
     return found
 
 
 def draw_batches(lengths: Sequence[int], batch: int, epochs: int, seed: int) -> list[list[int]]:
-    """Draws which examples make up each step, over all epochs. `lengths`: tokens of each example."""
+    """Draw which examples make up each step, over all epochs. `lengths`: tokens of each example."""
     draw = random.Random(seed)  # noqa: S311 (an order, not a secret)
     found: list[list[int]] = []
     for _ in range(epochs):

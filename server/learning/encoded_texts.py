@@ -28,7 +28,7 @@ class EncodedTexts:
 
     @classmethod
     def open(cls, settings: Settings, store: Store) -> EncodedTexts | None:
-        """Opens the encoders of the settings; None if there are none or one cannot be opened."""
+        """Open the encoders of the settings; None if there are none or one cannot be opened."""
         from foretool.retrieval.encoders import EncoderError
         from foretool.server.catalog.encoders import open_encoder
 
@@ -41,11 +41,11 @@ class EncodedTexts:
         return cls(weights, encoders, store) if weights else None
 
     def documents(self, texts: Sequence[str]) -> Floats:
-        """Vectors of the text of tools by the first encoder, (texts, dimension)."""
+        """Return the vectors of the text of tools by the first encoder, (texts, dimension)."""
         return self._vectors(self._weights[0].key, texts, self._encoders[0].documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Vectors of tasks by all encoders side by side, (texts, sum of dimensions)."""
+        """Return the vectors of tasks by all encoders side by side, (texts, sum of dimensions)."""
         from numpy import concatenate
 
         pairs = zip(self._weights, self._encoders, strict=True)

@@ -44,7 +44,7 @@ def scorer_of_environment() -> ContinuationScorer | None:
 
 
 def open_scorer(setting: str) -> ContinuationScorer:
-    """Opens the scorer that a setting names: "auto" for the small model that is installed, a file of weights (.gguf),
+    """Open the scorer that a setting names: "auto" for the small model that is installed, a file of weights (.gguf),
     or `URL#MODEL` of an endpoint, whose key is in FORETOOL_LLM_KEY. Raises `ScorerError`."""
     if setting.startswith(("http://", "https://")):
         url, _, model = setting.partition("#")
@@ -172,7 +172,7 @@ class OpenAICompatible:
 
 
 def open_endpoint(url: str, key: str) -> Post:
-    """Connects to an endpoint whose address ends before `/completions`."""
+    """Connect to an endpoint whose address ends before `/completions`."""
     import httpx2  # 0.1 s
 
     client = httpx2.Client(headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=120)
@@ -194,7 +194,7 @@ def shared_length(old: Sequence[int], new: Sequence[int]) -> int:
 
 
 def fit_context(before: Sequence[int], after: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Cuts prompt and continuation to the context: the end of the continuation, then the beginning of the prompt."""
+    """Cut prompt and continuation to the context: the end of the continuation, then the beginning of the prompt."""
     kept = list(after[: CONTEXT // 2])
     if not kept or not before:
         raise ScorerError(f"{len(before)} tokens of prompt and {len(after)} of answer: both need one at least")

@@ -39,7 +39,7 @@ class ListGrowth:
     """Tasks that a hook recorded before their first call."""
 
     def learn(self, known: KnownModels, say: Say) -> MethodResult:
-        """Fits the growth for the models that serve now, on tasks that none of them had seen; promotes it if it costs
+        """Fit the growth for the models that serve now, on tasks that none of them had seen; promote it if it costs
         less than the growth in use."""
         kind = models.GROWTH
         trial, old = self.results.begin(kind), self.results.artifacts.active(kind)

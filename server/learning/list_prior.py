@@ -52,7 +52,7 @@ class ListPrior:
     results: Results
 
     def learn(self, say: Say) -> MethodResult:
-        """Replays later tasks with the prior in use and with a fitted one; promotes the one that lists more."""
+        """Replay later tasks with the prior in use and with a fitted one; promote the one that lists more."""
         trial, old = self.results.begin(models.PRIOR), self.results.artifacts.active(models.PRIOR)
         parts = self.timeline.parts_to_replay(old)
         if not parts:

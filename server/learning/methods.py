@@ -44,7 +44,7 @@ class MethodPromotion:
     """What may be learned from the episodes before a place."""
 
     def learn(self, kind: str, method: Method, say: Say) -> MethodResult:
-        """Trains on earlier tasks, replays later ones, and if that shows a gain trains once more on all of them."""
+        """Train on earlier tasks, replay later ones, and if that shows a gain train once more on all of them."""
         trial, old = self.results.begin(kind), self.results.comparable(kind)
         if len(self.timeline) < method.minimum:
             return trial.skip(f"{len(self.timeline)} tasks on record; it takes {method.minimum}")
@@ -65,7 +65,7 @@ class MethodPromotion:
         return trial.promote(data, describe_gain(found.ranks), {**report, "bytes": len(data)})
 
     def _judge(self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say) -> Judgement:
-        """Compares what serves with and without new models, in ranks and in what growing lists cost."""
+        """Compare what serves with and without new models, in ranks and in what growing lists cost."""
         before: list[StepRanks] = []
         after: list[StepRanks] = []
         trained: list[tuple[int, LearnedModel]] = []

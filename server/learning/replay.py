@@ -70,14 +70,14 @@ def describe_gain(compared: Comparison) -> str:
 
 
 def describe_no_gain(compared: Comparison, kind: str, old: Artifact | None) -> str:
-    """Says why nothing was promoted, and what serves now."""
+    """Say why nothing was promoted, and what serves now."""
     serves = f"{kind} {old.number} serves on" if old else "it is not served"
     short = "not better" if old else "not better outside the error"
     return f"{short}: {describe_gain(compared)}; {serves}"
 
 
 def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, results: Results, say: Say) -> MethodResult:
-    """Fits a factor for each part on episodes that no model has seen; promotes the factors if they rank better."""
+    """Fit a factor for each part on episodes that no model has seen; promote the factors if they rank better."""
     kind = models.WEIGHTS
     trial, old = results.begin(kind), results.artifacts.active(kind)
     first = known.places()[-1]

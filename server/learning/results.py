@@ -40,7 +40,7 @@ class Results:
         self.now = now
 
     def begin(self, kind: str) -> Trial:
-        """Starts to measure how long a method takes."""
+        """Start to measure how long a method takes."""
         return Trial(kind, self)
 
     def comparable(self, kind: str) -> Artifact | None:
@@ -62,15 +62,15 @@ class Trial:
         self._started = time.perf_counter()
 
     def skip(self, reason: str) -> MethodResult:
-        """Writes nothing down."""
+        """Write nothing down."""
         return MethodResult(self._kind, "skipped", reason)
 
     def keep(self, reason: str, report: Mapping[str, Any]) -> MethodResult:
-        """Writes the report down; the model in use stays."""
+        """Write the report down; the model in use stays."""
         return self._finish("kept", reason, b"", report)
 
     def promote(self, data: bytes, reason: str, report: Mapping[str, Any]) -> MethodResult:
-        """Writes the model down and puts it into use."""
+        """Write the model down and put it into use."""
         return self._finish("promoted", reason, data, report)
 
     def _finish(self, outcome: str, reason: str, data: bytes, report: Mapping[str, Any]) -> MethodResult:

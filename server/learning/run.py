@@ -59,7 +59,7 @@ class Busy(Exception):
 def learn(
     config: Config, catalog: Catalog, store: Store, say: Say, *, methods: Sequence[str] = (), now: float | None = None
 ) -> Run:
-    """Trains, replays and promotes, `methods` alone if any are named. Raises `Busy` and `StorageError`."""
+    """Train, replay and promote, `methods` alone if any are named. Raises `Busy` and `StorageError`."""
     at = time.time() if now is None else now
     artifacts = store.artifacts
     if not artifacts.take_lease(at, int(at) + LEASE_S):

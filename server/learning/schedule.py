@@ -37,7 +37,7 @@ class Schedule(BackgroundWork):
         self._look_at = clock() + SETTLED_S
 
     def tick(self, learn_s: float) -> None:
-        """Starts a run if one is due. `learn_s`: seconds between two runs; 0 means never."""
+        """Start a run if one is due. `learn_s`: seconds between two runs; 0 means never."""
         now = self._clock()
         if not learn_s or now < self._look_at or self.is_working:
             return

@@ -83,13 +83,13 @@ class Timeline:
         return list(itertools.pairwise(bounds))
 
     def describe_too_few(self, kind: str, model: Artifact | None) -> str:
-        """Says why `parts_to_replay` is empty."""
+        """Say why `parts_to_replay` is empty."""
         since = f"since {kind} {model.number}" if model else "on record"
         new = len(self) - self.place_after(model)
         return f"{new} tasks {since}; it takes {LEAST_REPLAYED} to tell whether it is better"
 
     def stamp(self) -> dict[str, Any]:
-        """Says in a model's report which episodes it has seen."""
+        """Say in a model's report which episodes it has seen."""
         return {
             "episodes": len(self),
             "imported": self.imported,
@@ -107,7 +107,7 @@ class KnownModels:
         return len(self._versions)
 
     def add(self, kind: str, place: int, model: LearnedModel) -> None:
-        """Adds a later version of a model, trained on the episodes before `place`."""
+        """Add a later version of a model, trained on the episodes before `place`."""
         self._versions.setdefault(kind, []).append((place, model))
 
     def before(self, place: int) -> dict[str, LearnedModel]:

@@ -67,7 +67,7 @@ class Headers:
 
 
 def media_type(value: str | None) -> str:
-    """Returns the media type in a Content-Type, or in one entry of an Accept, without its parameters."""
+    """Return the media type in a Content-Type, or in one entry of an Accept, without its parameters."""
     return (value or "").partition(";")[0].strip().lower()
 
 
@@ -94,7 +94,7 @@ def decode(value: str) -> str | None:
 
 
 def schema_problem(schema: Any) -> str | None:
-    """Returns why a schema's `x-mcp-header` annotations are invalid, so that clients leave out the tool, or None."""
+    """Return why a schema's `x-mcp-header` annotations are invalid, so that clients leave out the tool, or None."""
     seen: dict[str, str] = {}
     for path, position in _walk_schemas(schema):
         if ANNOTATION not in position:
@@ -124,7 +124,7 @@ def _annotation_problem(position: dict[str, Any]) -> str | None:
 
 
 def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
-    """Returns the `Mcp-Param-*` headers of a call. `schema`: one without a `schema_problem`."""
+    """Return the `Mcp-Param-*` headers of a call. `schema`: one without a `schema_problem`."""
     headers = {}
     for path, name, _ in _annotated_members(schema):
         text = _header_text(_value_at(arguments, path))
@@ -134,18 +134,18 @@ def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
 
 
 def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | None:
-    """Returns the `Mcp-Param-*` headers of a call of the tool with this definition; None if there are none."""
+    """Return the `Mcp-Param-*` headers of a call of the tool with this definition; None if there are none."""
     schema = annotated_schema(definition)
     return None if schema is None else param_headers(schema, jsonrpc.plain(arguments or b"{}")) or None
 
 
 def annotated_schema(definition: bytes) -> Any:
-    """Returns the input schema of a tool definition if it may have `x-mcp-header` annotations, else None."""
+    """Return the input schema of a tool definition if it may have `x-mcp-header` annotations, else None."""
     return jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]) if ANNOTATION.encode() in definition else None
 
 
 def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:
-    """Returns `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` of a modern request."""
+    """Return `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` of a modern request."""
     headers = {VERSION: versions.LATEST_MODERN, METHOD: encode(method)}
     key = NAMED.get(method)
     if key is not None and (name := jsonrpc.text(params.get(key))) is not None:
@@ -178,7 +178,7 @@ def check_request(message: Message, headers: Headers) -> None:
 
 
 def check_version(headers: Headers) -> None:
-    """Raises `RpcError` unless the version header names a modern revision that we speak."""
+    """Raise `RpcError` unless the version header names a modern revision that we speak."""
     version = headers.get(VERSION) or ""
     if version not in versions.MODERN_VERSIONS:
         supported = {"supported": list(versions.MODERN_VERSIONS), "requested": version}
@@ -186,7 +186,7 @@ def check_version(headers: Headers) -> None:
 
 
 def check_params(schema: Any, arguments: Any, headers: Headers) -> None:
-    """Raises `RpcError` HEADER_MISMATCH unless every annotated argument and its header agree: both are absent (null
+    """Raise `RpcError` HEADER_MISMATCH unless every annotated argument and its header agree: both are absent (null
     counts as absent), or both say the same."""
     if schema_problem(schema) is not None:
         return  # a client had to leave the tool out, so it knows of no header
@@ -207,7 +207,7 @@ def _mismatch(header: str, place: str) -> RpcError:
 
 
 def _members(value: Raw | Any) -> dict[str, Raw]:
-    """Returns the members of a raw object; {} for anything else."""
+    """Return the members of a raw object; {} for anything else."""
     try:
         return jsonrpc.fields(value)
     except ValueError:
@@ -215,7 +215,7 @@ def _members(value: Raw | Any) -> dict[str, Raw]:
 
 
 def _walk_schemas(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
-    """Yields every schema in a schema and the chain of `properties` to it, None if another keyword is on the way."""
+    """Yield every schema in a schema and the chain of `properties` to it, None if another keyword is on the way."""
     # A recursive walk of a deep schema would exhaust the interpreter's stack.
     stack: list[tuple[Path | None, Any]] = [((), root)]
     while stack:
@@ -250,7 +250,7 @@ def _value_at(arguments: Any, path: Path) -> Any:
 
 
 def _header_text(value: Any) -> str | None:
-    """Returns a value as it stands in a header; None for a value without such a form, which the client leaves out."""
+    """Return a value as it stands in a header; None for a value without such a form, which the client leaves out."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):

@@ -135,7 +135,7 @@ def member(value: Raw | UnsetType, key: str) -> str | None:
 
 
 def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
-    """Returns the members of an object, undecoded; {} when unset. Raises ValueError when the value is not an object."""
+    """Return the members of an object, undecoded; {} when unset. Raises ValueError when the value is not an object."""
     if value is UNSET:
         return {}
     try:
@@ -145,7 +145,7 @@ def fields(value: Raw | bytes | UnsetType) -> dict[str, Raw]:
 
 
 def items(value: Raw | bytes) -> list[Raw]:
-    """Returns the members of an array, undecoded. Raises ValueError when the value is not an array."""
+    """Return the members of an array, undecoded. Raises ValueError when the value is not an array."""
     try:
         return _items.decode(value)
     except (msgspec.DecodeError, RecursionError):
@@ -190,13 +190,13 @@ def _cut(data: bytes, kind: type[dict[str, Any]] | type[list[Any]]) -> Iterator[
 
 
 def _after(source: str, at: int) -> int:
-    """Returns the first place after white space."""
+    """Return the first place after white space."""
     found = _space.match(source, at)
     return found.end() if found else at
 
 
 def text(value: Raw | None) -> str | None:
-    """Returns the string in a raw value; None when it is missing or not a string."""
+    """Return the string in a raw value; None when it is missing or not a string."""
     if value is None:
         return None
     decoded = plain(value)
@@ -272,7 +272,7 @@ def one_line(data: bytes) -> bytes:
 
 
 def error_of(error: Raw) -> tuple[int, str]:
-    """Returns the code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
+    """Return the code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
     try:
         value = plain(error)
         return int(value["code"]), str(value["message"])
@@ -296,7 +296,7 @@ class LineSplitter:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yields the lines that are complete, without their ends; empty lines are left out."""
+        """Yield the lines that are complete, without their ends; empty lines are left out."""
         if b"\n" not in data:
             self._keep(data)
             return

@@ -23,7 +23,7 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
 def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the capabilities that one side declares, without those that we cannot forward."""
+    """Return the capabilities that one side declares, without those that we cannot forward."""
     kept = {key: value for key, value in capabilities.items() if key not in ("tasks", "extensions")}
     declared = capabilities.get("extensions")
     extensions = {key: value for key, value in declared.items() if key != TASKS} if isinstance(declared, dict) else {}
@@ -31,7 +31,7 @@ def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the capabilities that either side declares."""
+    """Return the capabilities that either side declares."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
@@ -40,7 +40,7 @@ def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _declared(capabilities: Raw) -> Raw:
-    """Returns a client's capabilities as the next hop may see them; unchanged unless they name the tasks extension."""
+    """Return a client's capabilities as the next hop may see them; unchanged unless they name the tasks extension."""
     if TASKS.encode() not in bytes(capabilities):
         return capabilities
     declared = jsonrpc.plain(capabilities)
@@ -50,7 +50,7 @@ def _declared(capabilities: Raw) -> Raw:
 def request_meta(
     meta: Mapping[str, Raw], front: Era, upstream: Era, client_info: Raw, capabilities: Raw
 ) -> dict[str, Raw] | None:
-    """Returns the `_meta` of a request to an upstream, without a progress token, or None. `front`: the client's era."""
+    """Return the `_meta` of a request to an upstream, without a progress token, or None. `front`: the client's era."""
     if upstream == "legacy":
         kept = {key: value for key, value in meta.items() if key != PROGRESS and key not in versions.CONNECTION_META}
         return kept or None
@@ -132,7 +132,7 @@ def input_required(value: Raw) -> bool:
 
 
 def argument_shape(arguments: Raw | None) -> str:
-    """Returns the names and JSON types of the arguments, without their values, as JSON."""
+    """Return the names and JSON types of the arguments, without their values, as JSON."""
     try:
         members = jsonrpc.fields(arguments) if arguments is not None else {}
     except ValueError:

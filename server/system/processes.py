@@ -23,7 +23,7 @@ def is_running(pid: int, started_at: float) -> bool:
 
 
 def _birth_time(pid: int) -> float | None:
-    """Returns when the process started, in seconds of the system clock; None where it does not say (Linux does)."""
+    """Return when the process started, in seconds of the system clock; None where it does not say (Linux does)."""
     try:
         # The name in parentheses may contain anything; field 22 is the 20th after it.
         ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])

@@ -366,13 +366,13 @@ class Connection:
         self._events.on_request(message, waiting, self._send_now)
 
     def _only_asker(self) -> Request | None:
-        """Returns the request to which an unattributed message belongs, if all askers have one owner."""
+        """Return the request to which an unattributed message belongs, if all askers have one owner."""
         askers = self.askers()
         owners = {id(request.owner) for request in askers}
         return askers[-1] if len(owners) == 1 else None
 
     def askers(self) -> list[Request]:
-        """Returns the requests in flight during which the upstream may ask or log."""
+        """Return the requests in flight during which the upstream may ask or log."""
         return [request for request in self._pending.values() if request.method in versions.MAY_ASK]
 
     def _send_now(self, message: Message) -> None:
@@ -381,7 +381,7 @@ class Connection:
 
 
 def _member(value: Raw | UnsetType, name: str) -> Any:
-    """Returns one member of an object, decoded; None if it is missing or the value is not an object."""
+    """Return one member of an object, decoded; None if it is missing or the value is not an object."""
     try:
         return jsonrpc.plain(jsonrpc.fields(value)[name])
     except (KeyError, ValueError):
@@ -389,7 +389,7 @@ def _member(value: Raw | UnsetType, name: str) -> Any:
 
 
 def _ignore(reply: Reply) -> None:
-    """Takes a reply that nobody needs."""
+    """Take a reply that nobody needs."""
 
 
 def answer_error(id: Id | None, code: int, reason: str) -> Message:

@@ -134,7 +134,7 @@ class Upstream:
         return sum(connection.in_flight for connection in self._connections())
 
     def askers(self) -> list[Request]:
-        """Returns the requests in flight in whose course the upstream may speak."""
+        """Return the requests in flight in whose course the upstream may speak."""
         return [request for connection in self._connections() for request in connection.askers()]
 
     def spoken_era(self, *, lacking: bool = False) -> Era | None:

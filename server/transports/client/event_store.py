@@ -42,7 +42,7 @@ class Reader:
         self._waiter: asyncio.Future[bool] | None = None
 
     def take(self) -> bytes:
-        """Returns the events that were not sent yet, as they go on the wire; b"" when there are none for now."""
+        """Return the events that were not sent yet, as they go on the wire; b"" when there are none for now."""
         return b"" if self.is_over else self.stream.take(self)
 
     def wake(self, has_news: bool = True) -> None:
@@ -163,7 +163,7 @@ class Stream:
         return b"".join(parts)
 
     def take_only(self) -> bytes | None:
-        """Returns the reply if it is the only message of the stream, else None."""
+        """Return the reply if it is the only message of the stream, else None."""
         return self._events.popleft() if self.is_finished and len(self._events) == 1 and self._next == 0 else None
 
     @property
@@ -171,7 +171,7 @@ class Stream:
         return self._events[-1] if self._events else None
 
     def priming_event(self, retry_ms: int) -> bytes:
-        """Returns an event without data from which the client can resume (specification 2025-11-25)."""
+        """Return an event without data from which the client can resume (specification 2025-11-25)."""
         return f"id: {self.name}.{self._next - 1}\nretry: {retry_ms}\ndata:\n\n".encode()
 
     def _framed(self, event: bytes) -> bytes:
@@ -225,7 +225,7 @@ class EventStore:
         return stream
 
     def resume(self, event_id: str) -> Stream | None:
-        """Returns the stream of an event, set to continue after it; None when it is not kept any more."""
+        """Return the stream of an event, set to continue after it; None when it is not kept any more."""
         found = _EVENT_ID.fullmatch(event_id)
         stream = self._streams.get(found[1]) if found else None
         return stream if found and stream is not None and stream.resume_after(int(found[2])) else None

@@ -31,7 +31,7 @@ def is_loopback(host: str) -> bool:
 
 
 def without_port(host: str) -> str:
-    """Returns `example.org` of `example.org:80`, `[::1]` of `[::1]:80`."""
+    """Return `example.org` of `example.org:80`, `[::1]` of `[::1]:80`."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdigit() else host
 
@@ -47,7 +47,7 @@ class Guards:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     def admit(self, headers: Headers) -> str:
-        """Returns the principal, which stands for the credential that was sent; "" if none is needed."""
+        """Return the principal, which stands for the credential that was sent; "" if none is needed."""
         self._check_host((headers.get("host") or "").lower())
         self._check_origin(headers.get("origin"))
         return self._principal(headers.get("authorization") or "")

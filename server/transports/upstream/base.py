@@ -48,7 +48,7 @@ class Link(Protocol):
         return False
 
     def stderr(self) -> tuple[str, ...]:
-        """Returns the last lines that the upstream wrote to stderr, oldest first; () where there is none."""
+        """Return the last lines that the upstream wrote to stderr, oldest first; () where there is none."""
         return ()
 
     async def close(self) -> None:

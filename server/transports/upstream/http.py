@@ -356,7 +356,7 @@ def _kind(response: httpx2.Response) -> str:
 
 
 def _visible(value: str | None) -> str | None:
-    """Returns the value if it may be sent back in a header, else None."""
+    """Return the value if it may be sent back in a header, else None."""
     return value if value and value.isascii() and value.isprintable() and " " not in value else None
 
 
@@ -367,7 +367,7 @@ def _pause(events: EventParser, attempts: int) -> float:
 
 
 def _error_in(body: bytes) -> Message | None:
-    """Returns the JSON-RPC error in the body of an HTTP error, None if there is none."""
+    """Return the JSON-RPC error in the body of an HTTP error, None if there is none."""
     try:
         message = jsonrpc.decode(body)
     except BadMessage:

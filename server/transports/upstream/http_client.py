@@ -65,7 +65,7 @@ async def post_notice(
 
 
 def origin(url: str) -> str:
-    """Returns scheme, host and port of a URL."""
+    """Return scheme, host and port of a URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 

@@ -59,7 +59,7 @@ class EventParser:
         self._id = self.last_id
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Yields the events that `chunk` completes. Raises `TooLarge`; the stream cannot be used after that."""
+        """Yield the events that `chunk` completes. Raises `TooLarge`; the stream cannot be used after that."""
         if not chunk:
             return
         if self._after_cr and chunk.startswith(b"\n"):
