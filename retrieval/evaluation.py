@@ -12,7 +12,7 @@ SEED: Final = 7
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean."""
+    """Return the 95 % percentile bootstrap interval of the mean."""
     draw = random.Random(SEED).choices  # noqa: S311 (resampling, not a secret)
     means = sorted(fmean(draw(values, k=len(values))) for _ in range(RESAMPLES))
     return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]

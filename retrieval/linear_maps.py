@@ -39,7 +39,7 @@ class Lsa:
         self._row_of = {term: row for row, term in enumerate(vocabulary)}
 
     def vector(self, text: str) -> Floats:
-        """(dimension,) of length 1; zeros if no word is known."""
+        """Return an array (dimension,) of length 1; zeros if no word is known."""
         counts = count_terms(text)
         known = [(row, 1 + log(n)) for term, n in counts.items() if (row := self._row_of.get(term)) is not None]
         if not known:
@@ -50,7 +50,7 @@ class Lsa:
         return summed / np.float32(length) if length > 0 else summed
 
     def vectors(self, texts: Sequence[str]) -> Floats:
-        """(texts, dimension)."""
+        """Return an array (texts, dimension)."""
         return np.asarray([self.vector(text) for text in texts], np.float32).reshape(len(texts), self.dimension)
 
 
@@ -75,8 +75,8 @@ def no_next_text(task: int) -> NextText:
 
 
 def features(called: Sequence[Floats], calls: int, dimension: int) -> Floats:
-    """[mean of the called tools' texts ; the last one ; how many], (2 dimension + `PLACES`,). `called`: vectors of the
-    texts that are known, oldest first; `calls`: how many calls there were."""
+    """Return [mean of the called tools' texts ; the last one ; how many], (2 dimension + `PLACES`,). `called`: vectors
+    of the texts that are known, oldest first; `calls`: how many calls there were."""
     found = np.zeros(2 * dimension + PLACES, np.float32)
     if called:
         found[:dimension] = np.mean(called, 0)
@@ -86,6 +86,6 @@ def features(called: Sequence[Floats], calls: int, dimension: int) -> Floats:
 
 
 def lengths(texts: Floats, centre: Floats) -> Floats:
-    """(tools,): the distance of each text from the centre."""
+    """Return (tools,): the distance of each text from the centre."""
     found: Floats = np.maximum(np.linalg.norm(texts - centre, axis=1), np.float32(1e-6))
     return found

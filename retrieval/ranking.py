@@ -81,7 +81,7 @@ class Ranking(Struct, frozen=True):
     """One for each line that is a need of its own (one for all where they tell a story), then one for each name."""
 
     def rank_of(self, tool: ToolId) -> int:
-        """1 for the best tool, 0 for one that is not in the ranking."""
+        """Return 1 for the best tool, 0 for one that is not in the ranking."""
         return next((rank for rank, each in enumerate(self.ranked, 1) if each.tool == tool), 0)
 
 

@@ -61,7 +61,7 @@ class Settings(Struct, frozen=True):
 
 
 def links(pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Floats:
-    """(left, right): 1 / sqrt(|N_left| |N_right|) for each linked pair (eq. 13), dense; small graphs and tests."""
+    """Return (left, right): 1 / sqrt(|N_left| |N_right|) for each linked pair (eq. 13), dense; for small graphs."""
     found = np.zeros(shape, np.float32)
     for left, right in pairs:
         found[left, right] = 1.0
@@ -178,7 +178,7 @@ class Published(Struct, frozen=True):
     weights: dict[str, Floats]
 
     def __call__(self, queries: Floats) -> Floats:
-        """(queries, tools); queries (queries, d) of the encoder."""
+        """Return an array (queries, tools); queries (queries, d) of the encoder."""
         return np.concatenate([self._scores(queries[at : at + 256]) for at in range(0, len(queries), 256)])
 
     def _scores(self, queries: Floats) -> Floats:
@@ -193,7 +193,7 @@ class Published(Struct, frozen=True):
         return found
 
     def needs_tool(self, queries: Floats) -> Floats:
-        """(queries,): probabilities (eq. 2)."""
+        """Return (queries,): probabilities (eq. 2)."""
         held = self.weights
         detective = knowledge(np, queries, held["hidden"], held["hidden_bias"])
         found: Floats = sigmoid(np, detective @ held["answer"] + held["answer_bias"])[:, 0]
@@ -248,7 +248,7 @@ class _Training:
         self.held = self._parameters()
 
     def _linked(self, pairs: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Array:
-        """`links` as a sparse tensor."""
+        """Return `links` as a sparse tensor."""
         places = np.asarray(pairs, np.int64).T
         degrees = [np.bincount(side, minlength=size) for side, size in zip(places, shape, strict=True)]
         torch, values = self.torch, 1.0 / np.sqrt(degrees[0][places[0]] * degrees[1][places[1]])

@@ -51,7 +51,7 @@ Direction = Literal["prerequisite", "dependant", "symmetric"]
 
 
 def adjacency(graph: Graph, tools: Sequence[ToolId | None]) -> Floats:
-    """(slots, slots): 1 where the tool of the row is a prerequisite of the column's."""
+    """Return (slots, slots): 1 where the tool of the row is a prerequisite of the column's."""
     slot_of = {tool: slot for slot, tool in enumerate(tools) if tool is not None}
     matrix = np.zeros((len(tools), len(tools)), np.float32)
     for edge in graph:

@@ -84,7 +84,7 @@ class Dense:
         self._index.add(kept)
 
     def vectors(self) -> Floats | None:
-        """(slots, dimension), 0 where there is no vector; None while there is none at all."""
+        """Return (slots, dimension), 0 where there is no vector; None while there is none at all."""
         if self._index is None or not len(self._rows):
             return None
         found: Floats = self._index.reconstruct_batch(self._rows)

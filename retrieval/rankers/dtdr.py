@@ -82,7 +82,7 @@ class CallGraph:
         self.prior = (total / total.sum()).astype(np.float32)
 
     def after(self, history: Sequence[int]) -> Floats:
-        """(classes and END,)."""
+        """Return an array (classes and END,)."""
         chance: Floats = self.prior.copy()
         for suffix in self._suffixes(history):
             follows = self._follows.get(suffix)
@@ -158,7 +158,7 @@ class Dtdr(LearnedModel):
         self._task: tuple[tuple[bytes, tuple[str, ...]], Task] | None = None
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """(slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
+        """Return (slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
         chance, _ = self.after(query.history, vector, query.lines)
         times: Floats = np.log1p(chance * np.float32(max(int(self.live.sum()), 1)))
         return times
@@ -178,7 +178,7 @@ class Dtdr(LearnedModel):
         return chance[:-1], float(chance[-1])
 
     def parts(self, history: Sequence[ToolId], task: Task) -> Floats:
-        """(`PARTS`, slots and END): what the listwise layer weighs."""
+        """Return (`PARTS`, slots and END): what the listwise layer weighs."""
         known = [self._class_of.get(tool, UNKNOWN) for tool in history]
         slots = len(self.live)
         found = np.zeros((len(PARTS), slots + 1), np.float32)
@@ -254,7 +254,7 @@ class Dtdr(LearnedModel):
         return self._task[1]
 
     def _network(self, history: Sequence[int], task: Task) -> Floats:
-        """(classes and END,)."""
+        """Return an array (classes and END,)."""
         network = self.model.network
         hidden = task.hidden + network.history[history_rows(history, self.classes)].sum(0)
         np.maximum(hidden, 0, out=hidden)
@@ -273,7 +273,7 @@ class Dtdr(LearnedModel):
         return near, weights
 
     def _neighbours(self, history: Sequence[int], task: Task) -> Floats:
-        """(classes and END,): what came next in the nearest past tasks whose calls were like ours."""
+        """Return (classes and END,): what came next in the nearest past tasks whose calls were like ours."""
         if not len(task.near):
             return np.zeros(self.classes + 1, np.float32)
         weights = task.nearness[:, None] * np.exp(self._likeness(history, task.near))
@@ -283,7 +283,7 @@ class Dtdr(LearnedModel):
         return chance
 
     def _likeness(self, history: Sequence[int], near: NDArray[np.int64]) -> Floats:
-        """(episodes, places): how like ours the calls before each place are, as an exponent."""
+        """Return (episodes, places): how like ours the calls before each place are, as an exponent."""
         calls = self.model.calls.classes[near]
         ours = np.zeros(self.classes + 1, np.float32)
         ours[[call for call in history if call != UNKNOWN]] = 1
@@ -309,7 +309,7 @@ class _Names:
         self._mass = np.asarray([max(sum(self._idf[word] for word in each), 1e-6) for each in words], np.float32)
 
     def met(self, lines: Sequence[str]) -> Floats:
-        """(slots,), 0 to 1."""
+        """Return (slots,), 0 to 1."""
         found = np.zeros(len(self._mass), np.float32)
         for word in {word for line in lines for word in terms(line)}:
             if slots := self._slots.get(word):

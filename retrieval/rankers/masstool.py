@@ -99,13 +99,13 @@ class Sparse(Struct, frozen=True):
         return self.columns[part], self.values[part]
 
     def times(self, vector: Floats) -> Floats:
-        """(rows,): the product with (columns,)."""
+        """Return (rows,): the product with (columns,)."""
         sums = np.concatenate([[0.0], np.cumsum(self.values * vector[self.columns], dtype=np.float64)])
         found: Floats = (sums[self.starts[1:]] - sums[self.starts[:-1]]).astype(np.float32)
         return found
 
     def spread(self, rows: Floats, columns: int) -> Floats:
-        """(columns,): the product of (rows,) with the matrix."""
+        """Return (columns,): the product of (rows,) with the matrix."""
         return np.bincount(self.columns, np.repeat(rows, np.diff(self.starts)) * self.values, columns).astype(
             np.float32
         )
@@ -129,7 +129,7 @@ class Net(Struct, frozen=True):
         return len(self.out) > int(self.rows.shape[1])
 
     def logits(self, places: Ints, values: Floats, vector: Floats) -> Floats:
-        """(classes,); grams as `weighted` has them, vector (dimension,), zeros where there is none."""
+        """Return an array (classes,); grams as `weighted` has them, vector (dimension,), zeros where there is none."""
         words = (values * self.scales[places]) @ self.rows[places].astype(np.float32)
         inputs = np.concatenate([words, vector if self.reads_vectors else vector[:0]])
         return (inputs @ self.out + self.bias).astype(np.float32)
@@ -160,7 +160,7 @@ class Tuned(Struct, frozen=True):
         return cls(encoder, arrays["tuned_out"], arrays["tuned_bias"])
 
     def logits(self, text: str) -> Floats:
-        """(classes,); reads the text once more, 2 to 3 ms."""
+        """Return an array (classes,); reads the text once more, 2 to 3 ms."""
         found: Floats = self.encoder.queries([text])[0] @ self.out + self.bias
         return found
 
@@ -198,7 +198,7 @@ class Trust(Struct, frozen=True):
     """Whether likeness is that of sentence vectors, else of words."""
 
     def __call__(self, signs: Familiarity, prior: float = 0.5) -> float:
-        """0 to 1; `prior`: the chance, before it is read, that a task is of a kind on record."""
+        """Return 0 to 1; `prior`: the chance, before it is read, that a task is of a kind on record."""
         logit = (
             self.bias
             + log(prior / (1.0 - prior))
@@ -290,7 +290,7 @@ class MassTool(LearnedModel):
         self.prior = min(max(here, LEAST_PRIOR), 1.0 - LEAST_PRIOR)
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """(slots,): from 0 to `PEAK`; all 0 without words, and for a task far from every known one."""
+        """Return (slots,): from 0 to `PEAK`; all 0 without words, and for a task far from every known one."""
         found = np.zeros(self.size, np.float32)
         text = "\n".join(query.lines)
         held = self.slots >= 0

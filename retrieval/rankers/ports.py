@@ -48,8 +48,8 @@ class Ports(LearnedModel):
         self._vectors = vectors if vectors is not None and len(vectors) == len(tools) else None
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """(slots,): `NEW` deviations of the best cosine of any line, less `OLD` of that of `vector`; zeros without
-        words, or without vectors of the tools."""
+        """Return (slots,): `NEW` deviations of the best cosine of any line, less `OLD` of that of `vector`; zeros
+        without words, or without vectors of the tools."""
         vectors, lines = self._vectors, [line for line in query.lines if line.strip()]
         if vectors is None or vector is None or not lines or vector.shape[-1] != vectors.shape[1]:
             return np.zeros(self.size, np.float32)

@@ -179,7 +179,7 @@ def training_set_of(material: Material) -> TrainingSet:
 
 
 def task_vectors(tasks: Sequence[str], embed: Embed | None) -> Floats:
-    """(tasks, dimension); zeros for an empty task; dimension 0 without an encoder, or if every task is empty."""
+    """Return vectors (tasks, dimension); zeros for an empty task; dimension 0 without an encoder or a text."""
     known = list(dict.fromkeys(task for task in tasks if task))
     if embed is None or not known:
         return np.zeros((len(tasks), 0), np.float32)

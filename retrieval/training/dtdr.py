@@ -225,7 +225,7 @@ def samples(given: TrainingSet, said: Floats, draw: Draw) -> Samples:
 
 
 def spread_targets(targets: Sequence[tuple[int, ...]], classes: int) -> Floats:
-    """(samples, classes): equal shares of the acceptable classes, each row adding up to 1."""
+    """Return (samples, classes): equal shares of the acceptable classes, each row adding up to 1."""
     found = np.zeros((len(targets), classes), np.float32)
     for row, target in zip(found, targets, strict=True):
         row[list(target)] = 1 / len(target)
@@ -246,8 +246,8 @@ def merge_networks(fitted: Sequence[Network]) -> Network:
 
 
 def main_directions(said: Floats) -> Floats:
-    """(dimension, at most `LENS`): the main directions of the tasks' vectors, about zero and not about their mean, so
-    that the vector of an unknown task stays zero."""
+    """Return (dimension, at most `LENS`): the main directions of the tasks' vectors, about zero, not their mean,
+    so that the vector of an unknown task stays zero."""
     if not said.shape[1]:
         return np.zeros((0, 0), np.float32)
     _, vectors = np.linalg.eigh(said.T @ said)

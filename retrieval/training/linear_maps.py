@@ -51,7 +51,7 @@ def fit_lsa(texts: Sequence[str], dimension: int, seed: int) -> Lsa:
 
 
 def _matrix(counts: Sequence[Counter[str]], row_of: dict[str, int], idf: Floats) -> Floats:
-    """(texts, terms), each row of length 1."""
+    """Return (texts, terms), each row of length 1."""
     matrix = np.zeros((len(counts), len(idf)), np.float32)
     for text, count in enumerate(counts):
         for term, n in count.items():

@@ -61,7 +61,7 @@ class Tasks(Struct, frozen=True):
         return Tasks(self.words, self.vectors[:, :0], self.golds, self.tools)
 
     def golden(self, rows: Ints) -> Floats:
-        """(rows, tools): 1 where golden."""
+        """Return (rows, tools): 1 where golden."""
         found = np.zeros((len(rows), self.tools), np.float32)
         for place, row in enumerate(rows.tolist()):
             found[place, list(self.golds[row])] = 1.0
@@ -76,7 +76,7 @@ class Classes(Struct, frozen=True):
     """By task: the class of its set, or of each of its tools if the set is rare; they share the probability evenly."""
 
     def of(self, rows: Ints) -> Floats:
-        """(rows, sets), each row adding up to 1."""
+        """Return (rows, sets), each row adding up to 1."""
         found = np.zeros((len(rows), len(self.sets)), np.float32)
         for place, row in enumerate(rows.tolist()):
             found[place, list(self.targets[row])] = 1.0 / len(self.targets[row])

@@ -106,7 +106,7 @@ def split_strangers(tasks: Tasks, rows: Ints, draw: np.random.Generator) -> tupl
 
 
 def recall(shares: Floats, golden: Floats, k: int = 5) -> Floats:
-    """(rows,): the share of the golden tools among the first k."""
+    """Return (rows,): the share of the golden tools among the first k."""
     best = np.argsort(-shares, axis=1, kind="stable")[:, :k]
     found: Floats = np.take_along_axis(golden, best, axis=1).sum(1) / golden.sum(1)
     return found

@@ -148,7 +148,7 @@ def _gather(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
 
 
 def padded(lists: Sequence[Sequence[int]], filler: int) -> Ints:
-    """(lists, longest), with shorter lists filled up."""
+    """Return (lists, longest), with shorter lists filled up."""
     longest = max(map(len, lists), default=0)
     return np.asarray([[*each, *[filler] * (longest - len(each))] for each in lists], np.int64).reshape(
         len(lists), longest

@@ -140,7 +140,7 @@ class Trainer:
                 self.save(self._checkpoint)
 
     def cosines(self, examples: Sequence[Example]) -> Floats:
-        """(examples, documents) by the encoder as it is now."""
+        """Return an array (examples, documents) by the encoder as it is now."""
         return self.encoder.embed(self._query_tokens([each.query for each in examples])) @ self.vectors.T
 
     def share_first(self, examples: Sequence[Example]) -> float:
@@ -197,7 +197,7 @@ class Trainer:
         return float(loss.detach())
 
     def _tool_vectors(self, batch: Batch) -> Any:
-        """(documents, dimension) that a step compares its queries with."""
+        """Return an array (documents, dimension) that a step compares its queries with."""
         return self._torch.from_numpy(self.vectors)
 
     def _loss(self, cosines: Any, batch: Batch) -> Any:

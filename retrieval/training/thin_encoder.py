@@ -196,7 +196,7 @@ class ThinEncoder:
         return [cut(self._tokenizer.encode(text[: limit * 12]).ids, limit) for text in texts]
 
     def vectors(self, tokens: Sequence[Sequence[int]]) -> Any:
-        """(texts, dimension) of length 1, as a tensor that carries gradients."""
+        """Return vectors of length 1, (texts, dimension), as a tensor that carries gradients."""
         torch = self._torch
         ids, mask = map(torch.from_numpy, padded(tokens))
         fed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
@@ -204,7 +204,7 @@ class ThinEncoder:
             return self.model(fed)["sentence_embedding"].float()
 
     def embed(self, tokens: Sequence[Sequence[int]], batch: int = 64) -> Floats:
-        """(texts, dimension) without gradients."""
+        """Return vectors (texts, dimension) without gradients."""
         found = np.zeros((len(tokens), self.dimension), np.float32)
         order = sorted(range(len(tokens)), key=lambda at: len(tokens[at]))
         with self._torch.inference_mode():
