@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tools import raw_tool
+from tools import raw_tool, schema_tool
 
 from foretool.retrieval.document import (
     MAX_DESCRIPTION,
@@ -117,16 +117,6 @@ def test_a_long_text_without_spaces_is_cut_anywhere() -> None:
 
 
 # What a tool takes and gives
-
-
-def schema_tool(name: str, takes: dict[str, Any] | None = None, gives: Any = None, required: Any = None) -> Tool:
-    definition = {
-        "name": name,
-        "inputSchema": {"type": "object", "properties": takes or {}, "required": required or []},
-    }
-    if gives is not None:
-        definition["outputSchema"] = gives
-    return Tool(ToolId(f"u__{name}"), "u", name, json.dumps(definition).encode(), "")
 
 
 def test_fields_are_known_by_their_words_however_they_are_spelled() -> None:

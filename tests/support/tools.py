@@ -39,3 +39,21 @@ def catalog() -> list[Tool]:
 
 def ids(*names: str) -> Sequence[ToolId]:
     return [ToolId(name) for name in names]
+
+
+def schema_tool(name: str, takes: dict[str, Any] | None = None, gives: Any = None, required: Any = None) -> Tool:
+    definition: dict[str, Any] = {
+        "name": name,
+        "inputSchema": {"type": "object", "properties": takes or {}, "required": required or []},
+    }
+    if gives is not None:
+        definition["outputSchema"] = gives
+    return Tool(ToolId(f"u__{name}"), "u", name, json.dumps(definition).encode(), "")
+
+
+DEPENDENT_TOOLS = (
+    schema_tool("login", {"user": {}}, {"properties": {"token": {}}}, ["user"]),
+    schema_tool("post", {"token": {}, "text": {}}, {"properties": {"post_id": {}}}, ["token", "text"]),
+    schema_tool("sum", {"a": {}, "b": {}}, {"properties": {"total": {}}}, ["a", "b"]),
+)
+"""Of one upstream: `login` gives the token that `post` requires, `sum` has to do with neither."""

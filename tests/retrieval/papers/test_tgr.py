@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from requirements import requirement
+from tools import DEPENDENT_TOOLS
 
 from foretool.retrieval.document import fields
 from foretool.retrieval.graph import Edge, Graph
@@ -22,7 +21,7 @@ from foretool.retrieval.papers.tgr import (
     convolve,
     pairs_of,
 )
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import ToolId
 
 LOGIN, DELETE, OTHER = (ToolId(each) for each in ("login", "delete", "other"))
 EDGES = [Edge(LOGIN, DELETE, 0.75, ("schema: token",))]
@@ -51,18 +50,6 @@ def test_the_prerequisite_of_what_was_asked_for_scores_higher_than_alone() -> No
     mixed = convolve(vectors, adjacency(Graph(EDGES), [LOGIN, None, DELETE]))
     login, dropped, delete = (mixed @ np.asarray([0, 1], np.float32)).tolist()
     assert (round(login, 4), dropped, delete) == (0.8165, 0.0, 1.0)
-
-
-def tool(name: str, takes: str, gives: str) -> Tool:
-    definition = {
-        "name": name,
-        "inputSchema": {"properties": {each: {} for each in takes.split()}, "required": takes.split()},
-        "outputSchema": {"properties": {each: {} for each in gives.split()}},
-    }
-    return Tool(ToolId(f"u__{name}"), "u", name, json.dumps(definition).encode(), "")
-
-
-TOOLS = (tool("login", "user", "token"), tool("post", "token text", "post_id"), tool("sum", "a b", "total"))
 
 
 @requirement("tgr:eq2")
@@ -102,6 +89,6 @@ def test_the_gradient_is_that_of_the_cross_entropy() -> None:
 
 
 def test_pairs_come_in_both_orders_with_their_classes() -> None:
-    balanced, imbalanced = pairs_of([fields(each) for each in TOOLS], seed=7)
+    balanced, imbalanced = pairs_of([fields(each) for each in DEPENDENT_TOOLS], seed=7)
     assert balanced[:2] == [Pair(0, 1, BEFORE), Pair(1, 0, AFTER)]
     assert {(pair.first, pair.second) for pair in imbalanced if pair.label == NONE} == {(0, 2), (1, 2)}

@@ -31,11 +31,6 @@ from tests.server.catalog.test_encoders import provider  # isort: skip
 from tiny_model import write_model  # isort: skip
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 

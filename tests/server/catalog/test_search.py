@@ -26,11 +26,6 @@ from tests.server.catalog.test_catalog import config_of, listed
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def catalog() -> Catalog:
     entry: Any = SimpleNamespace(name="git", prefix="git", offers=lambda tool: True, entry=ServerEntry(), type="stdio")
     made = Catalog([entry])

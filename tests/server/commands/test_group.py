@@ -1,6 +1,5 @@
 """The group of commands: which there are, how errors leave, and that each is documented."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -14,15 +13,6 @@ from foretool import __version__
 from foretool.server.commands.group import COMMANDS, root, run
 
 DOCS = Path(__file__).parents[3] / "docs"
-
-
-@pytest.fixture(scope="module")
-def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_page_of_the_commands_is_up_to_date(generate: ModuleType) -> None:

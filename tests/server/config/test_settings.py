@@ -1,6 +1,5 @@
 """The settings and their page: every key documented, with type, unit and default, and the page up to date."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
@@ -11,15 +10,6 @@ import pytest
 from foretool.server.config.settings import ProfileEntry, ServerEntry, Settings
 
 DOCS = Path(__file__).parents[3] / "docs"
-
-
-@pytest.fixture(scope="module")
-def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_page_is_up_to_date(generate: ModuleType) -> None:

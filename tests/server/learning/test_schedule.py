@@ -17,11 +17,6 @@ from foretool.storage.records import Call, ToolId
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def call(at: float) -> Call:
     return Call("s", at, ToolId("calc__add"), "calc", "name", False, "ok", 1.0, True, "")
 

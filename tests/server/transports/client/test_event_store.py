@@ -13,11 +13,6 @@ from foretool.server.transports.client.event_store import KEPT, KEPT_READ, Event
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def attached(stream: Stream, cuts: list[Stream] | None = None) -> Reader:
     return stream.attach(lambda: cuts.append(stream) if cuts is not None else None)
 

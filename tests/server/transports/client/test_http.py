@@ -32,11 +32,6 @@ from foretool.storage.records import Era
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @requirement("http:credentials")
 async def test_a_token_is_asked_for_and_binds_a_session_to_it() -> None:
     async with http_server(token="s3cret") as caller:

@@ -25,11 +25,6 @@ from foretool.server.protocol import jsonrpc
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @requirement("http:sessions")
 async def test_a_legacy_session_from_initialize_to_delete() -> None:
     async with http_server() as caller:

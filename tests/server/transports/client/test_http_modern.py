@@ -24,11 +24,6 @@ from foretool.server.transports.client import http_request
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_a_modern_reply_is_plain_json_and_one_front_serves_a_profile() -> None:
     async with http_server(profiles=lambda name: name in ("", "work")) as caller:
         for path, profile in (("/mcp", ""), ("/mcp/work", "work"), ("/mcp/", "")):

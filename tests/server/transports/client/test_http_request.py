@@ -22,11 +22,6 @@ from foretool.server.transports.client import http_request
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 SLOW_POST = "POST /mcp HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {length}\r\n\r\n{body}"
 
 

@@ -24,11 +24,6 @@ pytestmark = pytest.mark.anyio
 LIMIT = 100_000
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def linked(
     handler: Handler, era: Era = "legacy", headers: dict[str, str] | None = None, **options: Any
@@ -74,6 +69,19 @@ class Legacy:
     async def next(self) -> tuple[Asked, asyncio.Event]:
         async with asyncio.timeout(PATIENCE_S):
             return await self.asked.get()
+
+
+class Streaming:
+    """An upstream that answers each request with a stream that ends with the link; the requests wait in `asked`."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[Asked] = asyncio.Queue()
+
+    async def __call__(self, asked: Asked) -> None:
+        await asked.stream()
+        await asked.event({"method": "notifications/progress", "params": {}})
+        self.asked.put_nowait(asked)
+        await soon(asked.gone)
 
 
 @requirement("http:goodbye")
@@ -277,18 +285,11 @@ async def test_a_modern_request_says_in_headers_what_its_body_says() -> None:
 
 
 async def test_abandoning_a_modern_request_closes_its_stream() -> None:
-    streaming: asyncio.Queue[Asked] = asyncio.Queue()
-
-    async def handler(asked: Asked) -> None:
-        await asked.stream()
-        await asked.event({"method": "notifications/progress", "params": {}})
-        streaming.put_nowait(asked)
-        await soon(asked.gone)
-
-    async with linked(handler, "modern") as (link, notes):
+    server = Streaming()
+    async with linked(server, "modern") as (link, notes):
         link.send(request(1, "tools/call"))
         await notes.message()
-        asked = await streaming.get()
+        asked = await server.asked.get()
         assert link.abandon(1) is True
         await soon(asked.gone)
         assert notes.told.empty()
@@ -408,18 +409,11 @@ async def test_an_unreachable_server_fails_the_request_unsent_and_closes_the_lin
 
 async def test_a_server_that_answers_another_request_is_not_given_up() -> None:
     """New connections fail (its backlog may be full), but a stream is open: only the request fails."""
-    streaming: asyncio.Queue[Asked] = asyncio.Queue()
-
-    async def handler(asked: Asked) -> None:
-        await asked.stream()
-        await asked.event({"method": "notifications/progress", "params": {}})
-        streaming.put_nowait(asked)
-        await soon(asked.gone)
-
-    async with linked(handler) as (link, notes):
+    server = Streaming()
+    async with linked(server) as (link, notes):
         link.send(request(1, "tools/call"))
         await notes.message()
-        await streaming.get()
+        await server.asked.get()
         link._url = f"http://127.0.0.1:{unused_port()}/mcp"
         link.send(request(2, "tools/call"))
         assert (await notes.next())[:2] == ("failed", 2)

@@ -10,11 +10,6 @@ from foretool.server.transports.upstream import http_client
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def test_an_address_is_free_of_secrets() -> None:
     assert http_client.origin("https://user:t0p@mcp.example:8443/a/t0p?key=t0p#t0p") == "https://mcp.example:8443"
 

@@ -26,11 +26,6 @@ pytestmark = pytest.mark.anyio
 LIMIT = 100_000
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def scripted(*, endpoint: str = "/messages?s=1", status: int = 202, end: asyncio.Event | None = None) -> Any:
     """Replies to every request with `{}` on the stream; ends the stream when `end` is set."""
     replies: asyncio.Queue[Any] = asyncio.Queue()
