@@ -133,6 +133,7 @@ class Dtdr(LearnedModel):
         self._next = np.pad(known, ((0, 0), (0, 1)), constant_values=unknown)
         rows = np.flatnonzero(calls.ended)
         self._next[rows, calls.lengths[rows]] = self.classes
+        self._firsts = _first_calls(calls.classes)
         self.call_graph = CallGraph((row[row < unknown].tolist() for row in self._next), self.classes)
         self._said = np.flatnonzero(np.abs(model.tasks).sum(1) > 0)
         self.align((), None)
@@ -284,16 +285,25 @@ class Dtdr(LearnedModel):
 
     def _likeness(self, history: Sequence[int], near: NDArray[np.int64]) -> Floats:
         """Return (episodes, places): how like ours the calls before each place are, as an exponent."""
-        calls = self.model.calls.classes[near]
+        calls, firsts = self.model.calls.classes[near], self._firsts[near]
         ours = np.zeros(self.classes + 1, np.float32)
         ours[[call for call in history if call != UNKNOWN]] = 1
-        shared = np.pad(np.cumsum(ours[calls], 1), ((0, 0), (1, 0)))
-        union = len(set(history)) + np.arange(shared.shape[1], dtype=np.float32) - shared
+        # Jaccard compares sets: a call that an episode repeats counts once, as it does in our history.
+        shared = np.pad(np.cumsum(ours[calls] * firsts, 1), ((0, 0), (1, 0)))
+        union = len(set(history)) + np.pad(np.cumsum(firsts, 1), ((0, 0), (1, 0))) - shared
         overlap = np.where(union > 0, shared / np.maximum(union, 1), np.float32(1))
         before = np.pad(calls, ((0, 0), (1, 0)), constant_values=-2)
         same_last = (before == (history[-1] if history else -2)).astype(np.float32)
         likeness: Floats = SAME_CALLS * overlap + SAME_LAST * same_last
         return likeness
+
+
+def _first_calls(classes: NDArray[np.int64]) -> Floats:
+    """Return (episodes, places): 1 where an episode calls a class for the first time, else 0."""
+    firsts = np.ones(classes.shape, np.float32)
+    for place in range(1, classes.shape[1]):
+        firsts[:, place] = (classes[:, :place] != classes[:, place, None]).all(axis=1)
+    return firsts
 
 
 class _Names:

@@ -109,6 +109,14 @@ def test_neighbours_say_what_came_next_where_their_calls_were_like_ours() -> Non
     assert listed(found.parts((A,), task)[1]) == listed(np.log(expected / expected.sum() + dtdr.TRACE))
 
 
+def test_a_past_that_repeats_a_call_is_as_like_ours_as_one_that_does_not() -> None:
+    # The past is A A B and ours is A: before B, the same set of calls and the same last one, so 3 * 1 + 2 * 1.
+    calls = Calls(np.asarray([[0, 0, 1]], np.int32), np.asarray([3], np.int32), np.asarray([True], np.bool_))
+    found = served(model(calls=calls, tasks=np.ones((1, 2), np.float32)))
+    likeness = found._likeness([0], np.asarray([0]))
+    assert listed(likeness[0]) == [0.0, 5.0, 5.0, 1.5]  # before A, before A, before B, and at the end: {A} of {A, B}
+
+
 def test_the_listwise_layer_is_a_softmax_over_the_weighted_parts() -> None:
     given = model(unasked=weights(called=-1.0, end=0.5))
     chance, end = served(given).after((B,))
