@@ -123,7 +123,8 @@ class AgentSteps:
         """Plan a step (ITR, Algorithm 1, lines 1 to 5) and call `go` with it, once the slow encoders have answered."""
         started = time.perf_counter()
         domain = self._find_domain(query)
-        key = (*map(itr.signature, query.lines), query.history, query.servers_in_use, profile.name, budget, domain)
+        # The whole text counts: "copy alpha to beta" has the words of "copy beta to alpha" and is another task.
+        key = (query.lines, query.history, query.servers_in_use, profile.name, budget, domain)
         known = self._cache.get(key, self._version())
         if known is not None:
             go(replace(known, cached=True, took_ms=(time.perf_counter() - started) * 1000))

@@ -129,16 +129,25 @@ async def test_pins_are_in_every_step() -> None:
 
 
 @requirement("itr:cache")
-async def test_a_task_like_one_before_is_remembered_until_the_tools_change() -> None:
+async def test_the_same_task_is_remembered_until_the_tools_change() -> None:
     mail = FakeUpstream("mail", MAIL.tools)
     async with proxy_over(mail) as stage:
         await ready(stage)
-        first, again = plan(stage, "send a letter"), plan(stage, "letter: sending")
+        first, again = plan(stage, "send a letter"), plan(stage, " send a letter\n")
         assert (first.cached, again.cached, names(again)) == (False, True, names(first))
         assert plan(stage, "send a letter", history=("mail__search",)).cached is False
         mail.change("only")
         await stage.client.heard("notifications/tools/list_changed")
         assert plan(stage, "send a letter").cached is False
+
+
+@requirement("itr:cache")
+async def test_a_task_of_the_same_words_in_another_order_is_another_task() -> None:
+    async with proxy_over(MAIL) as stage:
+        await ready(stage)
+        plan(stage, "archive alpha and send beta")
+        other = plan(stage, "send alpha and archive beta")
+    assert (other.cached, other.task) == (False, "send alpha and archive beta")
 
 
 async def test_a_giant_tool_is_trimmed_and_says_how_to_see_all_of_it() -> None:
