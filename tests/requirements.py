@@ -93,12 +93,16 @@ MANIFEST: Final[dict[str, Promise]] = {
     "instructions:unique": Promise("ITR, section 12", "the same words are kept once"),
     "instructions:found": Promise("design: instructions", "fragments are found by the share of the query they have"),
     "instructions:answers": Promise("design: instructions", "fragments that apply come with tools, in the budget"),
+    "instructions:safety-in-answers": Promise("docs/configuration.md", "safety texts are in every answer"),
     "instructions:reload": Promise("docs/configuration.md", "a changed file counts from the next search on"),
     "instructions:sources": Promise("design: instructions", "a fragment carries its source; servers make no policy"),
     "instructions:prompts": Promise("docs/configuration.md", "prompts of servers that are up belong to the corpus"),
     "instructions:problems": Promise("docs/configuration.md", "a file that cannot be read is named, others are read"),
     # Steps, and the library
     "step:budget": Promise("design: steps", "tools and instructions of a step are within one budget"),
+    "step:instructions-share": Promise(
+        "docs/library.md", "instructions are sure of a quarter of a step and get more only where tools leave it"
+    ),
     "step:nothing": Promise("design: steps", "where nothing fits, the names of the tools are shown, not the tools"),
     "step:record": Promise("design: steps", "a step is on record as a discovery, with ITR's telemetry"),
     "step:prompt": Promise("design: steps", "the prompt assemble_step gives a step as one text"),

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from foretool.retrieval import itr
 from foretool.retrieval.document import document, summary_line
-from foretool.retrieval.fragments import Fragment
-from foretool.retrieval.itr import Candidate, Domains, Fallback, Kind, Parameters, Selected, Signatures
+from foretool.retrieval.fragments import Fragment, fit_fragment
+from foretool.retrieval.itr import Candidate, Domains, Fallback, Parameters, Selected, Signatures
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import own_tools
@@ -47,6 +47,8 @@ TOOLS: Final = MATCHES
 INSTRUCTIONS: Final = 4
 """At most this many tools and instructions (K_B and K_A). A missing tool costs more than a useless one, so `TOOLS` is
 high and the budget mostly decides (ITR 3.7, recall first)."""
+SHARE: Final = 4
+"""Instructions are sure of 1 / `SHARE` of a step's tokens; they get more only where tools leave it."""
 RANKED: Final = 50
 KEPT_S: Final = 900.0
 """A plan is remembered this long while nothing it was made of changes."""
@@ -161,21 +163,32 @@ class AgentSteps:
         # Even if nothing was found, a step that is widened may take what is ranked.
         tools = ranked if found != "none" else []
         hits = self._instructions.find(query.lines, profile, ToolId(tools[0].id) if tools else None)
-        texts = [Candidate(each.fragment.id, "instruction", each.fragment.tokens, each.relevance) for each in hits]
-        most: dict[Kind, int] = {"instruction": INSTRUCTIONS, "tool": TOOLS}
-        selected = itr.select([*tools, *texts], budget - self._fixed_tokens(profile), most, pinned, per_token=False)
+        matched = [hit.fragment for hit in hits]
+        left = budget - self._fixed_tokens(profile)
+        # A missing tool costs more than a missing text, so texts are sure of their share alone, and of what tools leave.
+        reserved = sum(map(_cited_tokens, _fit_texts(matched, left // SHARE)))
+        selected = itr.select(tools, left - reserved, {"tool": TOOLS}, pinned, per_token=False)
+        texts = _fit_texts(matched, left - selected.tokens)
+        relevance = {hit.fragment.id: hit.relevance for hit in hits}
+        shown = [Candidate(each.id, "instruction", _cited_tokens(each), relevance[each.id]) for each in texts]
+        selected = replace(
+            selected,
+            instructions=tuple(each.id for each in shown),
+            tokens=selected.tokens + sum(each.tokens for each in shown),
+        )
         if not selected.tools:
             selected = replace(selected, fallback="discover")
         plan = Plan(
-            query, "", (), tuple(hit.fragment for hit in hits), 0, budget, found, probability, ranking,
-            (*ranked, *texts), tuple(pinned), selected,
+            query, "", (), tuple(texts), 0, budget, found, probability, ranking, (*ranked, *shown), tuple(pinned),
+            selected,
         )  # fmt: skip
         return self._assemble(plan, profile)
 
     def _assemble(self, plan: Plan, profile: Profile) -> Plan:
         """Return the plan with the prompt and the tools that were selected."""
         catalog = self._catalog
-        by_id = {each.id: each for each in [*plan.fragments, *self._instructions.of(profile)]}
+        # Those of the plan come last: some are cut to fit.
+        by_id = {each.id: each for each in [*self._instructions.of(profile), *plan.fragments]}
         fragments = [by_id[id] for id in plan.selected.instructions if id in by_id]
         overlay = self._instructions.overlay(profile)
         tools = [self._fit_tool(tool) for id in plan.selected.tools if (tool := catalog.get(ToolId(id))) is not None]
@@ -296,6 +309,24 @@ class AgentSteps:
         called = [tool for name in history if (tool := self._catalog.find(name)) is not None]
         servers = tuple(dict.fromkeys(tool.upstream for tool in reversed(called)))
         return Query(lines, (), tuple(tool.id for tool in called), servers)
+
+
+def _fit_texts(matched: Sequence[Fragment], budget: int) -> list[Fragment]:
+    """Return the first texts that fit into `budget` tokens as a prompt quotes them, at most `INSTRUCTIONS`; one that is
+    too long is cut."""
+    fitted: list[Fragment] = []
+    for fragment in matched[:INSTRUCTIONS]:
+        quotes = _cited_tokens(replace(fragment, text=""))
+        part = fit_fragment(fragment, budget - quotes)
+        if part is not None and (tokens := _cited_tokens(part)) <= budget:
+            fitted.append(part)
+            budget -= tokens
+    return fitted
+
+
+def _cited_tokens(fragment: Fragment) -> int:
+    """Return what a text costs in a prompt, with its source and the line that separates it from the next part."""
+    return estimate(itr.cited(fragment)) + 1
 
 
 def _describe(plan: Plan) -> str:

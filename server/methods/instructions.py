@@ -127,16 +127,17 @@ class Instructions:
         return sorted(hits.values(), key=lambda hit: -hit.relevance)
 
     def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile) -> list[Fragment]:
-        """Return the fragments that an answer of `discover_tools` shows beside its tools, within their share of it.
+        """Return the fragments that an answer of `discover_tools` shows beside its tools: the user's safety texts, and
+        those that apply, within their share of the answer.
 
-        A fragment that is too long is cut. What a server says of itself is not repeated to clients that were given it
-        when they connected.
+        Safety texts are always shown whole. Another fragment that is too long is cut. What a server says of itself is
+        not repeated to clients that were given it when they connected.
         """
         best = ranking.ranked[0].tool if ranking.ranked and level != "none" else None
         hits = self.find(query.lines, profile, best)
-        budget = self._config.settings.answer_tokens // SHARE
+        shown = self.overlay(profile)
+        budget = self._config.settings.answer_tokens // SHARE - sum(each.tokens for each in shown)
         quoted = self._quoted(profile) if hits else frozenset()
-        shown: list[Fragment] = []
         for fragment in (hit.fragment for hit in hits):
             if fragment.upstream in quoted and fragment.source == f"server {fragment.upstream}":
                 continue

@@ -73,6 +73,25 @@ async def test_a_step_has_tools_and_instructions_within_one_budget(tmp_path: Pat
     assert (names(small), small.tokens <= 330) == (["mail__send"], True)
 
 
+@requirement("step:instructions-share")
+async def test_instructions_that_match_do_not_crowd_out_the_tools_that_match(tmp_path: Path) -> None:
+    about = " ".join(f"Letters of kind {number} are kept in the archive." for number in range(48))
+    for file in range(4):
+        (tmp_path / f"letters{file}.md").write_text(f"# Letters {file}\n\nSend a letter {file}. {about}")
+    properties = {name: {"type": "string", "description": f"{name} of the letter"} for name in ("to", "about", "text")}
+    post = FakeUpstream("post", [tool(f"letter{each}", f"Sends letter {each}", properties) for each in range(10)])
+    others = FakeUpstream("others", [tool(f"other{number}", f"Computes thing {number}") for number in range(300)])
+    settings: dict[str, Any] = {"instructions": ["*.md"]}
+    async with proxy_over(post, others, **settings) as stage:
+        stage.app.live.now = replace(config_of(post, others, **settings), path=tmp_path / "mcp.json")
+        await ready(stage)
+        found = plan(stage, "sends letter")
+        wider = steps(stage).widen(found, 0.2, everyone(stage))
+    assert (len(names(found)) >= 8, found.tokens <= 2000) == (True, True)
+    assert found.fragments[0].source == "file letters0.md"
+    assert [each.id for each in wider.fragments] == [each.id for each in found.fragments]
+
+
 @requirement("itr:sufficiency")
 async def test_widening_brings_more_tools_under_twice_the_budget_then_the_names_of_the_others() -> None:
     many = FakeUpstream("many", [tool(f"letter{number}", f"Sends letter {number}") for number in range(30)])

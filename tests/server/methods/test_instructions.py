@@ -62,6 +62,16 @@ async def test_instructions_stay_within_a_quarter_of_the_answer(tmp_path: Path) 
     assert "inputSchema" in answer["matches"][0]
 
 
+@requirement("instructions:safety-in-answers")
+async def test_a_users_safety_text_is_in_every_answer_even_if_no_tool_is(tmp_path: Path) -> None:
+    (tmp_path / "safety.md").write_text("---\npriority: safety\n---\nNever commit secrets.")
+    async with over(tmp_path, git()) as stage:
+        fitting = await stage.client.discover("record a commit")
+        unfitting = await stage.client.discover("weather tomorrow")
+    expected = [{"source": "file safety.md", "text": "Never commit secrets."}]
+    assert (fitting["instructions"], unfitting["instructions"]) == (expected, expected)
+
+
 @requirement("instructions:reload")
 async def test_a_changed_file_counts_from_the_next_search_on(tmp_path: Path) -> None:
     path = tmp_path / "style.md"
