@@ -83,15 +83,37 @@ def fit_detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], col
     return weights
 
 
+def keep_back(episode_of: Ints, draw: np.random.Generator) -> list[Ints]:
+    """Return the rows to keep back, for each turn; few tasks are each kept back once, in `FOLDS` turns.
+
+    The texts of one episode stay on one side: they have the same tools, so one would give the others away.
+    """
+    episodes, sizes = np.unique(episode_of, return_counts=True)
+    order = draw.permutation(len(episodes))
+    if len(episode_of) < FEW:
+        drawn = np.array_split(order, FOLDS)
+    else:
+        most = min(int(KEPT_BACK * len(episode_of)), MOST_KEPT_BACK)
+        drawn = [order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]]
+    return [np.flatnonzero(np.isin(episode_of, episodes[each])) for each in drawn if len(each)]
+
+
 class _Training:
     """One training: reads the tasks, keeps some back, fits the heads, and packs the model."""
 
     def __init__(self, material: Material, progress: Progress) -> None:
         self.material, self.progress = material, progress
         self.draw = np.random.default_rng(material.seed)
-        said = [(text, frozenset(each.calls)) for each in material.episodes for text in each.tasks if text.strip()]
-        self.with_tools = [(text, calls) for text, calls in said if calls][-MOST:]
-        self.without = [text for text, calls in said if not calls][-MOST:]
+        said = [
+            (text, frozenset(each.calls), number)
+            for number, each in enumerate(material.episodes)
+            for text in each.tasks
+            if text.strip()
+        ]
+        self.with_tools = [(text, calls) for text, calls, _ in said if calls][-MOST:]
+        self.without = [text for text, calls, _ in said if not calls][-MOST:]
+        self.episode_of = np.asarray([number for _, calls, number in said if calls][-MOST:], np.int64)
+        """(tasks with tools,): the episode that each comes from."""
         if len(self.with_tools) < MINIMUM:
             raise TooLittle(f"{len(self.with_tools)} tasks in words with the calls they took; it takes {MINIMUM}")
 
@@ -165,11 +187,7 @@ class _Training:
     def _weigh(self, tasks: Tasks, known: Classes) -> tuple[float, Trust, Trust]:
         """Return the share of the head, and the trust with and without sentence vectors, from tasks that were kept
         back."""
-        order = self.draw.permutation(len(tasks))
-        if len(tasks) < FEW:
-            parts = np.array_split(order, FOLDS)
-        else:
-            parts = [order[: min(int(KEPT_BACK * len(tasks)), MOST_KEPT_BACK)]]
+        parts = keep_back(self.episode_of, self.draw)
         blind = tasks.without_vectors()
         read, unread = [], []
         for place, part in enumerate(parts):

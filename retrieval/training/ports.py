@@ -35,37 +35,35 @@ MOST_ASKED = 1500
 some minutes."""
 HARD = 5
 """Tools beside the right one that it is asked about for a task; the hardest of them are the negatives."""
-HELD_OUT = 0.1
-"""Share of the latest tasks that are not trained on, for the report."""
 PASSES = 4096
 """Tasks read in one training, about a minute of one core. Few tasks are read several times, at most eight."""
 
 
 def train(material: Material, progress: Progress) -> bytes:
-    """Train an adapter of the first encoder. Raises `TooLittle`, also if a library that trains it is not installed."""
+    """Train an adapter of the first encoder on every task of the material; later tasks, which it has not, judge it.
+
+    Raises `TooLittle`, also if a library that trains it is not installed.
+    """
     weights = trainable_weights()
     called, examples = keep_called(examples_of(material))
     if len(examples) < MINIMUM:
         raise TooLittle(f"{len(examples)} calls of tasks in words; it takes {MINIMUM}")
     tools = [material.tools[at] for at in called]
     texts = [embedded_text(document(each, material.server_texts.get(each.upstream, ""))) for each in tools]
-    kept = int(len(examples) * (1.0 - HELD_OUT))
     vectors = material.documents(texts) if material.documents else None
-    plan = TrainingPlan(seed=material.seed, epochs=max(1, min(8, PASSES // kept)))
+    plan = TrainingPlan(seed=material.seed, epochs=max(1, min(8, PASSES // len(examples))))
     name = sha256(msgspec.json.encode((texts, examples, plan, weights.sha256))).hexdigest()[:16]
     with TemporaryDirectory() as scratch:
         checkpoint = work_folder() / f"{name}.checkpoint"
         start = shipped_adapter(plan.rank)
-        trainer = Trainer(
-            weights, texts, examples[:kept], plan, Path(scratch), checkpoint, vectors=vectors, start=start
-        )
+        trainer = Trainer(weights, texts, examples, plan, Path(scratch), checkpoint, vectors=vectors, start=start)
         answers = _ask(material, tools, trainer, progress)
         trainer.useful, trainer.scored = answers.useful, answers.scored
-        before = trainer.share_first(examples[kept:])
         trainer.run(lambda done, total, loss: progress(f"training, loss {loss:.3f}", done / total))
-        report = {"examples": kept, "asked": answers.pairs, "scorer": answers.model}
-        first = [round(before, 4), round(trainer.share_first(examples[kept:]), 4)]
-        report |= {"plan": msgspec.to_builtins(plan), "first of the held out": first}
+        report = {
+            "examples": len(examples), "asked": answers.pairs, "scorer": answers.model,
+            "plan": msgspec.to_builtins(plan),
+        }  # fmt: skip
         data = trainer.encoder.adapter(report).dumps()
         checkpoint.unlink(missing_ok=True)
     return data

@@ -143,13 +143,6 @@ class Trainer:
         """Return an array (examples, documents) by the encoder as it is now."""
         return self.encoder.embed(self._query_tokens([each.query for each in examples])) @ self.vectors.T
 
-    def share_first(self, examples: Sequence[Example]) -> float:
-        """Return the share of the examples for which a right document comes first."""
-        if not examples:
-            return 0.0
-        best = self.cosines(examples).argmax(1).tolist()
-        return float(np.mean([at in (each.tool, *each.also) for at, each in zip(best, examples, strict=True)]))
-
     def save(self, path: Path) -> None:
         """Write a checkpoint, under another name until it is complete."""
         part = path.with_name(f"{path.name}.part")

@@ -12,7 +12,7 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, TooLittle
-from foretool.retrieval.training.masstool import METHOD, fit_detection
+from foretool.retrieval.training.masstool import FEW, FOLDS, METHOD, fit_detection, keep_back
 from foretool.retrieval.training.masstool_head import stack_rows
 from foretool.storage.records import Episode, ToolId
 
@@ -132,3 +132,15 @@ def test_detection_counts_both_answers_alike() -> None:
     assert weights[0] == pytest.approx(-weights[1], rel=0.05)
     assert weights[0] > 1.0
     assert weights[-1] == pytest.approx(0.0, abs=0.1)
+
+
+def test_the_texts_of_one_episode_are_kept_back_together() -> None:
+    few = np.repeat(np.arange(20), 3)  # 20 episodes of three texts each
+    parts = keep_back(few, np.random.default_rng(5))
+    assert sorted(np.concatenate(parts).tolist()) == list(range(60)) and len(parts) == FOLDS
+    many = np.repeat(np.arange(FEW), 3)
+    (part,) = keep_back(many, np.random.default_rng(5))
+    assert 0.14 * len(many) < len(part) <= 0.15 * len(many)
+    for episode_of, kept in [(few, part) for part in parts] + [(many, part)]:
+        inside = set(episode_of[kept].tolist())
+        assert set(np.flatnonzero(np.isin(episode_of, list(inside))).tolist()) == set(kept.tolist())
