@@ -165,7 +165,7 @@ class AgentSteps:
         hits = self._instructions.find(query.lines, profile, ToolId(tools[0].id) if tools else None)
         matched = [hit.fragment for hit in hits]
         left = budget - self._fixed_tokens(profile)
-        # A missing tool costs more than a missing text, so texts are sure of their share alone, and of what tools leave.
+        # A missing tool costs more than a missing text: texts are sure of their share alone.
         reserved = sum(map(_cited_tokens, _fit_texts(matched, left // SHARE)))
         selected = itr.select(tools, left - reserved, {"tool": TOOLS}, pinned, per_token=False)
         texts = _fit_texts(matched, left - selected.tokens)
