@@ -298,7 +298,7 @@ class Dtdr(LearnedModel):
         return likeness
 
 
-def _first_calls(classes: NDArray[np.int64]) -> Floats:
+def _first_calls(classes: NDArray[np.int32]) -> Floats:
     """Return (episodes, places): 1 where an episode calls a class for the first time, else 0."""
     firsts = np.ones(classes.shape, np.float32)
     for place in range(1, classes.shape[1]):
