@@ -26,6 +26,11 @@ DTDR = "DTDR (dynamic tool dependency retrieval)"
 ITR = "ITR (dynamic system instructions and tool exposure), section 4"
 
 MANIFEST: Final[dict[str, Promise]] = {
+    # Trust
+    "trust:text:invisible": Promise(
+        "SECURITY.md",
+        "no invisible character of a server's definitions, lists, questions or log lines reaches a client",
+    ),
     # The list of tools
     "list:frozen:byte-identical": Promise(
         "design: exposure", "a frozen list is the same bytes for all, after a restart too"

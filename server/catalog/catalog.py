@@ -22,6 +22,7 @@ from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.text import clean, clean_json, is_clean, one_line, visible
 from foretool.storage.records import Tool, ToolId
 
 MAX_DEFINITION: Final = 256 * 1024
@@ -144,8 +145,10 @@ class Catalog:
 
     def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
         """Take in what the store remembers of one upstream. Call `settle` after the last upstream."""
-        self._by_upstream[upstream] = [tool for tool in tools if self._includes(upstream, tool.name)]
-        self._texts[upstream] = text
+        # Earlier versions kept invisible characters.
+        cleaned = (_clean_tool(tool) for tool in tools if self._includes(upstream, tool.name))
+        self._by_upstream[upstream] = [tool for tool in cleaned if tool is not None]
+        self._texts[upstream] = clean(text)
         self._loaded.append(upstream)
 
     def settle(self) -> None:
@@ -157,10 +160,10 @@ class Catalog:
     def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "") -> bool:
         """Take in what an upstream lists now; returns whether a tool came, went or changed.
 
-        Bad definitions are dropped one by one and explained in `problems`. Over HTTP, a definition with a wrong
-        `x-mcp-header` annotation is bad, too (specification: tools).
+        Invisible characters are removed. Bad definitions are dropped one by one and explained in `problems`. Over HTTP,
+        a definition with a wrong `x-mcp-header` annotation is bad, too (specification: tools).
         """
-        old = self._by_upstream.get(upstream, [])
+        old, text = self._by_upstream.get(upstream, []), clean(text)
         server = self._entries.get(upstream)
         new, problems = self._read(upstream, definitions, over_http=server is not None and server.type == "http")
         self.problems[upstream] = tuple(problems)
@@ -302,6 +305,17 @@ def _with_name(tool: Tool, name: ToolId) -> Tool:
     return tool if tool.id == name else replace(tool, id=name)
 
 
+def _clean_tool(tool: Tool) -> Tool | None:
+    """Return a stored tool without invisible characters, None where they stand in a name or a key."""
+    try:
+        cleaned = clean_json(tool.definition)
+    except ValueError:
+        return None
+    if cleaned is tool.definition:
+        return tool
+    return replace(tool, definition=cleaned, schema_hash=_hash_definition(cleaned)) if is_clean(tool.name) else None
+
+
 def _hash_definition(definition: bytes) -> str:
     """Hash the value and not its spelling: one server orders keys differently in each era."""
     value = jsonrpc.plain(definition)
@@ -315,10 +329,15 @@ def _hash_definition(definition: bytes) -> str:
 def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
     """Return the name and the compact bytes of a usable definition. Raises ValueError, which says what is wrong with
     it."""
-    members = jsonrpc.fields(definition)
-    name = jsonrpc.text(members.get("name"))
+    name = jsonrpc.text(jsonrpc.fields(definition).get("name"))
     if not name:
         raise ValueError("it has no name")
+    if not is_clean(name):
+        raise ValueError(f"its name {one_line(visible(name))!r} has invisible characters")
+    try:
+        members = jsonrpc.fields(clean_json(bytes(definition)))
+    except ValueError as error:
+        raise ValueError(f"{name!r}: {error}") from None
     schema = members.get("inputSchema")
     if schema is None:
         raise ValueError(f"{name!r} has no inputSchema")

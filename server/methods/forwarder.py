@@ -15,6 +15,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError
+from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
@@ -158,6 +159,10 @@ def _on_notice(request: Request, message: Message) -> None:
     """Pass on progress and log entries that come in the course of a request."""
     exchange = request.exchange
     assert isinstance(exchange, Exchange) and isinstance(message.method, str)
+    try:
+        message.params = clean_params(message.params)
+    except ValueError:
+        return
     if message.method == "notifications/progress":
         if (token := exchange.progress_token) is not None:
             params = jsonrpc.merge(message.params, {translate.PROGRESS: token})

@@ -21,6 +21,7 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.methods.instruction_files import InstructionFiles
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.text import clean
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
@@ -194,7 +195,9 @@ class Instructions:
                 continue
             exposed = names.plain_name(self._config.prefix(upstream.name), name)
             found[name] = tuple(
-                fragments(_described(exposed, prompt)[:MOST_SAID], f"prompt {exposed}", "guidance", upstream.name)
+                fragments(
+                    clean(_described(exposed, prompt))[:MOST_SAID], f"prompt {exposed}", "guidance", upstream.name
+                )
             )
             if not any(_arguments(prompt, required=True)):
                 upstream.ask("prompts/get", {"name": name}, partial(self._got, upstream, name, exposed))
@@ -204,7 +207,7 @@ class Instructions:
     def _got(self, upstream: Upstream, name: str, exposed: str, reply: Reply) -> None:
         contents = (message.get("content") for message in _objects(reply, "messages"))
         texts = [each["text"] for each in contents if isinstance(each, dict) and isinstance(each.get("text"), str)]
-        text = "\n\n".join(texts)[:MOST_SAID]
+        text = clean("\n\n".join(texts))[:MOST_SAID]
         if text.strip() and name in self._prompts.get(upstream.name, {}):
             said = fragments(text, f"prompt {exposed}", "guidance", upstream.name)
             self._prompts[upstream.name][name] = tuple(said)

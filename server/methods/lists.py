@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.trust.text import clean_json, is_clean, one_line, visible
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
@@ -34,8 +36,14 @@ CHANGES: Final = {
 }
 """By list: its filter in `subscriptions/listen`, and its notification."""
 
+IDENTIFIERS: Final = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
+"""By list: the member by which clients ask for an item."""
+
 Merge = Callable[[dict[str, list[Raw]]], list[Raw]]
 """Takes the members by upstream, remembers which upstream each one came from, and returns the merged list."""
+
+
+log = logging.getLogger("foretool.upstreams")
 
 
 class _Pending(Struct, eq=False):
@@ -145,10 +153,25 @@ def _take_page(pending: _Pending, upstream: str, reply: Reply) -> Raw | None:
         return None
     try:
         members = jsonrpc.fields(reply.result)
-        pending.parts.setdefault(upstream, []).extend(jsonrpc.items(members.get(pending.key, Raw(b"[]"))))
+        part = pending.parts.setdefault(upstream, [])
+        for position, item in enumerate(jsonrpc.items(members.get(pending.key, Raw(b"[]"))), 1):
+            try:
+                part.append(_clean_item(item, IDENTIFIERS[pending.key]))
+            except ValueError as error:
+                log.warning("upstream %r: %s %d was dropped: %s", upstream, pending.key, position, error)
         return members.get("nextCursor")
     except ValueError:
         return None
+
+
+def _clean_item(item: Raw, identifier: str) -> Raw:
+    """Return a listed item without invisible characters. Raises ValueError where they stand in a key or in what it is
+    asked for by."""
+    cleaned = clean_json(bytes(item))
+    name = jsonrpc.member(item, identifier)
+    if name is not None and not is_clean(name):
+        raise ValueError(f"its {identifier} {one_line(visible(name))!r} has invisible characters")
+    return Raw(cleaned)
 
 
 def _cancel(pending: _Pending, *upstreams: Upstream) -> None:

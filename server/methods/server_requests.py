@@ -18,6 +18,7 @@ from foretool.server.clients.client import Client
 from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
+from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.upstream import Upstream
 
@@ -77,6 +78,11 @@ class ServerRequests:
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """Put a request of a legacy upstream to the client it is for. `request`: in whose course it came, if known."""
+        try:
+            message.params = clean_params(message.params)
+        except ValueError as error:
+            answer(answer_error(_id(message), jsonrpc.INVALID_PARAMS, f"{message.method}: {error}"))
+            return
         exchange = request.exchange if request is not None else None
         in_course = exchange if isinstance(exchange, Exchange) else None
         client = exchange.client if isinstance(exchange, Exchange) else self._only_client()
@@ -258,9 +264,12 @@ class ServerRequests:
         """Ask a legacy client for the input that a modern upstream wants. `again` sends the request once more with the
         answers and the state that it is given."""
         members = jsonrpc.fields(result)
-        wanted = {
-            key: jsonrpc.fields(value) for key, value in jsonrpc.fields(members.get("inputRequests", UNSET)).items()
-        }
+        try:
+            asked = jsonrpc.fields(clean_params(members.get("inputRequests", UNSET)))
+        except ValueError as error:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked: {error}")
+            return
+        wanted = {key: jsonrpc.fields(value) for key, value in asked.items()}
         exchange.rounds += 1
         if exchange.rounds > ROUNDS:
             exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked for input {ROUNDS} times")

@@ -13,6 +13,7 @@ from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
+from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -42,6 +43,7 @@ class UpstreamMessages:
         """Handle a notification that belongs to no request. `era`: the era of the connection that it came on."""
         method = str(message.method)
         try:
+            message.params = clean_params(message.params)
             params = jsonrpc.plain(message.params) if message.params is not UNSET else {}
         except ValueError:
             return

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, UnsetType
 from foretool.server.transports.upstream.base import Link, LinkError
+from foretool.server.trust.text import clean
 from foretool.storage.records import Era
 
 HANDSHAKE_S: Final = 60.0
@@ -185,7 +186,7 @@ class Connection:
             version,
             capabilities if isinstance(capabilities, dict) else {},
             info if isinstance(info, dict) else {},
-            instructions if isinstance(instructions, str) else "",
+            clean(instructions) if isinstance(instructions, str) else "",
         )
 
     async def ask(self, method: str, params: dict[str, Any], patience: float) -> dict[str, Any]:
