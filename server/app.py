@@ -25,6 +25,7 @@ from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.learning.schedule import Schedule
+from foretool.server.methods.argument_check import ArgumentCheck
 from foretool.server.methods.call_tool import Bridge, ToolCalls
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
@@ -94,6 +95,7 @@ class App:
         # What answers requests
         self.server_requests = ServerRequests(self.clients.only_client)
         forwarder = Forwarder(self.outbox, self.server_requests, live)
+        self._arguments = ArgumentCheck(live)
         self.predictor = Predictor(self.search, self.catalog, live)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients)
         lists = MergedLists(self.upstreams, self.clients, forwarder, live)
@@ -106,7 +108,7 @@ class App:
         calls = ToolCalls(
             DiscoverTools(self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor),
             ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, live),
-            Bridge(live, self.server_requests),
+            Bridge(live, self.server_requests, self._arguments),
             ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor),
         )
         listing = ListTools(self.upstreams, self.catalog)
@@ -189,7 +191,7 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
-        for part in (self.search, self.embedding, self.schedule, self.models):
+        for part in (self.search, self.embedding, self.schedule, self.models, self._arguments):
             await part.stop()
         await self.recalibrator.finish()
         await self._launcher.stop()

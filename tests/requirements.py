@@ -461,6 +461,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "tgr:eq1": Promise("TGR, section 3.1", "the discriminator learns by the cross-entropy of three classes"),
     "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),
     "tgr:eq3": Promise("TGR, section 3.2", "a tool's vector takes in those of the tools it is connected with"),
+    # Trust: limits behind us
+    "trust:limits:validation": Promise(
+        "SECURITY.md",
+        "arguments are checked in bounded time, by a process that can be ended, or not at all",
+    ),
     "layout": Promise("docs/architecture.md", "every source file has its test file"),
     "requirements": Promise(
         "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"

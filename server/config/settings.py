@@ -147,6 +147,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ask, `allow` runs them, `deny` refuses them. Tools in the list are not affected."""
     max_message_mib: Annotated[float, Meta(gt=0, le=4096, extra={"unit": "MiB"})] = 64
     """Largest message that a client or a server may send."""
+    validate_s: Seconds = 0.25
+    """Longest check of arguments against a schema whose work has no bound. `call_tool` then passes the call on
+    unchecked."""
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "sessions"})] = 1000
     """How many HTTP sessions may exist at once."""
     session_idle_s: Seconds = 1800

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from foretool.server.catalog.catalog import annotation
 from foretool.server.catalog.names import CALL, DISCOVER, OWN
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.config.loader import LiveConfig
+from foretool.server.methods.argument_check import ArgumentCheck
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.server_requests import ServerRequests, refusal
 from foretool.server.methods.tool_lookup import ToolLookup
@@ -21,6 +22,9 @@ from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError
 from foretool.storage.records import Era, Tool
+
+MOST_SCHEMA: Final = 16_000
+"""Characters of a schema that an error may quote."""
 
 OwnTool = Callable[[Exchange, Raw], None]
 Go = Callable[[Exchange, Tool], None]
@@ -75,17 +79,23 @@ class ToolCalls:
 class Bridge:
     """Checks a call that came through `call_tool` before it runs."""
 
-    def __init__(self, config: LiveConfig, server_requests: ServerRequests) -> None:
+    def __init__(self, config: LiveConfig, server_requests: ServerRequests, arguments: ArgumentCheck) -> None:
         self._config = config
         self._server_requests = server_requests
+        self._arguments = arguments
 
     def check_call(self, go: Go, exchange: Exchange, tool: Tool) -> None:
         """Call `go` with the exchange to answer, or answer with the reason that the call does not go on."""
-        schema = jsonrpc.plain(jsonrpc.fields(tool.definition)["inputSchema"])
-        if errors := argument_errors(schema, jsonrpc.plain(exchange.params["arguments"])):
-            wanted = jsonrpc.encode(schema).decode()
+
+        def on_checked(errors: list[str]) -> None:
+            exchange.attempt(self._go_on, go, exchange, tool, errors)
+
+        self._arguments.check(tool, exchange.params["arguments"], on_checked)
+
+    def _go_on(self, go: Go, exchange: Exchange, tool: Tool, errors: list[str]) -> None:
+        if errors:
             problem = "; ".join(errors)
-            exchange.tool_error(f"the arguments of {tool.id} do not fit its schema: {problem}. inputSchema: {wanted}")
+            exchange.tool_error(f"the arguments of {tool.id} do not fit its schema: {problem}. {_schema_text(tool)}")
         elif not exchange.own_session.sees(tool.id) and annotation(tool, "destructiveHint") is True:
             # Only a tool that says so itself: the protocol's default would make most tools destructive.
             self._confirm(exchange, tool, go)
@@ -115,17 +125,12 @@ class Bridge:
             _refuse(exchange, tool, "call_tool does not pass tools marked destructive")
 
 
-def argument_errors(schema: Mapping[str, Any], arguments: Any) -> list[str]:
-    """Return what is wrong with the arguments of a call, at most five lines; [] if nothing is, or if the schema itself
-    cannot be used."""
-    import jsonschema_rs  # 5 MB that only callers of `call_tool` need
-
-    try:
-        validator = jsonschema_rs.validator_for(dict(schema), offline=True)
-        errors = list(validator.iter_errors(arguments))[:5]
-    except (ValueError, jsonschema_rs.ValidationError):
-        return []  # a schema that is not one must not stand between the client and the tool
-    return [f"{'.'.join(map(str, error.instance_path)) or 'arguments'}: {error.message}" for error in errors]
+def _schema_text(tool: Tool) -> str:
+    """Return the schema of a tool for the model that got its arguments wrong, or where to read it if it is long."""
+    schema = bytes(jsonrpc.fields(tool.definition)["inputSchema"]).decode()
+    if len(schema) <= MOST_SCHEMA:
+        return f"inputSchema: {schema}"
+    return f'Ask discover_tools(names=["{tool.id}"]) for its schema'
 
 
 def _refuse(exchange: Exchange, tool: Tool, reason: str) -> None:

@@ -1,25 +1,21 @@
-"""Arguments of `call_tool`. Whole conversations: tests/scenarios/test_bridge.py."""
+"""What `call_tool` says of wrong arguments. Whole conversations: tests/scenarios/test_bridge.py."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from fakes import FakeUpstream, proxy_over, said, tool
 
-from foretool.server.methods.call_tool import argument_errors
+from foretool.server.methods.call_tool import MOST_SCHEMA
+
+pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
-    ("schema", "arguments", "errors"),
-    [
-        ({"type": "object", "required": ["a"]}, {}, 1),
-        ({"type": "object", "properties": {"a": {"type": "number"}}}, {"a": "x"}, 1),
-        ({"type": "object"}, {"a": 1}, 0),
-        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/x"}}}, {"a": 1}, 0),
-        ({"type": 5}, {}, 0),
-    ],
-)
-def test_arguments_are_checked_by_the_schema_and_a_broken_schema_checks_nothing(
-    schema: dict[str, Any], arguments: Any, errors: int
-) -> None:
-    assert len(argument_errors(schema, arguments)) == errors
+@pytest.mark.parametrize("length", [100, MOST_SCHEMA])
+async def test_a_schema_that_is_too_long_to_quote_is_pointed_at(length: int) -> None:
+    upstream = FakeUpstream("u", [tool("t", properties={"a": {"type": "number", "description": "x" * length}})])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        result = await stage.client.call_tool("call_tool", {"name": "u__t", "arguments": {"a": "one"}})
+    assert result["isError"] is True
+    assert ("x" * length in said(result)) == (length < MOST_SCHEMA)
+    assert ('discover_tools(names=["u__t"])' in said(result)) == (length == MOST_SCHEMA)
