@@ -66,6 +66,7 @@ class App:
     def __init__(self, config: Config, store: Store) -> None:
         self.live = live = LiveConfig(config)
         self.store = store
+        store.hide(lambda: live.now.secrets)
         self.turn = Turn()
         self._children = ChildWatcher()
         self._instructions: Instructions | None = None

@@ -30,7 +30,7 @@ from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.launcher import link_opener, message_limit
 from foretool.server.upstreams.upstream import State, Upstream
-from foretool.storage.opening import examine_store, open_store
+from foretool.storage.opening import examine_store, exposure, open_store
 from foretool.storage.records import Era, ToolId
 from foretool.storage.stores import StorageError
 
@@ -340,6 +340,9 @@ def check_storage(path: Path) -> Iterator[Finding]:
     if not health.is_writable:
         do = "check the permissions of the file and its directory"
         yield Finding("storage", "error", f"{path}: cannot be written", do)
+    for line in exposure(path):
+        what, _, do = line.partition("; ")
+        yield Finding("storage", "warning", what, do)
     for problem in health.problems:
         do = "stop the proxies and move the file away; a new one is created, without the log"
         yield Finding("storage", "error", f"{path}: damaged: {problem}", do)

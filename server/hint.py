@@ -86,7 +86,9 @@ def answer_prompt(event_json: bytes, path: Path | None = None) -> str:
     config = load(path)
     with open_store(config.storage, busy_ms=50) as store:
         if config.settings.record != "off":
-            clean = config.secrets.redact(text[:MOST_TEXT]).encode("utf-8", "replace").decode()
+            store.hide(lambda: config.secrets)
+            # Cut only now: half a secret would not be recognised.
+            clean = config.secrets.redact(text)[:MOST_TEXT].encode("utf-8", "replace").decode()
             session, cwd = (str(event.get(key) or "") for key in ("session_id", "cwd"))
             # The store may be busy or full, and the hint is still useful.
             with contextlib.suppress(StorageError):

@@ -14,7 +14,8 @@ from foretool.server.app import App
 from foretool.server.config.loader import Config, host_and_port
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
-from foretool.storage.opening import open_store
+from foretool.storage.opening import exposure, open_store
+from foretool.storage.stores import Store
 
 GRACE_S: Final = 2.0
 """A client that closes our input still gets the answers that come within this time."""
@@ -24,7 +25,7 @@ log = logging.getLogger("foretool.app")
 
 async def serve_stdio(config: Config, profile: str = "") -> None:
     """Serve the client that started this process, until it closes our input or we are asked to end."""
-    with open_store(config.storage) as store:
+    with _open(config) as store:
         app = App(config, store)
         transport = StdioServer(app.router, profile, message_limit(config), app.turn)
         app.yield_to(transport.has_unread_output)
@@ -46,7 +47,7 @@ async def serve_http(config: Config, address: str = "") -> None:
 
     settings = config.settings
     host, port = host_and_port(address or settings.bind)
-    with open_store(config.storage) as store:
+    with _open(config) as store:
         app = App(config, store)
         transport = HttpServer(
             app.router,
@@ -72,6 +73,14 @@ async def serve_http(config: Config, address: str = "") -> None:
             await asyncio.wait([serving])
         # Only here: the task group inside `running` would wrap the error.
         serving.result()
+
+
+def _open(config: Config) -> Store:
+    """Open the store, and log who else could read it. Raises `StorageError`."""
+    store = open_store(config.storage)
+    for line in exposure(config.storage):
+        log.warning("%s", line)
+    return store
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from foretool.storage.sqlite.database import Database, examine
+from foretool.storage.sqlite.files import find_exposure
 from foretool.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 def open_store(path: Path | Literal[":memory:"], *, busy_ms: int = 250) -> Store:
     """Open the store at `path`. Create it if it is missing (directory 0700, file 0600), and migrate an older one.
+
+    A file of ours that other users may read is closed to them.
 
     `busy_ms` is how long a later write may block its thread while another process writes. Raises `StorageError` for a
     damaged file, for one of a newer foretool or of another program, and for missing permissions.
@@ -30,3 +33,8 @@ def open_existing_store(path: Path) -> Store:
 def examine_store(path: Path, patience_s: float) -> Health:
     """Check a store without changing it, for at most `patience_s`; raises `StorageError` if it cannot be read."""
     return examine(path, patience_s)
+
+
+def exposure(path: Path) -> tuple[str, ...]:
+    """Return one line for each way in which another user of the machine could read or change a store."""
+    return find_exposure(path)

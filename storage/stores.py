@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Usage,
         WorkingSet,
     )
+    from foretool.storage.redaction import Known
 
 
 KEPT_MODELS: Final = 3
@@ -293,6 +294,8 @@ class Store(AbstractContextManager["Store"], Protocol):
     checkpoint: Callable[[], int]
     """Do the upkeep that would slow down later writes, from any thread; return the pages it could not move."""
     close: Callable[[], None]
+    hide: Callable[[Callable[[], Known]], None]
+    """Keep the secrets that this returns out of everything that is written from now on; see `storage.redaction`."""
 
     @property
     def is_checkpoint_due(self) -> bool:

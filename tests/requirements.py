@@ -470,6 +470,13 @@ MANIFEST: Final[dict[str, Promise]] = {
     "requirements": Promise(
         "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"
     ),
+    # What is kept
+    "trust:data:no-secret-is-written": Promise(
+        "SECURITY.md", "no field that a client or a server controls brings a secret into the store or the log"
+    ),
+    "trust:data:private-files": Promise(
+        "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"
+    ),
 }
 
 

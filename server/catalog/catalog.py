@@ -165,6 +165,8 @@ class Catalog:
         """
         old, text = self._by_upstream.get(upstream, []), clean(text)
         server = self._entries.get(upstream)
+        definitions = [Raw(self._hide_credentials(bytes(each))) for each in definitions]
+        text = self._hide_credentials(text.encode(errors="replace")).decode()
         new, problems = self._read(upstream, definitions, over_http=server is not None and server.type == "http")
         self.problems[upstream] = tuple(problems)
         for problem in problems:
@@ -222,6 +224,12 @@ class Catalog:
         if extra_meta:
             members["_meta"] = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
         return jsonrpc.raw(members)
+
+    def _hide_credentials(self, data: bytes) -> bytes:
+        """Return what a server says without the credentials of any server: it may repeat its environment."""
+        for entry in self._entries.values():
+            data = entry.secrets.hide_credentials(data)
+        return data
 
     def _includes(self, upstream: str, tool: str) -> bool:
         entry = self._entries.get(upstream)

@@ -76,6 +76,7 @@ def command(
         os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         os.nice(10)
     with open_store(config.storage, busy_ms=5000) as store, offline.read(config) as app:
+        store.hide(lambda: config.secrets)
         tools = app.catalog.tools()
         if not tools:
             return complain(

@@ -18,7 +18,7 @@ from foretool.server.config.settings import Record
 from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
 from foretool.server.system.processes import is_running
 from foretool.server.upstreams.upstream import State
-from foretool.storage.opening import open_existing_store
+from foretool.storage.opening import exposure, open_existing_store
 from foretool.storage.records import Statistics, UpstreamState
 from foretool.storage.stores import Store
 
@@ -119,7 +119,7 @@ def read_status(config: Config) -> Status:
             ),
             broken=config.broken,
             disabled=config.disabled,
-            warnings=config.warnings,
+            warnings=(*config.warnings, *exposure(config.storage)),
         )
 
 

@@ -1,5 +1,6 @@
 """Replaces `${VAR}` in the config by its value, and collects the values that logs must not show."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -20,6 +21,16 @@ class Secrets(Struct, frozen=True):
             if value in text:
                 text = text.replace(value, f"[{name}]")
         return text
+
+    def hide_credentials(self, data: bytes) -> bytes:
+        """Return `data` with every value replaced whose name says that it is a credential.
+
+        For texts that a model reads: there `Europe/Berlin`, the value of a variable TZ, has to stay.
+        """
+        for value, name in self.values:
+            if (found := value.encode(errors="replace")) in data and len(value) >= 8 and _CREDENTIAL.search(name):
+                data = data.replace(found, f"[{name}]".encode())
+        return data
 
     def __repr__(self) -> str:
         return f"Secrets({len(self.values)} values)"
@@ -83,10 +94,25 @@ def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Secrets:
-    """Build `Secrets` from (value, name) pairs, without values under 6 characters."""
+    """Build `Secrets` from (value, name) pairs, also as JSON and URLs write them; no value under 6 characters."""
     # Shorter values occur everywhere ("true", "8080"); replacing them would hide more than it protects.
-    named = {value: name for value, name in pairs if len(value) >= 6}
+    named = {form: name for value, name in pairs if len(value) >= 6 for form in _written_forms(value)}
     return Secrets(tuple(sorted(named.items(), key=lambda pair: (-len(pair[0]), pair))))
+
+
+def _written_forms(value: str) -> Iterator[str]:
+    yield value
+    if value.isalnum() and value.isascii():
+        return
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    escaped = value.encode(errors="replace")
+    yield "".join(chr(byte) if chr(byte) in _PLAIN_IN_URL else f"%{byte:02X}" for byte in escaped)
+
+
+_PLAIN_IN_URL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_CREDENTIAL = re.compile(r"(?i)token|key|secret|pass|pwd|credential|auth|cookie|session|_pat\b|dsn")
+"""Names of variables and headers whose values are credentials; other values of the config are often plain words."""
 
 
 def expand_tilde(path: str, home: str) -> str:

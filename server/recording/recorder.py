@@ -34,6 +34,10 @@ from foretool.storage.stores import StorageError, Store
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""
 
+MOST_ARGUMENTS: Final = 262_144
+"""Bytes of arguments whose values may be recorded; of larger ones only names and types are: looking for secrets in
+megabytes would hold up other calls."""
+
 T = TypeVar("T")
 
 log = logging.getLogger("foretool.recorder")
@@ -71,7 +75,7 @@ class Recorder:
         record = self._config.settings.record
         if record == "off":
             return ""
-        if record == "full":
+        if record == "full" and len(arguments or b"") <= MOST_ARGUMENTS:
             return self._config.redact(bytes(arguments or b"{}").decode(errors="replace"))
         return translate.argument_shape(arguments)
 

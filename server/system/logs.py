@@ -1,4 +1,4 @@
-"""Log lines go to stderr and contain no secret of the config."""
+"""Log lines go to stderr, one line for each record, without secrets and without what would control a terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+from foretool.storage.redaction import hide_shapes
+
 if TYPE_CHECKING:
     from foretool.server.config.loader import Config
 
@@ -14,14 +16,20 @@ log = logging.getLogger("foretool")
 
 
 class Redacting(logging.Formatter):
-    """Removes secrets from the finished text, tracebacks included."""
+    """Removes secrets and control characters from the finished text; the lines of a traceback become one."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__("foretool: %(levelname)s: %(message)s")
         self.redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
-        return self.redact(super().format(record))
+        return one_line(hide_shapes(self.redact(super().format(record))))
+
+
+def one_line(text: str) -> str:
+    """Return the text as one line: ` | ` between its lines, a space for whatever else would control a terminal."""
+    text = " | ".join(filter(None, map(str.strip, text.splitlines())))
+    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 
 def start_logging(config: Config, stream: TextIO = sys.stderr) -> None:

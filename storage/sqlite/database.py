@@ -18,7 +18,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -27,6 +27,8 @@ import msgspec
 from msgspec.json import Decoder
 
 from foretool.storage.records import Health, ToolId
+from foretool.storage.redaction import Known, Redaction
+from foretool.storage.sqlite.files import create_private
 from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
 from foretool.storage.stores import StorageError
 
@@ -70,13 +72,14 @@ class Database:
         self._depth = 0
         # Commits since the last `checkpoint`: a guess at the length of the log.
         self._commits = 0
+        self._redaction = Redaction()
 
     @classmethod
     def open(cls, path: Location, busy_ms: int) -> Database:
         """Open the file; create and migrate it if needed. See `storage.opening.open_store`."""
         try:
             if isinstance(path, Path):
-                _create_private(path)
+                create_private(path)
             connection = sqlite3.connect(path, timeout=_OPENING_S, isolation_level=None)
             try:
                 _prepare(connection, path)
@@ -93,6 +96,10 @@ class Database:
     def close(self) -> None:
         """Close the connection; the last process to close the file also empties the log (up to some 10 ms)."""
         self._connection.close()
+
+    def hide(self, known: Callable[[], Known]) -> None:
+        """Keep these secrets out of every text from now on, as well as whatever looks like a secret."""
+        self._redaction = Redaction(known)
 
     # Transactions
 
@@ -151,6 +158,7 @@ class Database:
 
     def run(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         """Run one statement."""
+        values = self._clean(values)
         try:
             return self._connection.execute(sql, values)
         except UnicodeEncodeError:
@@ -162,7 +170,7 @@ class Database:
         """Run one statement for each row; call it inside `atomic`."""
         try:
             # Rows are checked first: when one cannot be written, those before it would already be in.
-            rows = [row if all(map(_is_writable, row)) else _replace_surrogates(row) for row in rows]
+            rows = [row if all(map(_is_writable, row)) else _replace_surrogates(row) for row in map(self._clean, rows)]
             self._connection.executemany(sql, rows)
         except (sqlite3.Error, OverflowError) as error:
             raise explain_error(error, self.path, self._busy_ms) from error
@@ -181,14 +189,14 @@ class Database:
     def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
         try:
-            return self._connection.execute(sql, values).fetchall()
+            return self._connection.execute(sql, self._clean(values)).fetchall()
         except sqlite3.Error as error:
             raise explain_error(error, self.path, self._busy_ms) from error
 
     def each_row(self, sql: str, values: Values = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query one by one, for a query with many rows of which little is kept."""
         try:
-            yield from self._connection.execute(sql, values)
+            yield from self._connection.execute(sql, self._clean(values))
         except sqlite3.Error as error:
             raise explain_error(error, self.path, self._busy_ms) from error
 
@@ -201,6 +209,13 @@ class Database:
         """Return the id of the row inserted last."""
         # Not the cursor's `lastrowid`, which `executemany` leaves unset.
         return int(self.rows("SELECT last_insert_rowid()")[0][0])
+
+    def _clean(self, values: Any) -> Any:
+        """Return the values without secrets. Those of a query too, so that it finds what was written."""
+        clean = self._redaction.clean
+        if isinstance(values, Mapping):
+            return {key: clean(value) if isinstance(value, str) else value for key, value in values.items()}
+        return [clean(value) if isinstance(value, str) else value for value in values]
 
     # The write-ahead log
 
@@ -315,13 +330,6 @@ def _replace_surrogate(value: object) -> object:
 
 
 # Opening
-
-
-def _create_private(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Only a new file is opened here: closing a descriptor drops the locks this process holds on it through SQLite.
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _prepare(connection: sqlite3.Connection, path: Location) -> None:

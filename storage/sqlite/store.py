@@ -30,6 +30,7 @@ class SqliteStore(Store):
         self.atomic = database.atomic
         self.checkpoint = database.checkpoint
         self.close = database.close
+        self.hide = database.hide
         self.artifacts = Artifacts(database)
         self.calls = Calls(database)
         self.catalog = Catalog(database)

@@ -23,6 +23,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder, install_encoders
 from foretool.server.catalog.search import Search
 from foretool.server.config.settings import ServerEntry, Settings
+from foretool.server.config.variables import Secrets
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.stores import Store
@@ -35,7 +36,9 @@ pytestmark = pytest.mark.anyio
 
 
 def entry(name: str) -> Any:
-    return SimpleNamespace(name=name, prefix=name, offers=lambda tool: True, entry=ServerEntry(), type="stdio")
+    return SimpleNamespace(
+        name=name, prefix=name, offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
+    )
 
 
 def definitions(*names: str) -> list[Any]:

@@ -18,6 +18,7 @@ from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Index, Search
 from foretool.server.config.settings import ServerEntry
+from foretool.server.config.variables import Secrets
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId, Usage
 from tests.server.catalog.test_catalog import catalog as catalog_of
@@ -27,7 +28,9 @@ pytestmark = pytest.mark.anyio
 
 
 def catalog() -> Catalog:
-    entry: Any = SimpleNamespace(name="git", prefix="git", offers=lambda tool: True, entry=ServerEntry(), type="stdio")
+    entry: Any = SimpleNamespace(
+        name="git", prefix="git", offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
+    )
     made = Catalog([entry])
     made.replace("git", [raw(tool("open", "Open an issue")), raw(tool("close", "Close an issue"))])
     return made

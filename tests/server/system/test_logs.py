@@ -34,7 +34,8 @@ def test_a_secret_is_scrubbed_from_messages_and_tracebacks() -> None:
         int("hush-hush")
     except ValueError:
         logging.getLogger("foretool.app").exception("upstream said %s", "hush-hush")
-    assert said.getvalue().startswith("foretool: ERROR: upstream said [TOKEN]\nTraceback")
+    assert said.getvalue().startswith("foretool: ERROR: upstream said [TOKEN] | Traceback")
+    assert said.getvalue().count("\n") == 1
     assert "hush-hush" not in said.getvalue()
 
 

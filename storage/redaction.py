@@ -1,0 +1,157 @@
+"""Takes secrets out of texts: those that the config knows, and whatever looks like a well-known kind of secret.
+
+Every text that the store writes passes through a `Redaction`, and so does every log line. The shapes are our own list:
+detect-secrets has more of them, but brings `requests` and `pyyaml` and reads files rather than texts.
+
+A shape is looked for only where its first characters occur, so a text without secrets costs a few substring searches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, Protocol
+
+HIDDEN: Final = "[secret]"
+"""What stands in place of a secret that no setting names."""
+LEAST: Final = 6
+"""Shorter texts are left alone: the config knows no shorter secret either."""
+CACHED: Final = 200
+"""Longest text whose outcome is remembered: names and keys come again and again."""
+LEAST_RANDOM: Final = 24
+"""Shortest run of characters that is taken for a secret because it looks random; our own handles have 22."""
+RANDOM_CHANGES: Final = 0.45
+"""Share of neighbours of different kinds (small, capital, digit) from which a run looks random: camelCase has a third,
+random letters and digits have three fifths."""
+
+_TOKENS: Final = {
+    "gh": r"gh[opusr]_[A-Za-z0-9]{16,}",
+    "github_pat_": r"github_pat_\w{16,}",
+    "gl": r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas)-[\w-]{16,}|glsa_\w{20,}",
+    "sk": r"(?<![\w-])sk-(?=[\w-]{0,100}\d)[\w-]{16,}|sk_(?:live|test)_\w{10,}",
+    "rk_": r"rk_(?:live|test)_\w{10,}",
+    "whsec_": r"whsec_[\w+/=]{16,}",
+    "AKIA": r"AKIA[A-Z0-9]{12,}",
+    "ASIA": r"ASIA[A-Z0-9]{16}",
+    "AIza": r"AIza[\w-]{20,}",
+    "ya29.": r"ya29\.[\w-]{20,}",
+    "GOCSPX-": r"GOCSPX-[\w-]{16,}",
+    "xox": r"xox[a-z]-[A-Za-z0-9-]{10,}",
+    "xapp-": r"xapp-[A-Za-z0-9-]{10,}",
+    "hooks.slack.com/services/": r"hooks\.slack\.com/services/[\w/]+",
+    "npm_": r"npm_[A-Za-z0-9]{20,}",
+    "pypi-": r"pypi-[\w-]{30,}",
+    "hf_": r"hf_[A-Za-z0-9]{20,}",
+    "dop_v1_": r"dop_v1_\w{20,}",
+    "SG.": r"(?<![\w-])SG\.[\w-]{16,}\.[\w-]{16,}",
+    "shp": r"shp(?:at|ss|ca|pa)_[A-Za-z0-9]{20,}",
+    "ntn_": r"ntn_[A-Za-z0-9]{20,}",
+    "secret_": r"secret_[A-Za-z0-9]{30,}",
+    "lin_api_": r"lin_api_[A-Za-z0-9]{20,}",
+    "figd_": r"figd_[\w-]{20,}",
+    "tvly-": r"tvly-[\w-]{16,}",
+    "dapi": r"dapi[a-f0-9]{32}",
+    "AGE-SECRET-KEY-": r"AGE-SECRET-KEY-[A-Z0-9]{20,}",
+    ":AA": r"\d{8,10}:AA[\w-]{30,}",
+    "asic ": r"[Bb]asic\s{1,3}(?=[\w+/]{0,100}(?:[a-z][A-Z]|[A-Z]{2}|\d|=))[\w+/=]{8,}",
+    "eyJ": r"(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}\.?[\w-]*",
+}  # fmt: skip
+"""Tokens of well-known services, by the characters that every one of them contains."""
+
+_PEM = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----[^\"]*?(?:-----END [A-Z0-9 ]{0,40}-----|(?=\")|\Z)"
+_LOGIN = r"(://[^/\s:@\"]{0,100}:)[^@/\s\"]{1,300}(?=@)"
+_HEADER = r"\b((?:bearer|token)[\s:]{1,3})(?=[\w+/.~=-]{0,300}[\d=])[\w+/.~=-]{8,}"
+_NAMED = (
+    r"((?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[_-]?key|(?:access|account|private|secret|auth)[_-]?key"
+    r"|credential|authorization|cookie)"
+    r"(?:[\\\"']{0,4}\s{0,3}(?:=>|[:=])\s{0,3}))"
+    # A record of argument names says the type of each value; a known secret is hidden already.
+    r"(?![\\\"']{0,4}(?:(?:string|number|object|array|boolean|null|true|false)(?!\w)|\[[\w.-]{1,80}\]))"
+    r"([\\\"']{0,4})(?:(?<=[\"'])(?:[^\"'\\]|\\[^\"'])+|[^\s\"'&,;\\}\]]{3,})"
+)
+_SAID = r"((?:password|passphrase|passcode|secret|token|api key) is\s{1,3})(?=\S{0,100}[\d!@#$%^*])\S{4,}"
+_SURROUNDED: Final = (
+    (("private key",), _PEM, HIDDEN),
+    (("://",), _LOGIN, rf"\g<1>{HIDDEN}"),
+    (("bearer", "token"), _HEADER, rf"\g<1>{HIDDEN}"),
+    ((" is ",), _SAID, rf"\g<1>{HIDDEN}"),
+    (
+        ("pass", "pwd", "secret", "token", "key", "credential", "authorization", "cookie"),
+        _NAMED,
+        rf"\g<1>\g<2>{HIDDEN}",
+    ),
+)
+"""What surrounds a secret, in any case: words of which each has one, the pattern, and what takes its place."""
+
+_random = re.compile(rf"[A-Za-z0-9+/=_-]{{{LEAST_RANDOM},}}")
+_changes = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
+_pairs = re.compile(r"(?<=[A-Za-z0-9])[A-Za-z0-9]")
+
+
+class Known(Protocol):
+    """Secrets that are known by their values."""
+
+    def redact(self, text: str) -> str:
+        """Return the text without them."""
+
+
+class Redaction:
+    """Takes known secrets and well-known shapes of secrets out of texts."""
+
+    def __init__(self, known: Callable[[], Known] | None = None) -> None:
+        """`known` returns the secrets of the config in force; a reload may change them."""
+        self._known = known
+        self._used: Known | None = None
+        self._outcomes: dict[str, str] = {}
+
+    def clean(self, text: str) -> str:
+        """Return the text with `[NAME]` in place of a secret of the config, and `[secret]` in place of any other."""
+        if len(text) < LEAST:
+            return text
+        known = self._known() if self._known is not None else None
+        if known is not self._used:
+            self._used, self._outcomes = known, {}
+        if len(text) > CACHED:
+            return hide_shapes(known.redact(text) if known is not None else text)
+        found = self._outcomes.get(text)
+        if found is None:
+            if len(self._outcomes) > 4096:
+                self._outcomes.clear()
+            found = self._outcomes[text] = hide_shapes(known.redact(text) if known is not None else text)
+        return found
+
+
+def hide_shapes(text: str) -> str:
+    """Return the text with `[secret]` in place of whatever looks like a secret."""
+    for literal in _TOKENS:
+        if literal in text:
+            text = _token(literal).sub(HIDDEN, text)
+    lower = text.lower()
+    for words, pattern, instead in _SURROUNDED:
+        if any(word in lower for word in words):
+            text = _surrounded(pattern).sub(instead, text)
+    if len(text) >= LEAST_RANDOM:
+        text = _random.sub(_hide_random, text)
+    return text
+
+
+def looks_random(text: str) -> bool:
+    """Tell whether a run of letters and digits looks like a random token rather than like words or a hash in hex."""
+    if not (any(map(str.islower, text)) and any(map(str.isupper, text)) and any(map(str.isdigit, text))):
+        return False
+    return len(_changes.findall(text)) >= RANDOM_CHANGES * len(_pairs.findall(text))
+
+
+def _hide_random(match: re.Match[str]) -> str:
+    return HIDDEN if looks_random(match[0]) else match[0]
+
+
+@lru_cache
+def _token(literal: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z0-9])(?:{_TOKENS[literal]})")
+
+
+@lru_cache
+def _surrounded(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)

@@ -1,0 +1,123 @@
+"""Attacks on what is kept: a secret in every field that a client or a server controls, read back from the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeUpstream, config_of, proxy_over, text, tool
+from requirements import requirement
+
+from foretool.server import hint
+from foretool.server.system import logs
+from foretool.storage.opening import open_store
+from foretool.storage.records import Episode, ToolId
+
+pytestmark = pytest.mark.anyio
+
+KNOWN = 'swordfish "of the config"/1'
+SHAPED = "ghp_" + "Zx81Qw62Er" * 4
+ENVIRON = {"CALC_TOKEN": KNOWN}
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    root, ours = logging.getLogger(), logging.getLogger("foretool")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    stream = io.StringIO()
+    logs.start_logging(config_of(calc(), environ=ENVIRON, log_level="debug"), stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+def calc(**more: Any) -> FakeUpstream:
+    return FakeUpstream("calc", entry={"env": {"TOKEN": "${CALC_TOKEN}"}}, **more)
+
+
+def leaks(folder: Path, log: str = "") -> list[str]:
+    """Where one of the secrets stands, whole or with its longest part."""
+    written = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()} | {"log": log.encode()}
+    parts = [KNOWN, json.dumps(KNOWN)[1:-1], "of the config", SHAPED, SHAPED[4:], "hunter2-is-mine"]
+    return [f"{name}: {part}" for name, data in written.items() for part in parts if part.encode() in data]
+
+
+@requirement("trust:data:no-secret-is-written")
+@pytest.mark.parametrize("record", ["shape", "full"])
+async def test_a_secret_in_any_field_of_a_client_or_a_server_reaches_neither_file_nor_log(
+    record: str, tmp_path: Path, log: io.StringIO
+) -> None:
+    both = f"{KNOWN} {SHAPED}"
+    upstream = calc(
+        tools=[tool("add", f"Adds with {KNOWN}", {"n": {"type": "string", "description": KNOWN}}, extra=KNOWN)],
+        instructions=f"Log in with {both}",
+        results={"add": text(both)},
+        stderr=[f"starting with {both}", "password=hunter2-is-mine"],
+    )
+    store = open_store(tmp_path / "store.sqlite3")
+    async with proxy_over(upstream, store=store, environ=ENVIRON, record=record, cold_list_s=1) as stage:
+        client = stage.client
+        await client.initialize(name=both, version=both)
+        await client.list_tools()
+        await client.discover(f"add with {both}")
+        await client.discover(f"my password is hunter2-is-mine, {both}")
+        await client.call_tool("calc__add", {both: 1, "n": both, "deep": {"password": "hunter2-is-mine", both: [both]}})
+        client.post("tools/call", {"name": both, "arguments": {both: both}}, id="unknown")
+        await client.reply("unknown")
+        await client.call_tool("call_tool", {"name": f"calc__{both}", "arguments": {}})
+        stage.app.memory.save_state(stage.app.upstreams.get("calc"))  # type: ignore[arg-type]
+        upstream.die(f"was ended: {both}")
+        await asyncio.sleep(3)
+        logging.getLogger("foretool.app").warning("said %s", both)
+        assert leaks(tmp_path, log.getvalue()) == []
+    store.close()
+    assert leaks(tmp_path, log.getvalue()) == []
+    with open_store(tmp_path / "store.sqlite3") as store:
+        assert "[TOKEN]" in str(store.discoveries.recent(5)) or "[CALC_TOKEN]" in str(store.discoveries.recent(5))
+        assert store.calls.misses()
+
+
+@requirement("trust:data:no-secret-is-written")
+async def test_a_prompt_and_imported_demonstrations_are_written_without_secrets(tmp_path: Path) -> None:
+    config = tmp_path / "mcp.json"
+    settings = {"storage": "kept/store.sqlite3"}
+    servers = {"calc": {"command": "x", "env": {"TOKEN": KNOWN}}}
+    config.write_text(json.dumps({"mcpServers": servers, "foretool": settings}))
+    said = {"prompt": f"deploy with {KNOWN} and {SHAPED}", "session_id": SHAPED, "cwd": f"/home/{KNOWN}"}
+    hint.answer_prompt(json.dumps(said).encode(), config)
+    with open_store(tmp_path / "kept" / "store.sqlite3") as store:
+        (prompt,) = store.tasks.prompts()
+        assert prompt.text == "deploy with [TOKEN] and [secret]"
+        store.artifacts.add_demonstrations([Episode((ToolId("a__b"),), (f"log in with {SHAPED}",))])
+        assert store.artifacts.demonstrations()[0].tasks == ("log in with [secret]",)
+        assert leaks(tmp_path / "kept") == []
+
+
+@requirement("trust:data:no-secret-is-written")
+async def test_a_server_that_repeats_its_environment_shows_it_to_no_client() -> None:
+    upstream = calc(tools=[tool("add", f"Adds with {KNOWN}")], instructions=f"Use {KNOWN}")
+    async with proxy_over(upstream, environ=ENVIRON, policy="full", cold_list_s=1) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        assert "of the config" not in json.dumps([repr(each) for each in stage.client.messages])
+        assert b"[" in stage.app.catalog.tools()[0].definition
+
+
+@requirement("trust:data:no-secret-is-written")
+async def test_megabytes_of_arguments_hold_up_nobody(tmp_path: Path) -> None:
+    upstream = calc(tools=["add"])
+    async with proxy_over(upstream, environ=ENVIRON, record="full", cold_list_s=1) as stage:
+        await stage.client.initialize()
+        began = time.process_time()
+        await stage.client.call_tool("calc__add", {"n": "password token key secret " * 200_000})
+        took = time.process_time() - began
+        assert stage.calls()[0].arguments == '{"n":"string"}'
+    assert took < 5
