@@ -256,7 +256,7 @@ def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) ->
 def check_config(config: Config) -> Iterator[Finding]:
     profiles = ", ".join(name for name in config.profiles if name) or "none"
     servers = ", ".join(config.servers) or "none"
-    yield Finding("config", "ok", f"{config.path}: servers: {servers}; profiles: {profiles}")
+    yield Finding("config", "ok", f"{config.path} ({config.named_by}): servers: {servers}; profiles: {profiles}")
     for name, problem in config.broken.items():
         yield Finding("config", "error", f"{name}: {problem}", "correct that line; the other servers work")
     for warning in config.warnings:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.loader import Config, LiveConfig, diff, load, stamp
+from foretool.server.config.loader import Config, LiveConfig, diff, load_again, stamp
+from foretool.server.config.places import Place
 from foretool.server.config.servers import same_connection
 from foretool.server.system import logs
 from foretool.server.upstreams.launcher import Launcher
@@ -40,7 +41,7 @@ class Reloader:
             return
         self._stamp = now
         try:
-            new = load(path)
+            new = load_again(self._config.now)
         except ConfigError as error:
             log.error("%s; the config before it stays in force", error)
             return
@@ -73,6 +74,13 @@ class Reloader:
             len(changes.added), len(changes.removed), len(changes.changed),
         )  # fmt: skip
         self._announcements.soon()
+
+
+def report_place(config: Config) -> None:
+    """Log which file is served, and which one is not read."""
+    log.info("config: %s (%s)", config.path, config.named_by)
+    if config.ignored is not None:
+        log.warning("%s", Place(config.path, config.named_by, config.ignored).notice)
 
 
 def report_problems(config: Config) -> None:

@@ -74,8 +74,9 @@ def _read(weights: Weights) -> bytes:
 
 def cache_folder() -> Path:
     """Return the folder of prepared models where no other is given; each model takes 90 MB."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "foretool" / "encoders"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # A relative folder would be one of the working folder.
+    return Path(base if base.startswith("/") else "~/.cache").expanduser() / "foretool" / "encoders"
 
 
 def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:

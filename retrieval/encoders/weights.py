@@ -149,7 +149,8 @@ def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
     if set(setting.split("+")) <= known.keys():
         return tuple(_installed(known[name]) for name in dict.fromkeys(setting.split("+")))
     folder = Path(setting).expanduser()
-    if folder.is_dir():
+    # A relative folder would be one of the working folder, which may be a cloned repository.
+    if folder.is_absolute() and folder.is_dir():
         return (in_folder(folder),)
     if "/" in setting and not setting.startswith((".", "/", "~")):
         return (_installed(Weights(setting, setting, "licence on its model card", kind="sentence-transformers")),)

@@ -10,7 +10,6 @@ Serving opens it through `encoders.adapted` and scores with it in `rankers.ports
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +21,7 @@ from msgspec import Struct
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders.adapted import cache_folder
 from foretool.retrieval.training import Material, Method, Progress, TooLittle
 from foretool.retrieval.training.continuation import ContinuationScorer, Question, ScoreFile, score_all
 from foretool.retrieval.training.ports_trainer import Example, Trainer, TrainingPlan, choose_candidates
@@ -166,7 +166,7 @@ def shipped_adapter(rank: int) -> Adapter | None:
 
 def work_folder() -> Path:
     """Return the folder of scores and checkpoints, from which a training that was killed continues."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "foretool" / "ports"
+    folder = cache_folder().with_name("ports")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

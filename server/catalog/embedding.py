@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.config.settings import Settings
+from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.stores import StorageError, Store
 
@@ -151,8 +151,10 @@ async def embed_texts(
 
     command = (*COMMAND, "embed", weights.setting, str(cache or ""))
     pipe = asyncio.subprocess.PIPE
-    environment = {**os.environ, URL: settings.encoder_url, KEY: settings.encoder_key}
-    worker = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+    environment = worker_environment(**{URL: settings.encoder_url, KEY: settings.encoder_key})
+    worker = await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=WORKER_FOLDER, env=environment
+    )
     assert worker.stdin and worker.stdout and worker.stderr
     writing = asyncio.create_task(_write_texts(worker.stdin, texts.values()))
     stderr = asyncio.create_task(worker.stderr.read())

@@ -6,7 +6,6 @@ one header and nowhere else.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from foretool.retrieval import encoders
 from foretool.retrieval.encoders.base import EncoderError, unit
 from foretool.retrieval.encoders.weights import BY_NAME, Endpoint, Weights
+from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder
@@ -44,9 +44,9 @@ def prepare_apart(weights: Weights, model: bytes, cache: Path) -> Path:
     from foretool.retrieval.encoders.adapted import prepare_model, prepared_folder
 
     if not prepared_folder(weights, model, cache).is_dir() and weights in BY_NAME:
-        command = (sys.executable, "-m", "foretool.server.catalog.workers", "prepare", weights.name, str(cache))
+        command = worker_command("foretool.server.catalog.workers", "prepare", weights.name, str(cache))
         # If the other process fails, this one tries and says why.
-        run(command, input=model, capture_output=True, check=False)
+        run(command, input=model, capture_output=True, check=False, cwd=WORKER_FOLDER, env=worker_environment())
     return prepare_model(weights, model, cache)
 
 

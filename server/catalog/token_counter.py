@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.workers import COMMAND
+from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.storage.stores import CatalogStore, StorageError
 
 COUNTED_AT_ONCE: Final = 2000
@@ -56,7 +57,9 @@ class TokenCounter:
         lines = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
         pipe = asyncio.subprocess.PIPE
         try:
-            counter = await asyncio.create_subprocess_exec(*COMMAND, "count", stdin=pipe, stdout=pipe, stderr=pipe)
+            counter = await asyncio.create_subprocess_exec(
+                *COMMAND, "count", stdin=pipe, stdout=pipe, stderr=pipe, cwd=WORKER_FOLDER, env=worker_environment()
+            )
             output, _ = await counter.communicate(lines)
             return [int(line) for line in output.split()]
         except (OSError, ValueError, RuntimeError) as error:

@@ -26,12 +26,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from foretool.server.system.processes import worker_command
+
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
     from foretool.retrieval.encoders import Encoder
 
-COMMAND: Final = (sys.executable, "-m", "foretool.server.catalog.workers")
+COMMAND: Final = worker_command("foretool.server.catalog.workers")
 MISSING_STATUS: Final = 3
 URL, KEY = "FORETOOL_ENCODER_URL", "FORETOOL_ENCODER_KEY"
 COUNTED_AT_ONCE: Final = 256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from msgspec import Struct
 
 from foretool.server.commands import hint, output
 from foretool.server.commands.options import config_option, json_option, profile_option
-from foretool.server.config.loader import default_config, load
+from foretool.server.config.loader import load
+from foretool.server.config.places import find_place
 
 NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
 
@@ -44,8 +46,8 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
 
     Prints the entries of all clients if you name none. Writes no file.
     """
-    chosen = (path or default_config()).absolute()
-    config = load(path) if chosen.exists() or profile else None
+    chosen = find_place(path, os.environ).path
+    config = load(chosen) if chosen.exists() or profile else None
     if config is not None:
         config.require_profile(profile)
     found = [registration(name, hint.launcher(), chosen, profile) for name in NAMES if client in (None, name)]

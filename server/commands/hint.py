@@ -19,7 +19,7 @@ from click import ClickException
 from foretool.server import hint
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option
-from foretool.server.config.loader import default_config
+from foretool.server.config.places import find_place
 
 SETTINGS = Path("~/.claude/settings.json")
 EVENT = "UserPromptSubmit"
@@ -47,7 +47,7 @@ def command(path: Path | None, wanted: str | None, settings: Path) -> int:
     if wanted is None:
         return hint.main(path)
     settings = settings.expanduser()
-    typed = hook_command((path or default_config()).absolute())
+    typed = hook_command(find_place(path, os.environ).path)
     changed = install(settings, typed) if wanted == "install" else remove(settings)
     if not changed:
         output.say(f"{settings}: nothing to change")
@@ -69,7 +69,10 @@ def launcher() -> list[str]:
     if beside.is_file():
         return [str(beside)]
     installed = shutil.which("foretool")
-    return [installed] if installed else [sys.executable, "-m", "foretool"]
+    if installed and Path(installed).is_absolute():
+        return [installed]
+    # Without -P, Python would import from the working folder first, which may be a cloned repository.
+    return [sys.executable, "-P", "-m", "foretool"]
 
 
 def hook_command(config: Path) -> str:
@@ -123,7 +126,7 @@ def _is_ours(hook: Any) -> bool:
         words = shlex.split(typed) if isinstance(typed, str) else []
     except ValueError:
         return False
-    return "hint" in words[1:4] and any("foretool" in Path(word).name for word in words[:3])
+    return "hint" in words[1:5] and any("foretool" in Path(word).name for word in words[:4])
 
 
 def _read(path: Path) -> dict[str, Any]:

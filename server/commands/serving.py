@@ -59,6 +59,7 @@ def serve(options: ServeOptions) -> int:
         from foretool.server.system import logs
 
         logs.start_logging(config)
+        reload.report_place(config)
         reload.report_problems(config)
         if options.http is not None:
             asyncio.run(serving.serve_http(config, options.http))

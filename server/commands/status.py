@@ -14,6 +14,7 @@ from foretool.retrieval import encoders
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
+from foretool.server.config.places import NamedBy
 from foretool.server.config.settings import Record
 from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
 from foretool.server.system.processes import is_running
@@ -60,6 +61,7 @@ class Status(Struct, frozen=True):
     """What the store and the config say."""
 
     config: Path
+    config_named_by: NamedBy
     storage: Path
     contents: Statistics | None
     """None while there is no storage file."""
@@ -108,6 +110,7 @@ def read_status(config: Config) -> Status:
         last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
         return Status(
             config=config.path,
+            config_named_by=config.named_by,
             storage=config.storage,
             contents=store.statistics() if config.storage.exists() else None,
             recording=Recording(config.settings.record, last_call, last_discovery),
@@ -146,7 +149,7 @@ def _print(status: Status, verbose: bool) -> None:
         output.say(f"disabled  {', '.join(status.disabled)}")
     for warning in status.warnings:
         output.say(f"warning   {warning}", "yellow")
-    output.say(f"config    {status.config}")
+    output.say(f"config    {status.config} ({status.config_named_by})")
     output.say(f"storage   {status.storage}: {_say_contents(status.contents)}")
     encoding, recording = status.encoder, status.recording
     embedded = (f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())

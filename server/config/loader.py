@@ -27,6 +27,16 @@ from foretool.server.config.errors import (
     one_line,
     refuse_unknown,
 )
+from foretool.server.config.permissions import find_other_writers
+from foretool.server.config.places import (
+    NamedBy,
+    Place,
+    absolute,
+    find_place,
+    find_project_file,
+    home_folder,
+    is_own_file,
+)
 from foretool.server.config.servers import Server, matches, read_servers
 from foretool.server.config.settings import REMOVED, REMOVED_ENCODERS, DomainEntry, PolicyChoice, ProfileEntry, Settings
 from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde
@@ -68,6 +78,9 @@ class Config(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     secrets: Secrets
     """Secrets of all servers, and foretool's own token and key."""
+    named_by: NamedBy = "--config"
+    ignored: Path | None = None
+    """`mcp.json` of the working folder, if it exists and nobody said that it may be read."""
 
     @property
     def storage(self) -> Path:
@@ -123,30 +136,58 @@ class Changes(NamedTuple):
     settings_changed: bool
 
 
-def default_config() -> Path:
-    """Return the path that is read when none is given: `FORETOOL_CONFIG`, `./mcp.json`, or the user's own file."""
-    if named := os.environ.get("FORETOOL_CONFIG"):
-        return Path(named).expanduser()
-    here = Path("mcp.json")
-    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return here if here.is_file() else Path(base).expanduser() / "foretool" / "mcp.json"
-
-
 def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
-    """Read and check a file, `default_config()` if none is given.
+    """Read and check a file. `path` is that of `--config`; None for `FORETOOL_CONFIG`, or the user's own file.
 
-    Raises `ConfigError` only if no server can be served with it; see `Config.broken`.
+    The user's own file may hand over to `mcp.json` of the working folder (`project_config`). Raises `ConfigError` only
+    if no server can be served; see `Config.broken`.
     """
-    path = path or default_config()
+    environ = os.environ if environ is None else environ
+    place = find_place(path, environ)
+    config = msgspec.structs.replace(_read(place, environ), named_by=place.named_by, ignored=place.ignored)
+    if not config.settings.project_config:
+        return config
+    if not is_own_file(place.path, environ):
+        return _warn(config, "foretool.project_config: only your own file may say this; it is ignored here")
+    project = find_project_file(place.path)
+    if project is None:
+        return config
+    if problem := find_other_writers(project):
+        return _warn(config, f"{one_line(str(project))} is not used: {one_line(problem)}; change its owner or its mode")
+    return _read_project(project, config.storage, environ)
+
+
+def load_again(config: Config) -> Config:
+    """Read the file that this config came from once more. Raises `ConfigError`."""
+    if config.named_by == "project_config":
+        return _read_project(config.path, config.storage, os.environ)
+    read = _read(Place(config.path, config.named_by), os.environ)
+    return msgspec.structs.replace(read, named_by=config.named_by, ignored=config.ignored)
+
+
+def _read_project(path: Path, storage: Path, environ: Mapping[str, str]) -> Config:
+    """Read a project's file, which does not choose where prompts and calls are recorded."""
+    config = _read(Place(path, "project_config"), environ)
+    settings = msgspec.structs.replace(config.settings, storage=str(storage))
+    return msgspec.structs.replace(config, settings=settings, named_by="project_config")
+
+
+def _warn(config: Config, warning: str) -> Config:
+    return msgspec.structs.replace(config, warnings=(*config.warnings, warning))
+
+
+def _read(place: Place, environ: Mapping[str, str]) -> Config:
+    path = place.path
     name = one_line(str(path))
     try:
         before = stamp(path)
         data = path.read_bytes()
     except FileNotFoundError:
         example = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
-        raise ConfigError(
-            f"{name}: no such file; create it ({example}), or name your client's file with --config"
-        ) from None
+        problem = f"{name}: no such file; create it ({example}), or name your client's file with --config"
+        if place.ignored is not None:
+            problem += "; mcp.json of this folder is read only with --config mcp.json"
+        raise ConfigError(problem) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{name}: cannot be read ({reason}); check the path and its permissions") from None
@@ -162,7 +203,8 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         settings = _read_settings(source, path, environ, warnings)
     except Invalid as error:
         raise source.error(error) from None
-    servers, broken, disabled = read_servers(source, key, entries, environ, warnings)
+    folder = absolute(path).parent
+    servers, broken, disabled = read_servers(source, key, entries, folder, environ, warnings)
     if broken and not servers:
         more = f" ({len(broken)} servers, none usable)" if len(broken) > 1 else ""
         raise ConfigError(next(iter(broken.values())) + more)
@@ -282,13 +324,16 @@ def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: 
     except ValueError as error:
         raise Invalid((*here, "bind"), f"{error}, found {settings.bind[:60]!r}") from None
     expanded["storage"] = _storage_path(expanded["storage"], path, environ)
+    if settings.encoder.startswith((".", "~")) and not expanded["encoder_url"]:
+        folder = path.parent / expand_tilde(settings.encoder, home_folder(environ))
+        expanded["encoder"] = str(absolute(folder))
     return msgspec.structs.replace(settings, **expanded)
 
 
 def _storage_path(written: str, path: Path, environ: Mapping[str, str]) -> str:
-    home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 -- Path.home() raises where there is none
+    home = home_folder(environ)
     state = environ.get("XDG_STATE_HOME", "")
     base = state if state.startswith("/") else f"{home}/.local/state"
     chosen = environ.get("FORETOOL_STORAGE") or written or f"{base}/foretool/foretool.sqlite3"
     # Not relative to the working folder: every client starts foretool in another one.
-    return os.path.abspath(path.parent / expand_tilde(chosen, home))  # noqa: PTH100 -- resolve() would follow links
+    return str(absolute(path.parent / expand_tilde(chosen, home)))

@@ -6,6 +6,7 @@ Values of variables and headers are secrets: no message, warning or repr here co
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -13,8 +14,9 @@ from msgspec import Struct
 
 from foretool.server.config import jsonc
 from foretool.server.config.errors import Invalid, Source, convert, dotted, guess, kind_of, one_line
+from foretool.server.config.places import absolute, home_folder
 from foretool.server.config.settings import ServerEntry
-from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde, secrets_in_url
+from foretool.server.config.variables import WORKING_FOLDER, Expansion, Secrets, collect, expand_tilde, secrets_in_url
 
 Transport = Literal["stdio", "http", "sse"]
 
@@ -75,6 +77,9 @@ def fingerprint(server: Server) -> str:
     return sha256(msgspec.json.encode(reached)).hexdigest()[:16]
 
 
+_CLIENT_FOLDERS = (f"${{{WORKING_FOLDER}", "${PWD", "${env:PWD")
+"""How a `cwd` says that it is the folder in which the client started foretool."""
+
 # How Windsurf, Gemini CLI and the Python frameworks spell our keys.
 _SAME_KEY = {"serverUrl": "url", "httpUrl": "url", "transport": "type"}
 
@@ -90,9 +95,10 @@ _OTHER_CLIENTS = {
 
 
 def read_servers(
-    source: Source, key: str, entries: dict[str, Any], environ: Mapping[str, str], warnings: list[str]
+    source: Source, key: str, entries: dict[str, Any], folder: Path, environ: Mapping[str, str], warnings: list[str]
 ) -> tuple[dict[str, Server], dict[str, str], list[str]]:
-    """Return the usable servers, the broken ones with their messages, and the names of disabled ones."""
+    """Return the usable servers, the broken ones with their messages, and the names of disabled ones. `folder` is that
+    of the file, where relative paths start."""
     servers: dict[str, Server] = {}
     broken: dict[str, str] = {}
     disabled: list[str] = []
@@ -101,7 +107,7 @@ def read_servers(
             disabled.append(name)
             continue
         try:
-            servers[name] = _server(name, written, (key, name), environ)
+            servers[name] = _server(name, written, (key, name), folder, environ)
         except Invalid as error:
             broken[name] = str(source.error(error))
         else:
@@ -109,7 +115,7 @@ def read_servers(
     return servers, broken, disabled
 
 
-def _server(name: str, written: Any, here: jsonc.Path, environ: Mapping[str, str]) -> Server:
+def _server(name: str, written: Any, here: jsonc.Path, folder: Path, environ: Mapping[str, str]) -> Server:
     if not isinstance(written, dict):
         raise Invalid(
             here, f'expected an object, found {kind_of(written)}; write {{"command": "..."}} or {{"url": "..."}}'
@@ -119,17 +125,18 @@ def _server(name: str, written: Any, here: jsonc.Path, environ: Mapping[str, str
     entry = convert(known, ServerEntry, here)
     transport = _transport(entry, written, here)
     found = Expansion(environ, here)
+    command, cwd = _program(entry, found, folder, environ) if transport == "stdio" else ("", None)
     server = Server(
         name=name,
         type=transport,
-        command=found.at("command").text(entry.command or ""),
+        command=command,
         args=tuple(found.at("args", index).text(value) for index, value in enumerate(entry.args)),
         env={
             key: found.at("env", key).secret(str(value).lower() if isinstance(value, bool) else str(value), key)
             for key, value in entry.env.items()
             if value is not None
         },
-        cwd=expand_tilde(found.at("cwd").text(entry.cwd), environ.get("HOME", "~")) if entry.cwd else None,
+        cwd=cwd,
         url=found.at("url").text(entry.url or ""),
         headers={key: found.at("headers", key).secret(value, key) for key, value in entry.headers.items()},
         prefix=name if entry.prefix is None else entry.prefix,
@@ -138,6 +145,22 @@ def _server(name: str, written: Any, here: jsonc.Path, environ: Mapping[str, str
     )
     _check_reachable(server, here)
     return msgspec.structs.replace(server, secrets=collect([*found.secrets, *secrets_in_url(server.url)]))
+
+
+def _program(entry: ServerEntry, found: Expansion, folder: Path, environ: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the program and the folder in which it starts, both with full paths; a bare program is found on PATH.
+
+    A program starts in the folder of the client only if the user writes so: that may be a cloned repository, whose files
+    npx, `python -m` and others run.
+    """
+    home = home_folder(environ)
+    cwd = str(absolute(folder / expand_tilde(found.at("cwd").text(entry.cwd or ""), home)))
+    command = expand_tilde(found.at("command").text(entry.command or ""), home)
+    if "/" in command:
+        # `cwd` may be the folder of the client, and a program of the user is not looked up there.
+        chosen = entry.cwd and not any(name in entry.cwd for name in _CLIENT_FOLDERS)
+        command = str(absolute((Path(cwd) if chosen else folder) / command))
+    return command, cwd
 
 
 def _transport(entry: ServerEntry, written: dict[str, Any], here: jsonc.Path) -> Transport:

@@ -32,14 +32,17 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """One entry of `mcpServers`, before variables are expanded. Keys that it does not have belong to other clients."""
 
     command: str | None = None
-    """Program to start. `${VAR}` is expanded."""
+    """Program to start: a name that is looked up on `PATH`, or a path. `~` and `${VAR}` are expanded; a relative path
+    starts in `cwd` if you set one, else in the folder of this file, never in the folder of the client."""
     args: tuple[str, ...] = ()
     """Arguments of the program. `${VAR}` is expanded."""
     env: dict[str, str | int | bool | None] = {}
     """Environment variables of the program. Values are secrets; a variable that is `null` is left out. `${VAR}` is
     expanded."""
     cwd: str | None = None
-    """Folder in which the program starts. `~` and `${VAR}` are expanded."""
+    """Folder in which the program starts; without it, the folder of this file. `${workspaceFolder}` is the folder in
+    which your client started foretool. `~` and `${VAR}` are expanded; a relative path starts in the folder of this
+    file."""
     url: str | None = None
     """Address of a remote server. `${VAR}` is expanded."""
     headers: dict[str, str] = {}
@@ -158,6 +161,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stops a local server that was not called for this long; `0` means never."""
     log_level: LogLevel = "info"
     """The least severe messages to write to stderr."""
+    project_config: bool = False
+    """Lets `mcp.json` of the folder in which foretool starts be used in place of this file. Such a file starts
+    programs: a repository that you cloned may hold one. Only your own file (`~/.config/foretool/mcp.json`) may say
+    this. `storage` stays that of your own file."""
 
     def __repr__(self) -> str:
         return f"Settings(policy={self.policy!r}, bind={self.bind!r}, storage={self.storage!r}, ...)"

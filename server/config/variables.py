@@ -1,6 +1,7 @@
 """Replaces `${VAR}` in the config by its value, and collects the values that logs must not show."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -40,6 +41,9 @@ _VARIABLE = re.compile(
     r"\$(?P<literal>\$)?\{(?:input:[^}]*|(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
 
+WORKING_FOLDER = "workspaceFolder"
+"""`${workspaceFolder}` is the folder in which the client started foretool, as in VS Code and Cursor."""
+
 # These variables hold places, not credentials; without their values logs would be unreadable.
 _NO_SECRET = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 
@@ -73,6 +77,8 @@ class Expansion(Struct):
         name, default = match["name"], match["default"]
         if match["literal"]:
             return match[0][1:]
+        if name == WORKING_FOLDER and name not in self.environ:
+            return self._working_folder()
         if name is None:
             asks = f"{one_line(match[0])} asks the user in VS Code"
             raise Invalid(self.path, f"{asks}; export a variable and write ${{NAME}}")
@@ -84,6 +90,17 @@ class Expansion(Struct):
         if name not in _NO_SECRET:
             self.secrets.append((value, name))
         return value
+
+    def _working_folder(self) -> str:
+        try:
+            return os.getcwd()  # noqa: PTH109 -- Path.cwd() says the same
+        except OSError:
+            raise Invalid(self.path, "the folder that foretool was started in is gone; write a full path") from None
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names of the variables that a text reads."""
+    return frozenset(match["name"] for match in _VARIABLE.finditer(text) if match["name"] and not match["literal"])
 
 
 def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from foretool.server.config.variables import names_in
+from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.stores import StorageError, Store
 
@@ -47,10 +48,12 @@ class Schedule(BackgroundWork):
                 self.begin(self._learn())
 
     async def _learn(self) -> None:
-        command = (sys.executable, "-m", "foretool", "learn", "--background", "--json", "--config", str(self._config))
+        command = worker_command("foretool", "learn", "--background", "--json", "--config", str(self._config))
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         try:
-            learner = await asyncio.create_subprocess_exec(*command, stdin=nothing, stdout=nothing, stderr=pipe)
+            learner = await asyncio.create_subprocess_exec(
+                *command, stdin=nothing, stdout=nothing, stderr=pipe, cwd=WORKER_FOLDER, env=self._environment()
+            )
         except OSError as error:
             log.warning("learning did not start: %s", error)
             return
@@ -65,6 +68,12 @@ class Schedule(BackgroundWork):
             lines = output.decode(errors="replace").strip().splitlines()
             last = lines[-1] if lines else "it said nothing"
             log.warning("learning ended with status %d: %s", learner.returncode, last)
+
+    def _environment(self) -> dict[str, str]:
+        """Return what the learner reads: our own settings, and the variables that the config names."""
+        # A project's file does not choose the storage, and the learner cannot know whose file it reads.
+        storage = {"FORETOOL_STORAGE": str(self._store.path)} if isinstance(self._store.path, Path) else {}
+        return worker_environment(("FORETOOL_*", *names_in(self._config.read_text("utf-8", "replace"))), **storage)
 
 
 def is_due(store: Store, learn_s: float, now: float) -> bool:

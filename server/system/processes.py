@@ -1,13 +1,42 @@
-"""Tells which of the recorded proxies still run. A pid alone is not enough: the system reuses it."""
+"""Processes of ours: which recorded proxies still run, and how our own workers are started.
+
+A pid alone does not say whether a proxy runs, because the system reuses it.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
 LATE_S: Final = 2.0
 """A proxy records its start a moment after the system does, whose clock ticks in hundredths of a second."""
+
+WORKER_FOLDER: Final = "/"
+"""The folder in which workers start. The client's folder may be a cloned repository, which they must not read."""
+_WORKER_VARIABLES: Final = (
+    "HOME", "PATH", "TMPDIR", "LANG", "LC_*", "XDG_*", "PYTHON*", "LD_LIBRARY_PATH", "DYLD_*",
+    "HF_*", "TRANSFORMERS_*", "TOKENIZERS_*", "TORCH_*", "CUDA_*", "OMP_*", "MKL_*", "OPENBLAS_*", "ORT_*",
+    "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "*_PROXY", "*_proxy",
+)  # fmt: skip
+"""Patterns of what Python, the encoders' libraries and their downloads read from the environment."""
+
+
+def worker_command(module: str, *words: str) -> tuple[str, ...]:
+    """Return the command that runs a module of ours; `-P` keeps Python from importing from the working folder."""
+    return (sys.executable, "-P", "-m", module, *words)
+
+
+def worker_environment(names: Iterable[str] = (), **more: str) -> dict[str, str]:
+    """Return the environment of a worker: what it reads, the variables with these names, and `more`."""
+    return {**_pick(os.environ, (*_WORKER_VARIABLES, *names)), **more}
+
+
+def _pick(environ: Mapping[str, str], patterns: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if any(fnmatchcase(name, each) for each in patterns)}
 
 
 def is_running(pid: int, started_at: float) -> bool:

@@ -1,0 +1,56 @@
+"""Tells which files another user of this machine could change or read."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def find_other_writers(path: Path) -> str:
+    """Say who else could change this file or replace it through a folder above it; "" if nobody but root could."""
+    for problem in _problems(path):
+        return problem
+    return ""
+
+
+def is_readable_by_others(path: Path) -> bool:
+    """Tell whether the file's mode lets its group or every user read it."""
+    try:
+        return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False
+
+
+def _problems(path: Path) -> Iterator[str]:
+    real = Path(os.path.realpath(path))
+    yield from _problems_of(path, with_group=True)
+    yield from _problems_of(real, with_group=True)
+    yield from _problems_of(path.parent, with_group=True)
+    for folder in dict.fromkeys((*path.parents, *real.parents)):
+        yield from _problems_of(folder, with_group=False)
+
+
+def _problems_of(path: Path, *, with_group: bool) -> Iterator[str]:
+    """Say what is wrong with one file or folder. `with_group`: its group counts as others, unless it is our own."""
+    try:
+        status = path.stat()
+    except OSError:
+        return
+    if status.st_uid not in (0, os.geteuid()):
+        yield f"{path} belongs to {_user(status.st_uid)}"
+    # In a sticky folder like /tmp only the owner of a file may replace it.
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+        return
+    if status.st_mode & stat.S_IWOTH:
+        yield f"every user of this machine may write {path}"
+    elif with_group and status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
+        yield f"the group of {path} may write it"
+
+
+def _user(number: int) -> str:
+    import pwd  # only a finding needs it
+
+    try:
+        return f"the user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"the user {number}"
