@@ -462,6 +462,17 @@ MANIFEST: Final[dict[str, Promise]] = {
     "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),
     "tgr:eq3": Promise("TGR, section 3.2", "a tool's vector takes in those of the tools it is connected with"),
     # Trust: limits behind us
+    "trust:folder:config": Promise(
+        "SECURITY.md", "the config of the working folder is not read unless the user names it, and a line says so"
+    ),
+    "trust:folder:project-config": Promise(
+        "SECURITY.md", "only the user's own file lets a project's file be used, which does not choose the database"
+    ),
+    "trust:folder:hint": Promise("SECURITY.md", "no prompt is written into a database that a repository names"),
+    "trust:folder:python": Promise("SECURITY.md", "neither we nor our workers import a module of the working folder"),
+    "trust:folder:children": Promise(
+        "SECURITY.md", "a server starts in the folder of its config, and runs no program of the working folder"
+    ),
     "trust:limits:validation": Promise(
         "SECURITY.md",
         "arguments are checked in bounded time, by a process that can be ended, or not at all",

@@ -30,7 +30,9 @@ def test_what_a_client_is_to_be_given_is_json_that_starts_foretool() -> None:
     blocks = re.findall(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     entries = [next(iter(json.loads(block).values())) for block in blocks]
     assert [Path(entry["foretool"]["command"]).name for entry in entries] == ["foretool"] * 3
-    assert [entry["foretool"]["args"] for entry in entries] == [["serve"]] * 3
+    for entry in entries:
+        serve, option, config = entry["foretool"]["args"]
+        assert (serve, option, Path(config).is_absolute()) == ("serve", "--config", True)
 
 
 def test_both_commands_of_the_readme_are_targets_of_the_makefile() -> None:

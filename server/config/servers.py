@@ -150,8 +150,8 @@ def _server(name: str, written: Any, here: jsonc.Path, folder: Path, environ: Ma
 def _program(entry: ServerEntry, found: Expansion, folder: Path, environ: Mapping[str, str]) -> tuple[str, str | None]:
     """Return the program and the folder in which it starts, both with full paths; a bare program is found on PATH.
 
-    A program starts in the folder of the client only if the user writes so: that may be a cloned repository, whose files
-    npx, `python -m` and others run.
+    A program starts in the folder of the client only if the user writes so: that may be a cloned repository, and npx,
+    `python -m` and others run files of the folder they start in.
     """
     home = home_folder(environ)
     cwd = str(absolute(folder / expand_tilde(found.at("cwd").text(entry.cwd or ""), home)))

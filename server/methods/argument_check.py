@@ -25,6 +25,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.schema_work import estimate_work
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.records import Tool
 
@@ -86,7 +87,10 @@ class Checker:
     async def start(cls) -> Checker:
         """Start the child and wait until it can work. Raises `OSError`."""
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        checker = cls(await asyncio.create_subprocess_exec(*COMMAND, "check", stdin=pipe, stdout=pipe, stderr=nothing))
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, "check", stdin=pipe, stdout=pipe, stderr=nothing, cwd=WORKER_FOLDER, env=worker_environment()
+        )
+        checker = cls(process)
         try:
             async with asyncio.timeout(START_S):
                 await checker._read()

@@ -29,11 +29,21 @@ def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> Path
 class Served:
     """One process; every line on its stdout must be a JSON-RPC message."""
 
-    def __init__(self, config: Path, *arguments: str, python: str | Path = sys.executable) -> None:
-        command = [str(python), "-m", "foretool", "serve", "--config", str(config), *arguments]
+    def __init__(
+        self,
+        config: Path | None,
+        *arguments: str,
+        python: str | Path = sys.executable,
+        cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        """`config`: None lets foretool find the file itself. `env`: the whole environment."""
+        named = ["--config", str(config)] if config is not None else []
+        command = [str(python), "-P", "-m", "foretool", "serve", *named, *arguments]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            cwd=cwd, env=env,
+        )  # fmt: skip
         self.lines: list[bytes] = []
         self.errors: list[str] = []
         self.seen: list[Json] = []
