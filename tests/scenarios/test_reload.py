@@ -80,7 +80,7 @@ async def test_a_server_that_is_removed_and_added_again_works() -> None:
 
 @requirement("reload:broken")
 async def test_a_file_that_is_broken_leaves_the_config_before_it_in_force(tmp_path: Path) -> None:
-    upstream = FakeUpstream("calc", ["add"])
+    upstream = FakeUpstream("calc", ["add"], entry={"cwd": "/"})
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         broken = tmp_path / "mcp.json"
@@ -90,7 +90,7 @@ async def test_a_file_that_is_broken_leaves_the_config_before_it_in_force(tmp_pa
         stage.app.live.now = msgspec.structs.replace(stage.app.config, path=broken)
         await stage.app.reloader.look()
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
-        broken.write_text('{"mcpServers": {"calc": {"command": "fake"}, "bad": {"command": 5}}}')
+        broken.write_text('{"mcpServers": {"calc": {"command": "fake", "cwd": "/"}, "bad": {"command": 5}}}')
         await stage.app.reloader.look()
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
     assert upstream.starts == 1
