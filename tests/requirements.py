@@ -485,6 +485,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:data:no-secret-is-written": Promise(
         "SECURITY.md", "no field that a client or a server controls brings a secret into the store or the log"
     ),
+    "trust:terminal:rows": Promise(
+        "SECURITY.md", "no text of a server or a client makes a row of its own or steers the terminal; JSON is exact"
+    ),
     "trust:data:private-files": Promise(
         "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"
     ),

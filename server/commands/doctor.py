@@ -61,7 +61,7 @@ def _progress_bar(config: Config) -> Iterator[OnProbed]:
     """Show on stderr which upstreams are still starting, if stderr is a terminal."""
     is_hidden = not sys.stderr.isatty() or not config.servers
     waiting = dict.fromkeys(config.servers)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress:
         task = progress.add_task("starting upstreams", total=len(waiting))
 

@@ -11,5 +11,8 @@ INTERRUPTED = 130
 
 def complain(message: str, status: int = USAGE) -> int:
     """Write one line to stderr that says what is wrong. Returns the exit status."""
-    sys.stderr.write(f"foretool: {' '.join(message.split())}\n")
+    line = " ".join(message.split())
+    # A name in the message may hold escape sequences.
+    line = line if line.isprintable() else "".join(each if each.isprintable() else " " for each in line)
+    sys.stderr.write(f"foretool: {line}\n")
     return status

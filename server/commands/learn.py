@@ -109,8 +109,9 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
     from foretool.server.learning import run as learning
 
     bars = Progress(
-        TextColumn("{task.fields[kind]:<10}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.description}"), TimeElapsedColumn(), console=output.console(error=True), transient=True,
+        TextColumn("{task.fields[kind]:<10}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.description}", markup=False), TimeElapsedColumn(),
+        console=output.console(error=True), transient=True,
         disable=quiet,
     )  # fmt: skip
     bar_of: dict[str, TaskID] = {}

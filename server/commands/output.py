@@ -1,6 +1,7 @@
 """How commands print: JSON for programs, tables for people, times and sizes in words.
 
-Texts of upstreams and clients are printed without the characters that would control a terminal.
+Texts of upstreams and clients are printed on one line, without the characters that would control a terminal; `--json`
+escapes them instead.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from foretool.server.trust import text as trust_text
 
 T = TypeVar("T")
 WIDE: Final = 10_000
@@ -40,8 +43,16 @@ def show(value: T, as_json: bool, print_value: Callable[[T], object]) -> int:
 
 
 def say(text: str = "", style: str = "") -> None:
-    """Print a line on stdout."""
-    console().print(Text(clean(text), style))
+    """Print a line on stdout; line breaks at its ends stay, others become spaces."""
+    inner = text.strip("\n")
+    before, _, after = text.partition(inner)
+    console().print(Text(f"{before}{clean(inner)}{after}", style))
+
+
+def say_lines(text: str) -> None:
+    """Print a text of several lines on stdout, whose line breaks are ours."""
+    for line in text.split("\n"):
+        console().print(Text(clean(line)))
 
 
 def warn(text: str) -> None:
@@ -51,7 +62,7 @@ def warn(text: str) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print rows. A column name that ends in `#` holds numbers; the text of one that ends in `…` may wrap."""
-    drawn = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    drawn = Table(title=Text(clean(title)) if title else None, box=box.SIMPLE_HEAD, title_justify="left")
     for name in columns:
         drawn.add_column(
             name.rstrip("#…"),
@@ -72,8 +83,12 @@ def console(*, error: bool = False) -> Console:
 
 
 def clean(text: str) -> str:
-    """Replace the characters that move the cursor, change colours or break a line."""
-    return text if text.isprintable() else "".join(each if each.isprintable() or each == "\n" else " " for each in text)
+    """Return a text as one line that cannot move the cursor, change colours, hide or reorder anything.
+
+    A text of a server or a client that breaks its line could show a row that is not there.
+    """
+    text = trust_text.clean(text.replace("\x1b", " "))
+    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 
 def ago(at: float) -> str:

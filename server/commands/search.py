@@ -82,9 +82,7 @@ def command(
         for problem in models.install_models(app.search, app.store):
             output.warn(problem)
         found = search(app, " ".join(task), shown_to, limit)
-    return output.show(
-        found, as_json, lambda found: click.echo(output.clean(found.answer)) if as_text else _print(found)
-    )
+    return output.show(found, as_json, lambda found: output.say_lines(found.answer) if as_text else _print(found))
 
 
 def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchResult:
@@ -118,7 +116,7 @@ def _print(found: SearchResult) -> None:
     if rows:
         output.table(("#", "tool", "score#", "parts", "why…", "schema", "description…"), rows)
     else:
-        output.say(found.answer)
+        output.say_lines(found.answer)
     output.say(
         f"confidence {found.confidence}; {output.plural(found.fitting, 'matching tool')}, {len(found.matches)} of them"
         f" in the answer ({found.tokens:,} tokens, {found.took_ms:.1f} ms)"
