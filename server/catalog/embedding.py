@@ -1,8 +1,9 @@
-"""Embeds every tool in the background, and installs the encoders into the search once somebody has searched.
+"""Embeds every tool in the background, and installs the encoders into the search once somebody searches.
 
 A short-lived process (`workers.py`) computes the vectors, and the store keeps them, so that a
-text is embedded once for all proxies. This process opens an encoder only after the first search in words, in a thread,
-and imports nothing heavy before that. Until then, and wherever no weights are installed, words alone rank.
+text is embedded once for all proxies. This process opens an encoder only for the first search in words, in a thread,
+and imports nothing heavy before that. That search waits a moment for it. Until every tool is embedded, and wherever no
+weights are installed, words alone rank.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Embedder(BackgroundWork):
         self._search = search
         self._ensemble: DenseEnsemble | None = None
         self._begin(settings)
+        search.open_encoders_with(self.open_now)
 
     def _begin(self, settings: Settings) -> None:
         self._settings = settings
@@ -71,6 +73,16 @@ class Embedder(BackgroundWork):
             is_awaited = self._search.is_wanted and self._ensemble is None
             if self._done != self._search.update_corpus().version or is_awaited:
                 self.begin(self._work())
+
+    def open_now(self) -> asyncio.Task[None] | None:
+        """Embed what is missing and install the encoders, for a search that wants them; returns the task that does so,
+        None if no encoder can take part."""
+        if self._settings.encoder == "none" or self.problem or self._ensemble is not None or not len(self._catalog):
+            return None
+        self._search.is_wanted = True
+        if not self.is_working:
+            self.begin(self._work())
+        return self._task
 
     async def _work(self) -> None:
         from foretool.retrieval.encoders import EncoderError

@@ -41,6 +41,9 @@ MANY: Final = 5000
 """A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there."""
 INDEX_S: Final = 5.0
 """A search waits so long for the index, then ranks the tools that are in it."""
+OPEN_S: Final = 2.0
+"""The first search in words waits so long for the encoders to open, which takes about half a second once every tool
+is embedded."""
 USAGE_S: Final = 60.0
 """How long usage is kept in memory: it moves slowly, and reading it for each search would cost more than the search."""
 
@@ -137,6 +140,7 @@ class Search(BackgroundWork):
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
         """Whether somebody searches in words here, or will: an encoder is worth its memory from then on."""
+        self._open_encoders: Callable[[], asyncio.Task[None] | None] = lambda: None
 
     @property
     def version(self) -> tuple[int, int]:
@@ -174,6 +178,10 @@ class Search(BackgroundWork):
         self._slow = slow
         self._installed += 1
 
+    def open_encoders_with(self, open_encoders: Callable[[], asyncio.Task[None] | None]) -> None:
+        """Call this before the first search in words; that search waits at most `OPEN_S` for the task it returns."""
+        self._open_encoders = open_encoders
+
     def install_calibration(self, calibrate: Callable[[float], float] | None) -> None:
         """Read levels from what the gate's probabilities have been worth here; None takes them as they are."""
         self._calibrate = calibrate
@@ -199,9 +207,11 @@ class Search(BackgroundWork):
         go: Callable[[Ranking], None],
         guard: Guard = lambda step: step(),
     ) -> None:
-        """Rank as `rank` does and call `go`: now, or in a later turn of the loop, once the index is complete and the
-        slow encoders have answered. `guard` runs both steps, so that an error reaches the request that searched."""
+        """Rank as `rank` does and call `go`: now, or in a later turn of the loop, once the index is complete, encoders
+        are opened and the slow ones have answered. `guard` runs both steps, so that an error reaches the request that
+        searched."""
         patience_s = INDEX_S if self.count_unindexed() > FEW else 0.0
+        opening = self._open_encoders() if query.lines and not self.is_wanted else None
 
         def rank_now() -> None:
             guard(lambda: go(self.rank(query, admits, limit)))
@@ -209,11 +219,13 @@ class Search(BackgroundWork):
         async def rank_later() -> None:
             if patience_s:
                 await self.index(patience_s)
+            if opening is not None:
+                await asyncio.wait({opening}, timeout=OPEN_S)
             if self._slow:
                 await asyncio.to_thread(self._ask_slow, query)
             rank_now()
 
-        if query.lines and (patience_s or self._slow):
+        if query.lines and (patience_s or self._slow or opening is not None):
             task = asyncio.get_running_loop().create_task(rank_later())
             self._tasks.add(task)  # the loop itself forgets tasks
             task.add_done_callback(self._tasks.discard)

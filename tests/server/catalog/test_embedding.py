@@ -100,6 +100,30 @@ async def test_tools_are_embedded_at_once_and_the_encoder_comes_after_a_search(t
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts
 
 
+async def test_the_first_search_waits_for_encoders_that_can_open_and_later_ones_do_not(
+    tmp_path: Path, store: Store
+) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    search = search_over(tools)
+    found: list[Ranking] = []
+    async with embedding(folder, tools, store, search) as one:
+        await settled(one)
+        assert search._encoders is None
+        search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
+        assert found == []
+        await end_of_searches(search)
+        search.find(Query(("open a page",)), lambda upstream: True, 50, found.append)
+    assert ["tiny" in each.ranked[0].parts for each in found] == [True, True]
+
+
+async def test_a_first_search_without_an_encoder_is_answered_by_words(tmp_path: Path, store: Store) -> None:
+    tools, search = catalog(), search_over(catalog())
+    found: list[Ranking] = []
+    async with embedding("none", tools, store, search):
+        search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
+    assert len(found) == 1
+
+
 async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None:
     tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
     search = search_over(tools)
