@@ -37,9 +37,9 @@ def serve_tools(folder: Path, catalogs: Mapping[str, Sequence[Mapping[str, Any]]
 
 
 def write_config(folder: Path, servers: Mapping[str, Any], **settings: Any) -> Path:
-    """Write a config into `folder`, with its storage beside it."""
+    """Write a config into `folder`, with its storage beside it. Over HTTP no token is asked for."""
     path = folder / "mcp.json"
-    own = {"storage": str(folder / "foretool.sqlite3"), **settings}
+    own = {"storage": str(folder / "foretool.sqlite3"), "insecure_loopback": True, **settings}
     path.write_text(json.dumps({"mcpServers": servers, "foretool": own}), "utf-8")
     return path
 

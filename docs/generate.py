@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from foretool.server.commands.group import root
-from foretool.server.config.settings import DomainEntry, ProfileEntry, ServerEntry, Settings
+from foretool.server.config.settings import DomainEntry, ProfileEntry, ServerEntry, Settings, TokenEntry
 
 PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md"))
 HELP_WIDTH = 100
@@ -26,7 +26,9 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "foretool": Settings,
     "profile": ProfileEntry,
     "domain": DomainEntry,
+    "token": TokenEntry,
 }
+NAMED = {ProfileEntry: "profile", DomainEntry: "domain", TokenEntry: "token"}
 DEFAULTS = {
     "type": "`stdio` with `command`, `http` with `url`",
     "prefix": "the server's name",
@@ -115,11 +117,10 @@ def type_in_words(annotation: Any) -> str:
     if origin is Literal:
         return ", ".join(f"`{choice}`" for choice in arguments)
     if origin is tuple:
-        return f"list of {type_in_words(arguments[0])}s"
+        return f"list of {NAMED.get(arguments[0]) or type_in_words(arguments[0])}s"
     if origin is dict:
         inner = arguments[1]
-        named = {ProfileEntry: "profile", DomainEntry: "domain"}.get(inner)
-        return f"object of {named or type_in_words(inner)}s"
+        return f"object of {NAMED.get(inner) or type_in_words(inner)}s"
     if arguments:
         return type_in_words(arguments[0])
     return _TYPES[annotation]

@@ -30,8 +30,12 @@ class Reloader:
         self._catalog = catalog
         self._clients = clients
         self._announcements = announcements
-        self._followers = followers
+        self._followers = list(followers)
         self._stamp = config.now.stamp
+
+    def add_follower(self, follow: Callable[[], None]) -> None:
+        """Call this as well when settings have changed, before anything else happens."""
+        self._followers.insert(0, follow)
 
     async def look(self) -> None:
         """Read the file again if it has changed; a broken one is logged and changes nothing."""

@@ -11,7 +11,8 @@ import signal
 from typing import Final
 
 from foretool.server.app import App
-from foretool.server.config.loader import Config, host_and_port
+from foretool.server.config.addresses import parse_address
+from foretool.server.config.loader import Config
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import exposure, open_store
@@ -38,36 +39,34 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
             await transport.close()
 
 
-async def serve_http(config: Config, address: str = "") -> None:
-    """Serve any number of clients on `address` ("" is the setting `bind`), until we are asked to end.
+async def serve_http(config: Config, written: str = "") -> None:
+    """Serve any number of clients on an address ("" is the setting `bind`), until we are asked to end.
 
     Raises `BindError` when the address cannot be had, or needs a token that is not set.
     """
     from foretool.server.transports.client.http import HttpServer
+    from foretool.server.transports.client.http_rules import BindError, list_problems, read_rules
 
-    settings = config.settings
-    host, port = host_and_port(address or settings.bind)
+    address = parse_address(written or config.settings.bind)
+    for problem in list_problems(config.settings, address):
+        raise BindError(problem)
     with _open(config) as store:
         app = App(config, store)
-        transport = HttpServer(
-            app.router,
-            host=host,
-            port=port,
-            token=settings.token,
-            allowed_hosts=settings.allowed_hosts,
-            allowed_origins=settings.allowed_origins,
-            max_sessions=settings.max_sessions,
-            session_idle_s=settings.session_idle_s,
-            max_body=message_limit(config),
-            profiles=lambda name: name in app.config.profiles,
-            input_schema=app.annotated_schema,
-        )
+        transport = HttpServer(app.router, read_rules(config, address), address, app.annotated_schema)
+
+        def follow_config() -> None:
+            for problem in list_problems(app.config.settings, address):
+                log.error("%s", problem)
+            transport.follow(read_rules(app.config, address))
+
+        app.reloader.add_follower(follow_config)
         ended = _stop_on_signals()
         async with app.running():
             serving = asyncio.create_task(transport.serve())
             await _wait_for_first(ended, transport.ready, serving)
             if transport.ready.is_set():
-                log.info("serving on http://%s:%d/mcp", host, transport.port)
+                shown = transport.address
+                log.info("serving on %s", f"{shown} (endpoint /mcp)" if shown.path else f"http://{shown}/mcp")
                 await _wait_for_first(ended, serving)
             await transport.stop()
             await asyncio.wait([serving])

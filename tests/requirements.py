@@ -283,6 +283,19 @@ MANIFEST: Final[dict[str, Promise]] = {
     "http:concurrent": Promise(
         "design: edges", "of many sessions every answer finds its asker, whatever is cancelled or dropped"
     ),
+    # Trust: clients over HTTP
+    "trust:http:no-probing": Promise(
+        "SECURITY.md", "without a token every path answers alike; with one, a profile it does not open does not exist"
+    ),
+    "trust:http:profiles": Promise("SECURITY.md", "a token reaches the servers of its profiles alone, in both eras"),
+    "trust:http:bound-state": Promise(
+        "SECURITY.md", "sessions, streams and requests do not exist for another token or another profile"
+    ),
+    "trust:http:rotation": Promise(
+        "SECURITY.md", "tokens, hosts and origins apply at a reload; what a lost token began ends at once"
+    ),
+    "trust:http:sessions-share": Promise("SECURITY.md", "one token cannot take the sessions of the others"),
+    "trust:http:unix-socket": Promise("SECURITY.md", "a Unix socket serves its own user alone"),
     "docs:protocol": Promise("docs/protocol.md", "what it names is held by tests"),
     # Upstreams in trouble
     "death:in-flight": Promise(

@@ -12,7 +12,20 @@ from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
 from foretool.server.config.errors import ConfigError
 from foretool.storage.stores import StorageError
 
-COMMANDS = ("serve", "status", "tools", "search", "misses", "graph", "learn", "clients", "doctor", "connect", "hint")
+COMMANDS = (
+    "serve",
+    "status",
+    "tools",
+    "search",
+    "misses",
+    "graph",
+    "learn",
+    "clients",
+    "doctor",
+    "connect",
+    "hint",
+    "token",
+)
 
 
 class _LazyGroup(click.Group):

@@ -17,14 +17,14 @@ from foretool.server.commands.serving import ServeOptions, serve
     "--http",
     is_flag=False,
     flag_value="",
-    metavar="[HOST:PORT]",
-    help='Serve over HTTP instead of stdio, at this address or at that of the setting "bind".',
+    metavar="[ADDRESS]",
+    help='Serve over HTTP instead of stdio, at this address (HOST:PORT or unix:PATH) or at the setting "bind".',
 )
 def command(path: Path | None, profile: str, http: str | None) -> int:
     """Serve MCP clients, on stdio or over HTTP.
 
     On stdio it serves the client that started it; `foretool connect` prints the entry that makes a client do so. Over
-    HTTP the endpoint is /mcp, or /mcp/NAME for a profile. An address that other machines can reach requires the
-    setting "token".
+    HTTP the endpoint is /mcp, or /mcp/NAME for a profile, and every client sends a token, which `foretool token new`
+    makes.
     """
     return serve(ServeOptions(path, profile, http))

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foretool.server.commands.exit import WRONG, complain
+from foretool.server.config.addresses import parse_address
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.loader import Config, host_and_port, load
+from foretool.server.config.loader import Config, load
 
 
 class ServeOptions(NamedTuple):
@@ -82,6 +83,6 @@ def _check_options(options: ServeOptions, config: Config) -> None:
             f"--profile: over HTTP every profile has its own address, /mcp/{options.profile}; leave out --profile"
         )
     try:
-        host_and_port(options.http or config.settings.bind)
+        parse_address(options.http or config.settings.bind)
     except ValueError as error:
         raise ConfigError(f"--http: {error}, found {options.http!r}") from None

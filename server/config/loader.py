@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.addresses import parse_address
 from foretool.server.config.errors import (
     ConfigError,
     Invalid,
@@ -38,7 +39,16 @@ from foretool.server.config.places import (
     is_own_file,
 )
 from foretool.server.config.servers import Server, matches, read_servers
-from foretool.server.config.settings import REMOVED, REMOVED_ENCODERS, DomainEntry, PolicyChoice, ProfileEntry, Settings
+from foretool.server.config.settings import (
+    REMOVED,
+    REMOVED_ENCODERS,
+    DomainEntry,
+    PolicyChoice,
+    ProfileEntry,
+    Settings,
+    TokenEntry,
+)
+from foretool.server.config.tokens import read_tokens, unmatched_patterns
 from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde
 
 
@@ -123,8 +133,10 @@ class LiveConfig:
         return server.prefix if server is not None else upstream
 
     def profile(self, name: str) -> Profile:
-        """Return a profile by name, or the one for everything when a reload has removed it."""
-        return self.now.profiles.get(name, self.now.profiles[""])
+        """Return a profile by name; one that a reload has removed has no servers."""
+        return self.now.profiles.get(name) or msgspec.structs.replace(
+            self.now.profiles[""], name=name, servers=(), pin=(), about=""
+        )
 
 
 class Changes(NamedTuple):
@@ -230,7 +242,14 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         },
         settings=settings,
         warnings=tuple(warnings),
-        secrets=collect([*secrets, (settings.token, "token"), (settings.encoder_key, "encoder_key")]),
+        secrets=collect(
+            [
+                *secrets,
+                (settings.token, "token"),
+                (settings.encoder_key, "encoder_key"),
+                *((entry.token, f"token {entry.name}") for entry in settings.tokens),
+            ]
+        ),
     )
 
 
@@ -251,14 +270,6 @@ def diff(old: Config, new: Config) -> Changes:
         changed=tuple(name for name, server in new.servers.items() if old.servers.get(name, server) != server),
         settings_changed=old.settings != new.settings,
     )
-
-
-def host_and_port(bind: str) -> tuple[str, int]:
-    """Split `127.0.0.1:8399`, `[::1]:8399` or `localhost:0`. Raises `ValueError`."""
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})", bind)
-    if match is None or int(match[3]) > 65_535:
-        raise ValueError('expected host:port, like "127.0.0.1:8399" or "[::1]:8399"')
-    return match[1] or match[2], int(match[3])
 
 
 def _read_top_level(source: Source) -> tuple[str, dict[str, Any], list[str]]:
@@ -301,7 +312,11 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
         kept = "+".join(name for name in names.split("+") if name not in REMOVED_ENCODERS)
         block = {**block, "encoder": kept or ("auto" if names else "")}
     _refuse_unknown_settings(block, here)
-    return _expand_settings(convert(block, Settings, here), here, path, environ)
+    settings = _expand_settings(convert(block, Settings, here), here, path, environ)
+    for at, pattern in unmatched_patterns(settings):
+        nothing = Invalid((*here, "tokens", at, "profiles"), f"{pattern!r} matches no profile")
+        warnings.append(str(source.error(nothing)))
+    return settings
 
 
 def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
@@ -314,20 +329,23 @@ def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
                 problem = "expected letters, digits, '.', '_' or '-' in a profile's name; it becomes part of an address"
                 raise Invalid((*here, key, name), problem, at_key=True)
             refuse_unknown(entry, kind, (*here, key, name))
+    tokens = block.get("tokens") if isinstance(block, dict) else None
+    for at, entry in enumerate(tokens if isinstance(tokens, list) else ()):
+        refuse_unknown(entry, TokenEntry, (*here, "tokens", at))
 
 
 def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: Mapping[str, str]) -> Settings:
     with_variables = ("storage", "bind", "token", "encoder_url", "encoder_key")
     expanded = {key: Expansion(environ, (*here, key)).text(getattr(settings, key)) for key in with_variables}
     try:
-        host_and_port(expanded["bind"])
+        parse_address(expanded["bind"])
     except ValueError as error:
         raise Invalid((*here, "bind"), f"{error}, found {settings.bind[:60]!r}") from None
     expanded["storage"] = _storage_path(expanded["storage"], path, environ)
     if settings.encoder.startswith((".", "~")) and not expanded["encoder_url"]:
         folder = path.parent / expand_tilde(settings.encoder, home_folder(environ))
         expanded["encoder"] = str(absolute(folder))
-    return msgspec.structs.replace(settings, **expanded)
+    return msgspec.structs.replace(settings, tokens=read_tokens(settings, here, environ), **expanded)
 
 
 def _storage_path(written: str, path: Path, environ: Mapping[str, str]) -> str:

@@ -89,6 +89,23 @@ class DomainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Patterns of exposed names that every step of such a task gets, whatever its budget."""
 
 
+class TokenEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `foretool.tokens`: a bearer token of an HTTP client, and the profiles that it opens."""
+
+    name: str = ""
+    """Tells tokens apart, for example by the client that has it. Messages and logs show the name, never the token."""
+    sha256: str = ""
+    """SHA-256 of the token, as `foretool token new` prints it. Nobody who reads the file learns the token."""
+    token: str = ""
+    """The token itself, in place of `sha256`. It is a secret, so write `${WORK_TOKEN}`. `${VAR}` is expanded."""
+    profiles: tuple[str, ...] = ()
+    """Patterns of the profiles that it opens. `default` is the list at `/mcp`, which has every server; `*` opens all.
+    A token without profiles is an error."""
+
+    def __repr__(self) -> str:
+        return f"TokenEntry({self.name!r}, profiles={self.profiles!r})"
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `foretool` block. After `load`, variables are expanded and `storage` is an absolute path."""
 
@@ -127,9 +144,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
     of arguments as well."""
     bind: Annotated[str, Meta(extra={"unit": "host:port"})] = "127.0.0.1:8399"
-    """Address that `serve --http` listens on. Anything but loopback requires `token`."""
+    """Address that `serve --http` listens on, or `unix:/path/of/a.sock`, a socket for the programs of your own user.
+    `${VAR}` is expanded. A change takes effect at the next start."""
+    tokens: tuple[TokenEntry, ...] = ()
+    """Bearer tokens of HTTP clients, each with the profiles that it opens; see [below](#a-token)."""
     token: str = ""
-    """Bearer token that HTTP clients must send. It is a secret, so write `${FORETOOL_TOKEN}`."""
+    """One bearer token that opens every profile. It is a secret, so write `${FORETOOL_TOKEN}`. With `tokens` each
+    client gets its own."""
+    insecure_loopback: bool = False
+    """Serves HTTP on this machine without a token: every program and every user of the machine can then call every
+    tool."""
     allowed_origins: tuple[str, ...] = ()
     """`Origin` headers accepted over HTTP, in addition to loopback."""
     allowed_hosts: tuple[str, ...] = ()

@@ -48,7 +48,9 @@ def behind(kind: str) -> Iterator[dict[str, Any]]:
 def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of the proxy before the fixture server, which another server stands beside."""
     with behind(request.param) as entry:
-        config = write_config(tmp_path_factory.mktemp("front"), {"fixture": entry, "echo": ECHO}, policy="full")
+        config = write_config(
+            tmp_path_factory.mktemp("front"), {"fixture": entry, "echo": ECHO}, policy="full", insecure_loopback=True
+        )
         with over_http(config) as url:
             yield url
 

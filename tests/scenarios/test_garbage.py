@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 from fakes import LEGACY, MODERN, FakeUpstream, proxy_over
 from hostile_stages import MODERN_META, Asker, echo, greeted, posted
+from http_callers import http_rules
 from requirements import requirement
 
 from foretool.server.transports.client.http import HttpServer
@@ -45,7 +46,7 @@ def call(era: Era, session: str, name: str = "good__echo") -> Asker:
 @pytest.mark.parametrize("tool", ["good__echo", "good__hold"])
 async def test_a_call_over_http_leaves_no_garbage_whether_it_is_answered_or_dropped(era: Era, tool: str) -> None:
     async with proxy_over(echo("good")) as stage:
-        edge = HttpServer(stage.app.router)
+        edge = HttpServer(stage.app.router, http_rules())
         session = await greeted(edge)
         await call(era, session, tool).ask(edge)
         with uncollected() as found:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from fakes import FakeUpstream, Json, Stage, proxy_over
+from http_callers import http_rules
 
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.transports.client.http import HttpServer
@@ -148,11 +149,13 @@ class Caller:
 @asynccontextmanager
 async def http_over(*upstreams: FakeUpstream, **settings: Any) -> AsyncIterator[tuple[Stage, httpx2.AsyncClient]]:
     async with asyncio.timeout(PATIENCE_S), proxy_over(*upstreams, **settings) as stage:
-        server = HttpServer(stage.app.router, profiles=lambda name: name in stage.app.config.profiles)
+        server = HttpServer(stage.app.router, http_rules(profiles=list(stage.app.config.profiles)))
         serving = asyncio.create_task(server.serve())
         await server.ready.wait()
         try:
-            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE_S) as http:
+            async with httpx2.AsyncClient(
+                base_url=f"http://127.0.0.1:{server.address.port}", timeout=PATIENCE_S
+            ) as http:
                 yield stage, http
         finally:
             await server.stop()

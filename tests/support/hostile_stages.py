@@ -32,6 +32,7 @@ from fakes import (
     proxy_over,
 )
 from hostile import DEPTH, HttpRequest
+from http_callers import http_rules
 
 from foretool.server.app import App
 from foretool.server.protocol import versions
@@ -345,12 +346,8 @@ def client_over_http(requests: Sequence[HttpRequest]) -> None:
     async def scenario() -> None:
         bad, good = echo("bad"), echo("good")
         async with proxy_over(bad, good, record="full") as stage:
-            server = HttpServer(
-                stage.app.router,
-                max_body=LIMIT,
-                profiles=lambda name: name in stage.app.config.profiles,
-                input_schema=stage.app.annotated_schema,
-            )
+            rules = http_rules(profiles=list(stage.app.config.profiles), max_body=LIMIT)
+            server = HttpServer(stage.app.router, rules, input_schema=stage.app.annotated_schema)
             living: list[bytes] = [(await greeted(server)).encode()]
             for verb, path, lines, body in requests:
                 at = living[-1]

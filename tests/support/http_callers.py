@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 from http_fakes import PATIENCE_S, soon
 
+from foretool.server.config.settings import TokenEntry
+from foretool.server.config.tokens import digest
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Message
+from foretool.server.transports.client.access import Access
 from foretool.server.transports.client.base import Channel
 from foretool.server.transports.client.http import HttpServer
+from foretool.server.transports.client.http_modern import InputSchema
+from foretool.server.transports.client.http_rules import HttpLimits, HttpRules
+from foretool.server.transports.client.security import Guards
 from foretool.storage.records import Era
 
 JSON_AND_EVENTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -124,14 +130,33 @@ class Caller:
         return self.http.stream("GET", "/mcp", headers=sent)
 
 
+def http_rules(
+    *,
+    tokens: Mapping[str, Sequence[str]] | None = None,
+    profiles: Sequence[str] = ("",),
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    **limits: Any,
+) -> HttpRules:
+    """Rules with these tokens, each with the profiles that it opens; without tokens, everything is open."""
+    entries = [
+        TokenEntry(name=token, sha256=digest(token), profiles=tuple(opened)) for token, opened in (tokens or {}).items()
+    ]
+    access = Access(entries, profiles, is_open=tokens is None)
+    return HttpRules(access, Guards(allowed_hosts, allowed_origins), HttpLimits(**limits))
+
+
 @asynccontextmanager
-async def http_server(fronts: Echo | None = None, **options: Any) -> AsyncIterator[Caller]:
+async def http_server(
+    fronts: Echo | None = None, input_schema: InputSchema | None = None, **rules: Any
+) -> AsyncIterator[Caller]:
+    """A server by the rules of `http_rules`, and a caller of it."""
     fronts = fronts or Echo()
-    made = HttpServer(fronts, **options)
+    made = HttpServer(fronts, http_rules(**rules), input_schema=input_schema)
     running = asyncio.create_task(made.serve())
     await soon(made.ready)
     try:
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{made.port}", timeout=PATIENCE_S) as client:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{made.address.port}", timeout=PATIENCE_S) as client:
             yield Caller(client, fronts, made)
     finally:
         async with asyncio.timeout(PATIENCE_S):
@@ -193,7 +218,7 @@ async def deaf(caller: Caller, method: str, headers: dict[str, str]) -> asyncio.
     """Sends a request and never reads the answer."""
     params = {"_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 5, "method": method, "params": params}).encode()
-    _, writer = await asyncio.open_connection("127.0.0.1", caller.server.port, limit=1)
+    _, writer = await asyncio.open_connection("127.0.0.1", caller.server.address.port, limit=1)
     lines = {"host": "localhost", "content-length": str(len(body)), **JSON_AND_EVENTS, **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)

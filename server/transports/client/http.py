@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from foretool.server.config.errors import ConfigError
+from foretool.server.config.addresses import Address
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage
@@ -24,7 +24,9 @@ from foretool.server.transports.client.base import Fronts
 from foretool.server.transports.client.http_legacy import LegacyClients
 from foretool.server.transports.client.http_modern import InputSchema, ModernClients
 from foretool.server.transports.client.http_request import TRANSPORT, HttpRequest, Receive, Send
-from foretool.server.transports.client.security import Guards, Refused, is_loopback
+from foretool.server.transports.client.http_rules import HttpRules
+from foretool.server.transports.client.listener import Listener
+from foretool.server.transports.client.security import Refused
 from foretool.server.transports.pipes import BUFFER
 
 ROOT: Final = "/mcp"
@@ -33,57 +35,46 @@ SWEEP_S: Final = 5.0
 HEADER_BYTES: Final = 64 * 1024
 """Most bytes of the header lines of one request."""
 SHUTDOWN_S: Final = 2
+ANY_PORT: Final = Address()
 KEEP_ALIVE_S: Final = 65
 """Longer than clients keep an unused connection, so that none sends into one that is being closed."""
-
-
-class BindError(ConfigError):
-    """The address cannot be served as configured. The message is one line: what, where, the way out."""
 
 
 class HttpServer:
     """Serves HTTP clients on one address.
 
-    `port` 0 takes a free one. `profiles` tells whether a profile of that name exists. `max_body`: bytes of one message.
     `input_schema(profile, tool)`: the schema of an exposed tool if it has `x-mcp-header` annotations, else None.
-    Raises `BindError` for an address beyond this machine without a token.
     """
 
     def __init__(
         self,
         fronts: Fronts,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        token: str = "",
-        allowed_hosts: Iterable[str] = (),
-        allowed_origins: Iterable[str] = (),
-        max_sessions: int = 1000,
-        session_idle_s: float = 1800.0,
-        max_body: int = 4 * 1024 * 1024,
-        profiles: Callable[[str], bool] = lambda name: name == "",
+        rules: HttpRules,
+        address: Address = ANY_PORT,
         input_schema: InputSchema | None = None,
     ) -> None:
-        if not is_loopback(host) and not token:
-            raise BindError(f"bind {host!r} can be reached from other machines; set token, or bind 127.0.0.1")
-        self.host = host
-        self.port = port
+        self.address = address
+        """Once `ready` is set, with the actual port."""
+        self.rules = rules
         self.ready = asyncio.Event()
-        """Set when clients can connect; from then on `port` is the actual one."""
-        self.legacy = LegacyClients(fronts, max_sessions, session_idle_s)
-        self.modern = ModernClients(fronts, input_schema)
-        self._guards = Guards(token, [*allowed_hosts, host], allowed_origins)
-        self._sweep_s = min(SWEEP_S, session_idle_s)
-        self._max_body = max_body
-        self._profiles = profiles
+        """Set when clients can connect."""
+        self.legacy = LegacyClients(fronts, self._admit, rules.limits, rules.access.shares)
+        self.modern = ModernClients(fronts, self._admit, input_schema)
         self._server: _Server | None = None
         self._is_stopping = False
         self._stopped = asyncio.Event()
 
+    def follow(self, rules: HttpRules) -> None:
+        """Put other rules in force: whoever they no longer let in loses sessions, streams and calls at once."""
+        self.rules = rules
+        self.legacy.set_limits(rules.limits, rules.access.shares)
+        self.legacy.close_refused(rules.access.opens)
+        self.modern.close_refused(rules.access.opens)
+
     async def serve(self) -> None:
         """Serve until `stop` is called or the task is cancelled. Raises `BindError` when the address is not free."""
-        listener = self._bind()
-        self.port = listener.getsockname()[1]
+        listener = Listener(self.address)
+        self.address = listener.address
         config = uvicorn.Config(
             self.app,
             http=_Protocol,
@@ -104,7 +95,7 @@ class HttpServer:
         self._server.should_exit = self._is_stopping
         sweeper = asyncio.create_task(self._sweep())
         try:
-            await self._server.serve([listener])
+            await self._server.serve([listener.socket])
         finally:
             sweeper.cancel()
             listener.close()
@@ -120,33 +111,18 @@ class HttpServer:
         self.close_clients()
         await self._stopped.wait()
 
-    def _bind(self) -> socket.socket:
-        host = self.host.strip("[]")
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # asyncio switches Nagle's delay off only where the protocol is named; the delay costs 40 ms a reply.
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, self.port))
-            listener.setblocking(False)
-        except OSError as error:
-            listener.close()
-            reason = f"cannot listen on {self.host}:{self.port}: {error.strerror}; choose another address in bind"
-            raise BindError(reason) from None
-        return listener
-
     def close_clients(self) -> None:
         self.legacy.close()
         self.modern.close()
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(self._sweep_s)
+            await asyncio.sleep(min(SWEEP_S, self.rules.limits.session_idle_s or SWEEP_S))
             self.legacy.expire(time.monotonic())
 
     async def app(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serve one HTTP request; this is the ASGI application."""
-        request = HttpRequest(scope, receive, send, self._max_body)
+        request = HttpRequest(scope, receive, send, self.rules.limits.max_body)
         try:
             await self._route(request)
         except Refused as error:
@@ -165,11 +141,13 @@ class HttpServer:
                 await asyncio.sleep(0)
 
     async def _route(self, request: HttpRequest) -> None:
+        self.rules.guards.check(request.headers)
         if request.path == "/health":
             await request.reply(200, b'{"status":"ok"}')
             return
-        profile = self._profile(request.path)
-        principal = self._guards.admit(request.headers)
+        # Nobody without a token learns which paths exist.
+        principal = self.rules.access.identify(request.headers.get("authorization") or "")
+        profile = self._profile(request.path, principal)
         version = request.headers.get(http_headers.VERSION)
         if version is None or version in versions.LEGACY_VERSIONS:
             await self.legacy.serve(request, profile, principal)
@@ -178,13 +156,19 @@ class HttpServer:
         else:
             await self.modern.serve(request, profile, principal)
 
-    def _profile(self, path: str) -> str:
+    def _profile(self, path: str, principal: str) -> str:
         root, _, name = path.removesuffix("/").removeprefix(ROOT).partition("/")
-        if root or not path.startswith(ROOT):
-            raise Refused(404, f"nothing is served here; the MCP endpoint is {ROOT}")
-        if not self._profiles(name):
-            raise Refused(404, f"there is no profile {name!r}; see profiles in the config, or use {ROOT}")
+        # A profile that this token does not open gets the same answer as one that does not exist.
+        if root or not path.startswith(ROOT) or not self.rules.access.opens(principal, name):
+            raise Refused(404, f"nothing is served here; MCP endpoints are {ROOT} and {ROOT}/<profile>")
         return name
+
+    def _admit(self, principal: str, profile: str) -> None:
+        """Raise `Refused` if the rules have changed since a request came in, while its body was on the way."""
+        if not self.rules.access.opens(principal, profile):
+            raise Refused(
+                401, "the token of this request is no longer valid", www_authenticate='Bearer realm="foretool"'
+            )
 
 
 class _Protocol(HttpToolsProtocol, asyncio.BufferedProtocol):

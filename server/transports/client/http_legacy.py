@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import UNSET
@@ -19,7 +20,10 @@ from foretool.server.transports.client import http_request
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.client.event_store import EventStore, Stream
 from foretool.server.transports.client.http_request import HttpRequest
+from foretool.server.transports.client.http_rules import HttpLimits
 from foretool.server.transports.client.security import Refused
+
+Admit = Callable[[str, str], None]
 
 RETRY_MS: Final = 1000
 """When a client is to come back to a stream that ended early."""
@@ -40,13 +44,22 @@ class LegacySession:
 
 
 class LegacyClients:
-    """Serves the legacy era, at most `max_sessions` sessions; one that is unused for `idle_s` seconds is closed."""
+    """Serves the legacy era. A session that is unused for too long is closed.
 
-    def __init__(self, fronts: Fronts, max_sessions: int, idle_s: float) -> None:
+    `admit(principal, profile)` raises `Refused` for who may not come in any more. `shares`: how many principals there
+    are; each may have an equal part of the sessions, so that none keeps the others out.
+    """
+
+    def __init__(self, fronts: Fronts, admit: Admit, limits: HttpLimits, shares: int) -> None:
         self.sessions: dict[str, LegacySession] = {}
         self._fronts = fronts
-        self._max_sessions = max_sessions
-        self._idle_s = idle_s
+        self._admit = admit
+        self.set_limits(limits, shares)
+
+    def set_limits(self, limits: HttpLimits, shares: int) -> None:
+        self._most = limits.max_sessions
+        self._share = max(1, limits.max_sessions // shares)
+        self._idle_s = limits.session_idle_s
 
     async def serve(self, request: HttpRequest, profile: str, principal: str) -> None:
         """Answer one HTTP request. Raises as `HttpRequest.message` does."""
@@ -91,8 +104,10 @@ class LegacyClients:
         await self._send(request, session, stream)
 
     def _begin(self, profile: str, principal: str) -> LegacySession:
-        if len(self.sessions) >= self._max_sessions:
-            reason = f"all {self._max_sessions} sessions are taken; end some with DELETE, or try again later"
+        self._admit(principal, profile)
+        own = sum(session.principal == principal for session in self.sessions.values())
+        if own >= self._share or len(self.sessions) >= self._most:
+            reason = f"all {self._share} sessions are taken; end some with DELETE, or try again later"
             raise Refused(503, reason, retry_after="60")
         session = LegacySession(self._fronts, profile, principal)
         self.sessions[session.id] = session
@@ -144,13 +159,19 @@ class LegacyClients:
     def expire(self, now: float) -> None:
         """Close the sessions that nobody has used for too long. `now`: monotonic seconds."""
         for session in list(self.sessions.values()):
-            if not session.responses and now - session.used_at > self._idle_s:
+            if self._idle_s and not session.responses and now - session.used_at > self._idle_s:
                 self._drop(session)
 
     def _drop(self, session: LegacySession) -> None:
         if self.sessions.pop(session.id, None) is not None:
             session.front.close()
             session.events.close()
+
+    def close_refused(self, opens: Callable[[str, str], bool]) -> None:
+        """Close the sessions of those who may not come in any more."""
+        for session in list(self.sessions.values()):
+            if not opens(session.principal, session.profile):
+                self._drop(session)
 
     def close(self) -> None:
         for session in list(self.sessions.values()):

@@ -32,16 +32,19 @@ STATUSES: Final[Mapping[int, int]] = {
 }
 """HTTP status of a reply by its error code; 200 for any other."""
 
+Admit = Callable[[str, str], None]
 InputSchema = Callable[[str, str], Any]
 
 
 class ModernClients:
-    """Serves the modern era, with one `Front` per credential and profile. `input_schema`: as for `HttpServer`."""
+    """Serves the modern era, with one `Front` per credential and profile. `admit`: as for `LegacyClients`.
+    `input_schema`: as for `HttpServer`."""
 
-    def __init__(self, fronts: Fronts, input_schema: InputSchema | None) -> None:
+    def __init__(self, fronts: Fronts, admit: Admit, input_schema: InputSchema | None) -> None:
         self.open: set[Stream] = set()
         """Requests that are not answered yet."""
         self._fronts = fronts
+        self._admit = admit
         self._input_schema = input_schema
         self._by_caller: dict[tuple[str, str], Front] = {}
 
@@ -75,6 +78,7 @@ class ModernClients:
             http_headers.check_params(schema, arguments, headers)
 
     def _front(self, profile: str, principal: str) -> Front:
+        self._admit(principal, profile)
         key = (principal, profile)
         if key not in self._by_caller:
             # What belongs to no request goes nowhere: clients ask for it with `subscriptions/listen`.
@@ -103,6 +107,11 @@ class ModernClients:
                 front.cancel(stream, "the client closed the stream of the request")
                 stream.end()
             stream.detach(reader)
+
+    def close_refused(self, opens: Callable[[str, str], bool]) -> None:
+        """Close the fronts of those who may not come in any more: their requests are cancelled, their streams end."""
+        for caller in [caller for caller in self._by_caller if not opens(*caller)]:
+            self._by_caller.pop(caller).close()
 
     def close(self) -> None:
         fronts, self._by_caller = list(self._by_caller.values()), {}

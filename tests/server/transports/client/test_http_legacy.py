@@ -141,6 +141,14 @@ async def test_a_failed_handshake_leaves_no_session() -> None:
 
 
 @requirement("http:sessions")
+async def test_with_an_idle_time_of_0_sessions_live_for_ever() -> None:
+    async with http_server(session_idle_s=0) as caller:
+        await caller.initialize()
+        caller.server.legacy.expire(time.monotonic() + 1e9)
+        assert len(caller.server.legacy.sessions) == 1
+
+
+@requirement("http:sessions")
 async def test_sessions_are_limited_and_end_when_nobody_uses_them() -> None:
     async with http_server(max_sessions=1, session_idle_s=100) as caller:
         await caller.initialize()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_modern_reply_is_plain_json_and_one_front_serves_a_profile() -> None:
-    async with http_server(profiles=lambda name: name in ("", "work")) as caller:
+    async with http_server(profiles=["", "work"]) as caller:
         for path, profile in (("/mcp", ""), ("/mcp/work", "work"), ("/mcp/", "")):
             async with caller.modern("tools/list", path) as response:
                 assert response.status_code == 200

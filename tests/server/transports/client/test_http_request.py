@@ -30,7 +30,7 @@ SLOW_POST = "POST /mcp HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {len
 async def test_a_body_that_does_not_come_is_not_waited_for(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "BODY_S", 0.05)
     async with http_server() as caller:
-        reader, writer = await asyncio.open_connection("127.0.0.1", caller.server.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", caller.server.address.port)
         lines = "".join(f"{name}: {value}\r\n" for name, value in JSON_AND_EVENTS.items())
         writer.write(SLOW_POST.format(more=lines, length=100, body=body).encode())
         async with asyncio.timeout(PATIENCE_S):

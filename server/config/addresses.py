@@ -1,0 +1,48 @@
+"""Where `serve --http` listens: a host and a port, or a Unix socket."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+UNIX = "unix:"
+EXPECTED = 'expected host:port, like "127.0.0.1:8399" or "[::1]:8399", or "unix:/path/of/a.sock"'
+
+
+class Address(NamedTuple):
+    """One address; `path` is that of a Unix socket, and host and port are empty then."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{UNIX}{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(written: str) -> Address:
+    """Read `127.0.0.1:8399`, `[::1]:8399`, `localhost:0` or `unix:/path`. Raises `ValueError`."""
+    if written.startswith(UNIX):
+        path = os.path.expanduser(written.removeprefix(UNIX))  # noqa: PTH111 -- keeps what Path would tidy up
+        if not path.startswith("/") or path.endswith("/") or not path.isprintable():
+            raise ValueError('expected a full path behind "unix:", like "unix:/run/user/1000/foretool/http.sock"')
+        return Address("", 0, path)
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})", written)
+    if match is None or int(match[3]) > 65_535:
+        raise ValueError(EXPECTED)
+    return Address(match[1] or match[2], int(match[3]))
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach the host."""
+    import ipaddress  # only HTTP needs it
+
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,142 @@
+"""The bearer tokens of HTTP clients as the config names them: read, checked, and refused where they can be guessed."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from foretool.server.config import jsonc
+from foretool.server.config.errors import Invalid
+from foretool.server.config.servers import matches
+from foretool.server.config.settings import Settings, TokenEntry
+from foretool.server.config.variables import Expansion
+
+DEFAULT: Final = "default"
+"""How `tokens[].profiles` names the list at `/mcp`, which has no name."""
+SHORTEST: Final = 16
+"""Fewest characters of a token."""
+LEAST_RANDOM: Final = 12
+"""Fewest characters that a token must have besides common words."""
+FEWEST_KINDS: Final = 6
+"""Fewest different characters of a token."""
+WAY_OUT: Final = "run `foretool token new` and paste what it prints"
+
+_COMMON: Final = re.compile(
+    r"foretool|password|passwd|changeme|letmein|welcome|example|replace|default|bearer|secret|qwertyuiop|asdfgh|"
+    r"token|please|admin|local|super|dummy|demo|test|your|this|here|user|root|api|key|my|me|[^a-z0-9]"
+)
+_GUESSED: Final = (
+    "",
+    "token",
+    "secret",
+    "password",
+    "changeme",
+    "test",
+    "foretool",
+    "admin",
+    "mcp",
+    "0",
+    "1",
+    "a",
+    "x",
+)
+
+
+def read_tokens(settings: Settings, here: jsonc.Path, environ: Mapping[str, str]) -> tuple[TokenEntry, ...]:
+    """Return the tokens with variables expanded and every `sha256` filled in. Raises `Invalid`."""
+    read: list[TokenEntry] = []
+    for at, entry in enumerate(settings.tokens):
+        path: jsonc.Path = (*here, "tokens", at)
+        if not entry.name or not entry.name.isprintable():
+            raise Invalid(path, 'expected a "name" that can be printed; it tells tokens apart')
+        if any(entry.name == other.name for other in read):
+            raise Invalid((*path, "name"), f"{entry.name!r} names two tokens; give each a name of its own")
+        if bool(entry.sha256) == bool(entry.token):
+            raise Invalid(path, f'expected either "sha256" or "token"; {WAY_OUT}')
+        if not entry.profiles:
+            problem = (
+                f'expected "profiles", the profiles that it opens: ["{DEFAULT}"] is the list at /mcp, ["*"] is all'
+            )
+            raise Invalid(path, problem)
+        read.append(_read_token(entry, path, environ))
+    return tuple(read)
+
+
+def _read_token(entry: TokenEntry, path: jsonc.Path, environ: Mapping[str, str]) -> TokenEntry:
+    if entry.token:
+        token = Expansion(environ, (*path, "token")).text(entry.token)
+        return msgspec.structs.replace(entry, token=token, sha256=digest(token))
+    if not re.fullmatch(r"[0-9A-Fa-f]{64}", entry.sha256):
+        raise Invalid((*path, "sha256"), f"expected 64 hexadecimal digits; {WAY_OUT}")
+    return msgspec.structs.replace(entry, sha256=entry.sha256.lower())
+
+
+def digest(token: str) -> str:
+    """Return the SHA-256 of a token as the config holds it."""
+    import hashlib  # most configs have no token
+
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def all_tokens(settings: Settings) -> list[TokenEntry]:
+    """Return every token of the settings; the setting `token` opens all profiles."""
+    own = TokenEntry(name="token", token=settings.token, sha256=digest(settings.token), profiles=("*",))
+    return [*([own] if settings.token else []), *settings.tokens]
+
+
+@functools.cache
+def _guessed_digests() -> frozenset[str]:
+    return frozenset(map(digest, _GUESSED))
+
+
+def weakness(entry: TokenEntry) -> str:
+    """Say why a token could be guessed, "" if nothing shows that."""
+    token = entry.token
+    if entry.sha256 in _guessed_digests():
+        return "is a word that everybody tries first"
+    if not token:
+        return ""
+    if len(token) < SHORTEST:
+        return f"has {len(token)} characters, fewer than {SHORTEST}"
+    rest = _COMMON.sub("", token.lower())
+    steps = sum(abs(ord(one) - ord(next_one)) <= 1 for one, next_one in pairwise(token))
+    if len(rest) < LEAST_RANDOM or len(set(rest)) < FEWEST_KINDS or 2 * steps > len(token):
+        return "consists of words or of a simple row of characters"
+    return ""
+
+
+def find_problems(settings: Settings) -> list[tuple[TokenEntry, str]]:
+    """Return the tokens that must not open anything, each with one line that says why and what to do."""
+    entries = all_tokens(settings)
+    problems = []
+    for at, entry in enumerate(entries):
+        shown = "token" if settings.token and at == 0 else f"token {entry.name!r}"
+        if weak := weakness(entry):
+            problems.append((entry, f"{shown} {weak}, so it could be guessed; {WAY_OUT}"))
+        elif twin := next((other for other in entries[:at] if other.sha256 == entry.sha256), None):
+            problems.append((entry, f"{shown} is the same as {twin.name!r}; give each client its own: {WAY_OUT}"))
+    return problems
+
+
+def opens_profile(patterns: Sequence[str], profile: str, profiles: Iterable[str]) -> bool:
+    """Tell whether a token with these patterns opens a profile; "" is the list at `/mcp`."""
+    # Only the whole word names the list at /mcp, which has every server: "d*" means "dev" and the like.
+    if profile == "" and DEFAULT in patterns and DEFAULT not in profiles:
+        return True
+    return matches(profile, patterns)
+
+
+def unmatched_patterns(settings: Settings) -> list[tuple[int, str]]:
+    """Return the patterns of tokens that open nothing, each with the place of its token."""
+    profiles = ("", *settings.profiles)
+    return [
+        (at, pattern)
+        for at, entry in enumerate(settings.tokens)
+        for pattern in entry.profiles
+        if not any(opens_profile((pattern,), profile, profiles) for profile in profiles)
+    ]

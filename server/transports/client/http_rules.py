@@ -1,0 +1,77 @@
+"""What the HTTP server goes by: who may come in, and how much each may take. A reload sets other rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from foretool.server.config.addresses import Address, is_loopback
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import Config
+from foretool.server.config.settings import Settings
+from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
+from foretool.server.transports.client.access import Access
+from foretool.server.transports.client.security import Guards
+
+MIB = 1024 * 1024
+
+
+class BindError(ConfigError):
+    """The address cannot be served as configured. The message is one line: what, where, the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """How much clients may take."""
+
+    max_body: int = 4 * MIB
+    """Bytes of one message."""
+    max_sessions: int = 1000
+    """Legacy sessions of all clients together."""
+    session_idle_s: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRules:
+    """One reading of the rules."""
+
+    access: Access
+    guards: Guards = field(default_factory=Guards)
+    limits: HttpLimits = field(default_factory=HttpLimits)
+
+
+def read_rules(config: Config, address: Address) -> HttpRules:
+    """Return the rules of a config. Tokens with problems open nothing; `list_problems` says which these are."""
+    settings = config.settings
+    weak = [entry for entry, _ in find_problems(settings)]
+    tokens = [entry for entry in all_tokens(settings) if entry not in weak]
+    return HttpRules(
+        Access(tokens, config.profiles, is_open=_is_open(settings, address)),
+        Guards([*settings.allowed_hosts, address.host], settings.allowed_origins),
+        HttpLimits(
+            max_body=int(settings.max_message_mib * MIB),
+            max_sessions=settings.max_sessions,
+            session_idle_s=settings.session_idle_s,
+        ),
+    )
+
+
+def _is_open(settings: Settings, address: Address) -> bool:
+    """Tell whether requests need no token: none is set, and only this user, or this machine, can connect."""
+    if all_tokens(settings):
+        return False
+    return bool(address.path) or (settings.insecure_loopback and is_loopback(address.host))
+
+
+def list_problems(settings: Settings, address: Address) -> list[str]:
+    """Say what is wrong with the way in, each in one line with the way out; these tokens open nothing."""
+    problems = [problem for _, problem in find_problems(settings)]
+    if not problems and not all_tokens(settings) and not _is_open(settings, address):
+        problems.append(_need_of_token(address))
+    return problems
+
+
+def _need_of_token(address: Address) -> str:
+    here = is_loopback(address.host)
+    who = "every program and user of this machine" if here else "other machines"
+    ways = [WAY_OUT, 'bind "unix:/path"', *(["set insecure_loopback to true"] if here else [])]
+    return f"serve --http: no token is set, so {who} could call your tools at {address}; {', or '.join(ways)}"
