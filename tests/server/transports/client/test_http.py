@@ -34,14 +34,11 @@ from foretool.storage.records import Era
 pytestmark = pytest.mark.anyio
 
 
-BINDS = requirement("http:credentials")
-
-
 def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-@BINDS
+@requirement("http:credentials")
 async def test_a_token_is_asked_for_and_binds_a_session_to_it() -> None:
     async with http_server(tokens={"s3cret": ["*"], "other": ["*"]}) as caller:
         for header in ({}, bearer("wrong"), {"authorization": "Basic s3cret"}):
@@ -96,7 +93,7 @@ async def test_paths_and_profiles_that_do_not_exist_are_said_so() -> None:
             assert "/mcp" in response.json()["error"]["message"]
 
 
-@BINDS
+@requirement("http:credentials")
 async def test_a_session_belongs_to_its_profile_and_a_modern_front_to_its_credential() -> None:
     async with http_server(profiles=["", "work"], tokens={"s3cret": ["*"], "other": ["*"]}) as caller:
         assert (await caller.initialize("/mcp/work", **bearer("s3cret"))).status_code == 200
