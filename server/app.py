@@ -75,7 +75,7 @@ class App:
         self.recorder = Recorder(store, live, time.time)
         self.flows = FlowWatch(live)
         self._names = NameKeeper(store.catalog)
-        self.catalog = Catalog(list(config.servers.values()), self._names.load(), self._names.keep)
+        self.catalog = Catalog(list(config.servers.values()), self._names.load(), self._names.keep, config.prefixes)
         self.search = Search(self.catalog, self.recorder.usage, time.time)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.models = ModelLoader(self.search, store, self._begin_epoch)
@@ -102,8 +102,9 @@ class App:
         lists = MergedLists(self.upstreams, self.clients, forwarder, live)
         resources = Resources(self.upstreams, lists, forwarder)
         prompts = Prompts(
-            self.upstreams, lists, forwarder, live, resources, lambda exchange: self.steps.answer_prompt(exchange)
-        )
+            self.upstreams, lists, forwarder, self.catalog, resources,
+            lambda exchange: self.steps.answer_prompt(exchange),
+        )  # fmt: skip
         subscriptions = Subscriptions(self.upstreams, self.clients, resources, forwarder)
         self.answers = AnswerWriter(self.catalog, self.search, lambda: self.instructions, live)
         calls = ToolCalls(

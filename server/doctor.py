@@ -22,6 +22,7 @@ from foretool.retrieval import tokens
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
@@ -189,7 +190,7 @@ def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed =
     """Run every check. Takes at most `timeout_s`, the time to end child processes, and a few seconds."""
     servers = [server for server in config.servers.values() if not is_foretool(server)]
     probes = asyncio.run(probe_all(servers, message_limit(config), timeout_s, on_probed))
-    catalog = Catalog(list(config.servers.values()), _kept_names(config))
+    catalog = Catalog(list(config.servers.values()), _given_names(config), prefixes=config.prefixes)
     for probe in probes:
         if probe.definitions is not None:
             catalog.replace(probe.server.name, probe.definitions, probe.upstream.server_info.instructions)
@@ -233,8 +234,10 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
         if not each.is_well and not (_is_looked_up(server) and shutil.which(server.command) is None):
             yield _describe_failure(each, server, timeout_s)
         for dropped in each.dropped:
-            do = "report it to its author or update the server; its other tools are served"
-            yield Finding("upstream", "warning", f"{each.upstream}: {dropped}", do)
+            what = dropped.removesuffix(f"; {OTHER_PREFIX}")
+            report = "report it to its author or update the server; its other tools are served"
+            do = OTHER_PREFIX if what != dropped else report
+            yield Finding("upstream", "warning", f"{each.upstream}: {what}", do)
         if each.skipped_lines:
             lines = f"{each.upstream}: skipped {each.skipped_lines} lines on its stdout that were not valid JSON-RPC"
             yield Finding("upstream", "note", lines, "make it log to stderr; many such lines cost time")
@@ -359,7 +362,7 @@ def _check_place(path: Path) -> Finding:
     return Finding("storage", "error", f"{path}: cannot be created in {nearest}", "set another storage path")
 
 
-def _kept_names(config: Config) -> dict[tuple[str, str], ToolId]:
+def _given_names(config: Config) -> dict[ToolId, tuple[str, str]]:
     """Return the names that clients got before, which stay; none from a file that `check_storage` reports."""
     if not config.storage.exists():
         return {}
@@ -368,7 +371,7 @@ def _kept_names(config: Config) -> dict[tuple[str, str], ToolId]:
         if health.version != health.newest or health.is_foreign:
             return {}
         with open_store(config.storage) as store:
-            return {key: tool for tool, key in store.catalog.exposed_names().items()}
+            return store.catalog.exposed_names()
     except StorageError:
         return {}
 
@@ -377,7 +380,7 @@ def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
     """Report names that are not simply `prefix__tool`, and why."""
     taken = {tool.id: tool for tool in catalog.tools()}
     for tool in catalog.tools():
-        prefix = config.servers[tool.upstream].prefix
+        prefix = catalog.namespaces.prefix(tool.upstream)
         wanted = names.plain_name(prefix, tool.name)
         full = f"{prefix}{names.SEPARATOR}{tool.name}" if prefix else tool.name
         where = f"{tool.upstream}: {tool.name}"
@@ -391,7 +394,8 @@ def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
             what = f"{where} is shown as {tool.id}: {owner} has the name {wanted}"
             yield Finding("names", "warning", what, 'give one of the servers another "prefix"')
         else:
-            yield Finding("names", "note", f"{where} is shown as {tool.id}, the name it had before")
+            why = "its earlier name" if prefix else f"another server has, or had, a tool {tool.name!r}"
+            yield Finding("names", "note", f"{where} is shown as {tool.id}: {why}")
 
 
 def check_pins(catalog: Catalog, config: Config, *, complete: bool) -> Iterator[Finding]:

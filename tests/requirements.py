@@ -31,6 +31,19 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md",
         "no invisible character of a server's definitions, lists, questions or log lines reaches a client",
     ),
+    # Names and prompts that a server may not take from others
+    "trust:names:suggested": Promise("SECURITY.md", "a name that is nearly right is suggested and never run"),
+    "trust:names:tombstone": Promise(
+        "SECURITY.md", "the name of an excluded tool, or of a server that is not in use, goes to no other server"
+    ),
+    "trust:names:reserved": Promise("SECURITY.md", "no server has a name under the prefix of another"),
+    "trust:names:kept": Promise("SECURITY.md", "a name given for good means the tool it was given to, or nothing"),
+    "trust:names:own-name": Promise("SECURITY.md", "an own name that several servers have or had is only suggested"),
+    "trust:names:unlisted": Promise(
+        "SECURITY.md", "a server without a prefix is not asked for what may be the tool of another"
+    ),
+    "trust:names:alike": Promise("SECURITY.md", "servers whose prefixes differ in case and punctuation are reported"),
+    "trust:names:prompts": Promise("SECURITY.md", "prompts follow the rules of tools' names"),
     # The list of tools
     "list:frozen:byte-identical": Promise(
         "design: exposure", "a frozen list is the same bytes for all, after a restart too"
@@ -164,7 +177,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "miss:history": Promise("README: see the misses", "a miss keeps the calls before it"),
     "miss:nothing-found": Promise("README: see the misses", "a discovery without a match is a miss"),
     "miss:unknown-name": Promise("README: see the misses", "an unknown name is an error and a miss"),
-    "miss:near-name": Promise("design: the two tools", "a near name runs only if unambiguous and read-only"),
+    "miss:near-name": Promise("design: the two tools", "a near name is suggested and never run"),
     "miss:budget": Promise("README: see the misses", "a tool that lost to the budget says so with its rank"),
     # The bridge
     "bridge:arguments": Promise("design: the two tools", "arguments that do not fit come back with the schema"),

@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
 from foretool.server.catalog.names import Key, Resolver
+from foretool.server.catalog.namespaces import Gone, Namespaces, lawful, say_refused
 from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
@@ -37,20 +38,24 @@ class Catalog:
     def __init__(
         self,
         entries: Sequence[Server],
-        kept_names: Mapping[Key, ToolId] | None = None,
+        given: Mapping[ToolId, Key] | None = None,
         on_fixed: Callable[[Mapping[ToolId, Key]], None] = lambda names: None,
+        prefixes: Mapping[str, str] | None = None,
     ) -> None:
-        """`entries` come in the order of the config, which decides who gets a name that several tools want;
-        `kept_names` were given for good by earlier processes; `on_fixed` hears the names that `fix_names` adds."""
+        """`entries` come in the order of the config, which decides who gets a name that several tools want; `given`:
+        names given for good by earlier processes; `on_fixed` hears the names that `fix_names` adds; `prefixes`: of all
+        servers in the config, also of disabled and broken ones."""
         self.version = 0
         """Goes up with every change."""
         self.problems: dict[str, tuple[str, ...]] = {}
-        """By upstream, which tools were dropped and why."""
+        """By upstream, which tools were dropped and why, and what is wrong with its prefix."""
         self._entries = {entry.name: entry for entry in entries}
         self._texts: dict[str, str] = {}
-        self._kept = dict(kept_names or {})
+        self._given = lawful(given or {})
         """The names given for good. A tool that comes back gets its old name."""
-        self._keepers = {name: key for key, name in self._kept.items()}
+        self.namespaces = Namespaces(entries, prefixes, self._given)
+        self._excluded: dict[str, frozenset[str]] = {}
+        """By upstream, the tools that it has and the config leaves out."""
         self._plain: Counter[str] = Counter()
         """By plain name, how many tools want it."""
         self._on_fixed = on_fixed
@@ -66,6 +71,7 @@ class Catalog:
         """Built when it is first needed; most names are found without it."""
         self._estimates: dict[str, int] = {}
         """By schema hash, the estimated tokens of definitions that are not counted yet."""
+        self._note_prefixes()
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -81,9 +87,8 @@ class Catalog:
         new: dict[ToolId, Key] = {}
         for id, tool in self._tools.items():
             key = (tool.upstream, tool.name)
-            if self._kept.get(key) != id:
-                self._kept[key] = id
-                self._keepers[id] = new[id] = key
+            if self._given.get(id) != key:
+                self._given[id] = new[id] = key
         if new:
             self._on_fixed(new)
 
@@ -115,13 +120,35 @@ class Catalog:
             tool = self._tools.get(resolved)
         return tool
 
-    def near(self, name: str) -> tuple[list[ToolId], bool]:
-        """Return the tools that a wrong name may mean, likeliest first, and whether the first is certain."""
+    def why_gone(self, name: str) -> Gone | None:
+        """Return why a name means no tool although it is that of one: its server is not in use, or the config excludes
+        the tool. None for a name that nobody ever had, or whose server merely does not list it."""
+        for each in filter(None, (name, names.without_client_head(name))):
+            key = self._given.get(ToolId(each)) or self.namespaces.split(each)
+            if key is not None:
+                return self.namespaces.why_gone(*key)
+        owners = {upstream for upstream, tool in self._known() if tool == name}
+        return self.namespaces.why_gone(owners.pop(), name) if len(owners) == 1 else None
+
+    def is_known(self, name: str, besides: str) -> bool:
+        """Tell whether a tool of another upstream than `besides` has or ever had this name, exposed or of its own."""
+        given = self._given.get(ToolId(name))
+        others = (tool for upstream, tool in self._known() if upstream != besides)
+        return (given is not None and given[0] != besides) or name in others
+
+    def _known(self) -> Iterator[Key]:
+        """Yield the tools that are there or ever were, without those that nobody was told of."""
+        yield from self._given.values()
+        yield from ((upstream, tool) for upstream, tools in self._excluded.items() for tool in tools)
+
+    def near(self, name: str) -> list[ToolId]:
+        """Return the tools that a wrong name may mean, likeliest first."""
         return self._open_resolver().near(name)
 
     def _open_resolver(self) -> Resolver:
         if self._resolver is None:
-            self._resolver = Resolver({(name, tool.name): tool.id for name in self._entries for tool in self.of(name)})
+            found = {(name, tool.name): tool.id for name in self._entries for tool in self.of(name)}
+            self._resolver = Resolver(found, self._given, self._known(), self.namespaces.may_mean)
         return self._resolver
 
     def server_text(self, upstream: str) -> str:
@@ -133,13 +160,18 @@ class Catalog:
         """Return the `instructions` that an upstream sent at its last handshake, whatever the config says about it."""
         return self._texts.get(upstream, "")
 
-    def configure(self, entries: Sequence[Server]) -> None:
+    def configure(self, entries: Sequence[Server], prefixes: Mapping[str, str] | None = None) -> None:
         """Follow a changed config and forget the tools of removed upstreams."""
         self._entries = {entry.name: entry for entry in entries}
+        self.namespaces = Namespaces(entries, prefixes, self._given)
         gone = set(self._by_upstream) - set(self._entries)
         for name in gone:
             self._by_upstream.pop(name)
             self.problems.pop(name, None)
+            self._excluded.pop(name, None)
+        for name, tools in self._by_upstream.items():
+            self._by_upstream[name], _ = self._lawful_tools(name, tools)
+        self._note_prefixes()
         self._name_all()
         self._mark_changed(gone)
 
@@ -147,7 +179,9 @@ class Catalog:
         """Take in what the store remembers of one upstream. Call `settle` after the last upstream."""
         # Earlier versions kept invisible characters.
         cleaned = (_clean_tool(tool) for tool in tools if self._includes(upstream, tool.name))
-        self._by_upstream[upstream] = [tool for tool in cleaned if tool is not None]
+        found, problems = self._lawful_tools(upstream, [tool for tool in cleaned if tool is not None])
+        self._by_upstream[upstream] = found
+        self._note_problems(upstream, problems)
         self._texts[upstream] = clean(text)
         self._loaded.append(upstream)
 
@@ -167,9 +201,11 @@ class Catalog:
         server = self._entries.get(upstream)
         definitions = [Raw(self._hide_credentials(bytes(each))) for each in definitions]
         text = self._hide_credentials(text.encode(errors="replace")).decode()
-        new, problems = self._read(upstream, definitions, over_http=server is not None and server.type == "http")
-        self.problems[upstream] = tuple(problems)
-        for problem in problems:
+        read, problems = self._read(upstream, definitions, over_http=server is not None and server.type == "http")
+        found, refused = self._lawful_tools(upstream, list(read.values()))
+        new = {tool.name: tool for tool in found}
+        self._note_problems(upstream, (*problems, *refused))
+        for problem in self.problems[upstream]:
             log.warning("upstream %r: %s", upstream, problem)
         # An unchanged definition stays byte for byte the same and keeps its token count.
         kept = {tool.schema_hash: tool for tool in old}
@@ -237,6 +273,7 @@ class Catalog:
 
     def _read(self, upstream: str, definitions: Sequence[Raw], over_http: bool) -> tuple[dict[str, Tool], list[str]]:
         tools: dict[str, Tool] = {}
+        excluded: set[str] = set()
         problems: list[str] = []
         for position, definition in enumerate(definitions):
             try:
@@ -248,15 +285,33 @@ class Catalog:
                 problems.append(f"tool {name!r} was listed twice; the first is used")
             elif self._includes(upstream, name):
                 tools[name] = Tool(ToolId(name), upstream, name, data, _hash_definition(data))
+            else:
+                excluded.add(name)
+        self._excluded[upstream] = frozenset(excluded)
         return tools, problems
+
+    def _lawful_tools(self, upstream: str, tools: Sequence[Tool]) -> tuple[list[Tool], tuple[str, ...]]:
+        """Return the tools whose names the upstream may have, and one line on the others, if there are any."""
+        reasons = {tool.name: self.namespaces.refusal(upstream, tool.name) for tool in tools}
+        refused = {name: why for name, why in reasons.items() if why is not None}
+        return [tool for tool in tools if tool.name not in refused], say_refused(refused)
+
+    def _note_problems(self, upstream: str, problems: Sequence[str]) -> None:
+        self.problems[upstream] = (*self.namespaces.problems.get(upstream, ()), *problems)
+
+    def _note_prefixes(self) -> None:
+        """Take in what is wrong with prefixes; what is wrong with tools is found when they are read."""
+        for upstream in self._entries:
+            if upstream not in self._by_upstream or upstream in self.namespaces.problems:
+                self._note_problems(upstream, ())
 
     def _name_all(self) -> None:
         listed = [
-            ((tool.upstream, tool.name), entry.prefix)
-            for entry in self._entries.values()
-            for tool in self._by_upstream.get(entry.name, ())
+            ((upstream, tool.name), self.namespaces.prefix(upstream))
+            for upstream in self._entries
+            for tool in self._by_upstream.get(upstream, ())
         ]
-        found = names.assign_names(listed, self._kept)
+        found = names.assign_names(listed, self._given)
         self._plain = Counter(names.plain_name(prefix, key[1]) for key, prefix in listed)
         renamed: list[str] = []
         for upstream, tools in self._by_upstream.items():
@@ -277,7 +332,8 @@ class Catalog:
     def _name_upstream(self, upstream: str, old: Sequence[Tool]) -> bool:
         """Name the tools of one upstream, if no other upstream wants or has one of the names; otherwise change nothing
         and return False: all tools must be named together. A cold start brings hundreds of upstreams one by one."""
-        prefix = self._entries[upstream].prefix
+        if not (prefix := self.namespaces.prefix(upstream)):
+            return False  # other upstreams may have tools of the same own names
         before = {names.plain_name(prefix, tool.name): tool for tool in old}
         new = self._by_upstream[upstream]
         named = {names.plain_name(prefix, tool.name): tool for tool in new}
@@ -289,8 +345,10 @@ class Catalog:
             key = (upstream, tool.name)
             has = self._tools.get(ToolId(name))
             is_free = (has is None or has.upstream == upstream) and (name in before or not self._plain[name])
-            if name in names.OWN or not is_free or self._keepers.get(ToolId(name), key) != key:
+            if name in names.OWN or not is_free or self._given.get(ToolId(name), key) != key:
                 return False
+            if self._plain[names.plain_name("", tool.name)]:
+                return False  # an upstream without a prefix may lose this name
         self._plain.subtract(before.keys())
         self._plain.update(named.keys())
         for tool in old:

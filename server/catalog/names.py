@@ -13,7 +13,7 @@ import itertools
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from foretool.storage.records import ToolId
@@ -21,6 +21,10 @@ from foretool.storage.stores import CatalogStore, StorageError
 
 LIMIT: Final = 49
 SEPARATOR: Final = "__"
+JOINTS: Final = (SEPARATOR, "/", ".", ":")
+"""What may stand between a server and its tool in a name that a client calls."""
+CLIENT_HEAD: Final = "mcp"
+"""Clients show our tools as `mcp__foretool__<name>`."""
 DISCOVER: Final = ToolId("discover_tools")
 CALL: Final = ToolId("call_tool")
 OWN: Final = frozenset({DISCOVER, CALL})
@@ -42,96 +46,128 @@ def plain_name(prefix: str, tool: str) -> str:
     if len(joined) <= LIMIT:
         return joined
     short = _forbidden.sub("_", f"{prefix[:_PREFIX_LIMIT]}{SEPARATOR}{tool}" if prefix else tool)
-    return f"{short[: LIMIT - _DIGEST - 1]}_{_digest(prefix, tool)}"
+    return f"{short[: LIMIT - _DIGEST - 1]}_{digest_of(prefix, tool)}"
 
 
-def _digest(*parts: str) -> str:
+def plain_part(text: str) -> str:
+    """Return a text with the characters alone that a name may have."""
+    return _forbidden.sub("_", text)
+
+
+def digest_of(*parts: str) -> str:
+    """Return a few characters that tell these texts from others."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_DIGEST]
 
 
-def assign_names(tools: Iterable[tuple[Key, str]], kept: Mapping[Key, ToolId]) -> dict[Key, ToolId]:
+def assign_names(tools: Iterable[tuple[Key, str]], given: Mapping[ToolId, Key]) -> dict[Key, ToolId]:
     """Give every tool a name: the name it had, else its plain name, else a longer name that is free.
 
     `tools` holds keys and prefixes in the order of the config: where several tools want one name, the first gets it.
-    `kept` holds the names that clients know already.
+    `given` holds the names given for good: none of them goes to another tool, whether its own is there or not. A tool
+    without a prefix gets a longer name if another server's tool has or ever had its own name.
     """
     names: dict[Key, ToolId] = {}
     taken: set[str] = set(OWN)
     wanted = dict(tools)
     firsts = {key: plain_name(prefix, key[1]) for key, prefix in wanted.items()}
     rivals = Counter(firsts.values())
-    held = {name: key for key, name in kept.items()}
+    had = {key for key in given.values() if key in wanted}
     for key, first in firsts.items():
-        name = kept.get(key)
-        if name is None or name in taken:
-            continue
-        # If no other tool wants the plain name, a kept name that differs from it stems from an older prefix.
-        contested = rivals[first] > 1 or held.get(ToolId(first), key) != key
-        if name == first or (contested and name in _candidate_names(key, wanted[key])):
+        # If no other tool wants the plain name, a given name that differs from it stems from an older prefix.
+        contested = key in had and (rivals[first] > 1 or given.get(ToolId(first), key) != key)
+        known = _candidate_names(key, wanted[key]) if contested else (first,)
+        name = next((ToolId(each) for each in known if given.get(ToolId(each)) == key), None)
+        if name is not None and name not in taken:
             names[key] = name
             taken.add(name)
-    # The name of a tool that is away stays reserved: given to another tool, it would change its meaning.
-    taken.update(name for name, key in held.items() if key not in firsts)
-    for key, first in firsts.items():
+    owners = _first_owners(itertools.chain(given.values(), firsts))
+    for key in firsts:
         if key not in names:
-            choices = _endless_names(_candidate_names(key, wanted[key])) if first in taken else (first,)
-            names[key] = ToolId(next(choice for choice in choices if choice not in taken))
+            longer = not wanted[key] and owners[key[1]] != key[0]
+            choices = itertools.islice(_endless_names(_candidate_names(key, wanted[key])), longer, None)
+            free = (each for each in choices if each not in taken and given.get(ToolId(each), key) == key)
+            names[key] = ToolId(next(free))
             taken.add(names[key])
     return names
+
+
+def _first_owners(keys: Iterable[Key]) -> dict[str, str]:
+    """Return by own name of a tool the first server that has it."""
+    owners: dict[str, str] = {}
+    for upstream, tool in keys:
+        owners.setdefault(tool, upstream)
+    return owners
 
 
 def _candidate_names(key: Key, prefix: str) -> tuple[str, ...]:
     """Return the names that a tool may get, best first. Only malice gives another tool the last one."""
     upstream, tool = key
     full = plain_name(upstream, tool)
-    return plain_name(prefix, tool), full, f"{full[: LIMIT - _DIGEST - 1]}_{_digest(upstream, tool)}"
+    return plain_name(prefix, tool), full, f"{full[: LIMIT - _DIGEST - 1]}_{digest_of(upstream, tool)}"
 
 
 def _endless_names(candidates: tuple[str, ...]) -> Iterator[str]:
     yield from candidates
     stem = candidates[-1][: -_DIGEST - 1]
-    yield from (f"{stem}_{_digest(candidates[-1], str(number))}" for number in itertools.count())
+    yield from (f"{stem}_{digest_of(candidates[-1], str(number))}" for number in itertools.count())
 
 
 class Resolver:
-    """Finds the tool that a name means, among the tools of one version of the catalog."""
+    """Finds the tool that a name means, among the tools of one version of the catalog.
 
-    def __init__(self, names: Mapping[Key, ToolId]) -> None:
-        self._exact: dict[str, ToolId] = {}
-        bare: dict[str, list[ToolId]] = {}
-        for (upstream, tool), name in names.items():
-            for joint in (SEPARATOR, "/", ".", ":"):
-                self._exact.setdefault(f"{upstream}{joint}{tool}", name)
-            bare.setdefault(tool, []).append(name)
-        self._exact.update({name: name for name in names.values()})
-        self._bare = {tool: found[0] for tool, found in bare.items() if len(found) == 1}
+    A name that a tool was ever given means that tool or nothing. A name with a prefix means a tool of the server whose
+    prefix it is, or nothing. An own name means a tool only if no other server has or had a tool of that name.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[Key, ToolId],
+        given: Mapping[ToolId, Key] | None = None,
+        known: Iterable[Key] = (),
+        may_mean: Callable[[str, str], bool] = lambda name, upstream: True,
+    ) -> None:
+        """`given`: the names given for good; `known`: tools that are not there, whose own names are not free;
+        `may_mean` tells whether a name may mean a tool of a server, as far as its prefix says."""
+        self._names = names
+        self._exposed = frozenset(names.values())
+        self._given = given or {}
+        self._may_mean = may_mean
+        self._spelled: dict[str, Key] = {}
+        bare: dict[str, dict[str, None]] = {}
+        for key in names:
+            for joint in JOINTS:
+                self._spelled.setdefault(f"{key[0]}{joint}{key[1]}", key)
+            bare.setdefault(key[1], {})[key[0]] = None
+        for upstream, tool in itertools.chain(self._given.values(), known):
+            if tool in bare:
+                bare[tool][upstream] = None
+        self._bare = {tool: (next(iter(found)), tool) for tool, found in bare.items() if len(found) == 1}
         self._folded: dict[str, list[ToolId]] | None = None
         self._places: dict[str, array[int]] = {}
         """By pair of neighbouring letters, the places of the folded names that have it."""
-        self._names = names
 
     def resolve(self, name: str) -> ToolId | None:
-        """Return the tool with exactly this name: its exposed name, `server__tool` with `/`, `.` or `:` for the joint,
-        or its own name if only one upstream has such a tool."""
-        return self._exact.get(name) or self._bare.get(name) or self._without_client_prefix(name)
+        """Return the tool with exactly this name: its exposed name, an exposed name that it had before, `server__tool`
+        with `/`, `.` or `:` for the joint, or its own name if no other server has or had such a tool."""
+        return self._find(name, (self._spelled, self._bare)) or self._find(without_client_head(name), (self._spelled,))
 
-    def _without_client_prefix(self, name: str) -> ToolId | None:
-        # Models sometimes repeat the name as their client shows it.
-        parts = name.split(SEPARATOR, 2)
-        return self._exact.get(parts[2]) if len(parts) == 3 and parts[0] == "mcp" else None
+    def _find(self, name: str, spellings: Iterable[Mapping[str, Key]]) -> ToolId | None:
+        if name in self._exposed:
+            return ToolId(name)
+        if (key := self._given.get(ToolId(name))) is not None:
+            return self._names.get(key)
+        keys = (spelled[name] for spelled in spellings if name in spelled)
+        return next((self._names[key] for key in keys if self._may_mean(name, key[0])), None)
 
-    def near(self, name: str, limit: int = 5) -> tuple[list[ToolId], bool]:
-        """Return the tools that a wrong name may mean, likeliest first, and whether the first is certain: its name
-        differs only in case and punctuation, and no other tool's name does."""
+    def near(self, name: str, limit: int = 5) -> list[ToolId]:
+        """Return the tools that a wrong name may mean, likeliest first."""
         folded = self._fold_names()
-        same = folded.get(_fold(name), [])
-        if same:
-            return same[:limit], len(same) == 1
+        if same := folded.get(fold(name), []):
+            return same[:limit]
         from difflib import get_close_matches  # slow to import, and only this path needs it
 
-        close = get_close_matches(_fold(name), self._likely(_fold(name)), n=limit, cutoff=0.6)
-        found = list(dict.fromkeys(tool for key in close for tool in folded[key]))
-        return found[:limit], False
+        close = get_close_matches(fold(name), self._likely(fold(name)), n=limit, cutoff=0.6)
+        return list(dict.fromkeys(tool for key in close for tool in folded[key]))[:limit]
 
     def _likely(self, name: str) -> list[str]:
         """Return the folded names that share most pairs of letters with this one: comparing it with every name of a big
@@ -150,9 +186,15 @@ class Resolver:
         if self._folded is None:
             self._folded = {}
             for (_, tool), name in self._names.items():
-                for form in dict.fromkeys((_fold(name), _fold(tool))):
+                for form in dict.fromkeys((fold(name), fold(tool))):
                     self._folded.setdefault(form, []).append(name)
         return self._folded
+
+
+def without_client_head(name: str) -> str:
+    """Return a name without what a client puts before it, because models sometimes repeat it as it is shown."""
+    parts = name.split(SEPARATOR, 2)
+    return parts[2] if len(parts) == 3 and parts[0] == CLIENT_HEAD else ""
 
 
 class NameKeeper:
@@ -162,9 +204,9 @@ class NameKeeper:
         self._store = store
         self._unsaved: dict[ToolId, Key] = {}
 
-    def load(self) -> dict[Key, ToolId]:
+    def load(self) -> dict[ToolId, Key]:
         """Return every name that was ever given."""
-        return {key: tool for tool, key in self._store.exposed_names().items()}
+        return self._store.exposed_names()
 
     def keep(self, names: Mapping[ToolId, Key]) -> None:
         """Save names in a later turn of the loop."""
@@ -179,5 +221,6 @@ class NameKeeper:
                 self._unsaved.clear()
 
 
-def _fold(name: str) -> str:
+def fold(name: str) -> str:
+    """Return a name without what people confuse: case and punctuation."""
     return _between.sub("", name.lower())

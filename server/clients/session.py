@@ -231,6 +231,11 @@ class Session:
         change = f"add {tool.upstream!r} to the servers of profile {self.record.profile!r}"
         return self._miss(chat, tool.id, at, "call", "denied", change, turns=1)
 
+    def gone(self, name: str, change: str, via: Via, at: float, chat: Conversation | None = None) -> Miss:
+        """Decide on a call of a tool that the config excludes or whose server is not in use."""
+        noticed: Noticed = "bridge" if via == "bridge" else "call"
+        return self._miss(chat, name, at, noticed, "denied", change, turns=1)
+
     def _hidden(self, tool: Tool, via: Via, at: float, found: _Found | None, chat: Conversation) -> Miss:
         why = self.view.why_hidden(tool.id, tool.upstream) if self.view else None
         noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"

@@ -38,7 +38,7 @@ from foretool.server.config.places import (
     home_folder,
     is_own_file,
 )
-from foretool.server.config.servers import Server, matches, read_servers
+from foretool.server.config.servers import Server, matches, read_prefixes, read_servers
 from foretool.server.config.settings import (
     REMOVED,
     REMOVED_ENCODERS,
@@ -82,6 +82,8 @@ class Config(Struct, frozen=True, kw_only=True):
     broken: dict[str, str]
     """Server name to one line that says what is wrong. These servers do not run, the others do."""
     disabled: tuple[str, ...]
+    prefixes: dict[str, str]
+    """The prefix of every server, in the order of the file; broken and disabled servers keep theirs."""
     profiles: dict[str, Profile]
     """Always contains the profile ""."""
     settings: Settings
@@ -229,6 +231,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         servers=servers,
         broken=broken,
         disabled=tuple(disabled),
+        prefixes=read_prefixes(entries),
         profiles={
             name: Profile(
                 name=name,

@@ -115,6 +115,12 @@ def read_servers(
     return servers, broken, disabled
 
 
+def read_prefixes(entries: dict[str, Any]) -> dict[str, str]:
+    """Return the prefix of every entry, also of those that are disabled or broken: it stays theirs."""
+    written = {name: entry.get("prefix") if isinstance(entry, dict) else None for name, entry in entries.items()}
+    return {name: prefix if isinstance(prefix, str) else name for name, prefix in written.items()}
+
+
 def _server(name: str, written: Any, here: jsonc.Path, folder: Path, environ: Mapping[str, str]) -> Server:
     if not isinstance(written, dict):
         raise Invalid(

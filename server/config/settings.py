@@ -50,7 +50,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     type: Literal["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"] | None = None
     """Transport. All three spellings of streamable HTTP mean `http`."""
     prefix: str | None = None
-    """Clients see the tools as `<prefix>__<tool>`; with `""` under their own names."""
+    """Clients see the tools as `<prefix>__<tool>`; with `""` under their own names. A prefix belongs to one server:
+    others that write it get their own name instead. With `""`, tools whose names hold `__` are refused."""
     include: tuple[str, ...] = ("*",)
     """Patterns of tool names. No client sees the tools that match none of them."""
     exclude: tuple[str, ...] = ()

@@ -202,8 +202,9 @@ def _asked(names: Sequence[str], catalog: Catalog, admits: Admits) -> tuple[list
 
 
 def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
-    """Return the tools of a profile whose names are close to an unknown name, the closest first."""
-    near, _ = catalog.near(name)
+    """Return the tools of a profile whose names are close to an unknown name, the closest first. The name of a tool
+    that is gone means no other tool."""
+    near = catalog.near(name) if catalog.why_gone(name) is None else ()
     return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
 
 

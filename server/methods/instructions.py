@@ -191,9 +191,9 @@ class Instructions:
         found: dict[str, tuple[Fragment, ...]] = {}
         for prompt in _objects(reply, "prompts")[:MOST_PROMPTS]:
             name = prompt.get("name")
-            if not isinstance(name, str):
+            if not isinstance(name, str) or self._catalog.namespaces.refusal(upstream.name, name) is not None:
                 continue
-            exposed = names.plain_name(self._config.prefix(upstream.name), name)
+            exposed = names.plain_name(self._catalog.namespaces.prefix(upstream.name), name)
             found[name] = tuple(
                 fragments(
                     clean(_described(exposed, prompt))[:MOST_SAID], f"prompt {exposed}", "guidance", upstream.name

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from foretool.server.catalog import names
+from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
-from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.resources import Resources
@@ -33,37 +35,37 @@ class Prompts:
     """Finds the upstream of each prompt; prompts are exposed under the prefix of their server."""
 
     def __init__(
-        self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder, config: LiveConfig,
+        self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder, catalog: Catalog,
         resources: Resources, answer_step: Callable[[Exchange], None],
     ) -> None:  # fmt: skip
         """`resources` finds the upstream of a template to complete; `answer_step` answers a request for our prompt."""
         self._upstreams = upstreams
         self._lists = lists
         self._forwarder = forwarder
-        self._config = config
+        self._catalog = catalog
         self._resources = resources
         self._answer_step = answer_step
-        self._known: dict[str, tuple[str, str]] = {}
-        """By exposed name: the upstream of a prompt, and the prompt's name there."""
+        self._known: dict[str, dict[str, str]] = {}
+        """By upstream: the exposed names of its prompts, each with the prompt's own name."""
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {"prompts/list": self.list_all, "prompts/get": self.get, "completion/complete": self.complete}
 
     def list_all(self, exchange: Exchange) -> None:
-        own = [jsonrpc.raw(_STEP_PROMPT)] if offers_steps(exchange.client.profile) else []
-        self._lists.answer(exchange, "prompts", "prompts", lambda parts: [*self._merge(parts), *own])
+        self._lists.answer(exchange, "prompts", "prompts", partial(self._merge, exchange.client.profile))
 
-    def _merge(self, parts: dict[str, list[Raw]]) -> list[Raw]:
-        found: dict[str, Raw] = {}
+    def _merge(self, profile: Profile, parts: dict[str, list[Raw]]) -> list[Raw]:
+        found: dict[str, Raw] = {STEP: jsonrpc.raw(_STEP_PROMPT)} if offers_steps(profile) else {}
         for upstream, items in parts.items():
+            known = self._known[upstream] = dict[str, str]()
             for item in items:
-                if (name := jsonrpc.member(item, "name")) is None:
+                name = jsonrpc.member(item, "name")
+                if name is None or self._catalog.namespaces.refusal(upstream, name) is not None:
                     continue
-                exposed = names.plain_name(self._config.prefix(upstream), name)
-                if exposed not in found:
-                    found[exposed] = jsonrpc.merge(item, {"name": exposed})
-                    self._known[exposed] = (upstream, name)
-        return list(found.values())
+                exposed = names.plain_name(self._catalog.namespaces.prefix(upstream), name)
+                known.setdefault(exposed, name)
+                found.setdefault(exposed, jsonrpc.merge(item, {"name": exposed}))
+        return [found[name] for name in sorted(found, key=lambda name: name == STEP)]
 
     def get(self, exchange: Exchange) -> None:
         name = jsonrpc.text(exchange.params.get("name"))
@@ -97,22 +99,25 @@ class Prompts:
         self._forwarder.pass_on(exchange, upstream, {**exchange.params, "ref": jsonrpc.raw(reference)})
 
     def _is_own(self, name: str, profile: Profile) -> bool:
-        return name == STEP and name not in self._known and offers_steps(profile)
+        return name == STEP and offers_steps(profile)
 
     def _find(self, name: str, profile: Profile) -> tuple[Upstream, str]:
-        """Return the upstream of a prompt and the prompt's name there. Raises `RpcError` for an unknown prompt."""
+        """Return the upstream of a prompt and the prompt's name there: the one whose prefix the name has, else the
+        first without a prefix that lists it, else the only one. Raises `RpcError` for an unknown prompt."""
         upstreams = {upstream.name: upstream for upstream in self._upstreams.admitted(profile)}
-        known = self._known.get(name)
-        if known is not None and known[0] in upstreams:
-            return upstreams[known[0]], known[1]
-        prefixes = {upstream: self._config.prefix(upstream) for upstream in upstreams}
-        for upstream, prefix in prefixes.items():
-            if prefix and name.startswith(prefix + names.SEPARATOR):
-                return upstreams[upstream], name.removeprefix(prefix + names.SEPARATOR)
-        bare = [upstream for upstream, prefix in prefixes.items() if not prefix]
-        if len(bare) == 1:
-            return upstreams[bare[0]], name
-        raise RpcError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
+        namespaces = self._catalog.namespaces
+        bare = [upstream for upstream in namespaces.bare() if upstream in upstreams]
+        found = namespaces.split(name) if names.SEPARATOR in name else None
+        if found is not None and found[0] not in bare:
+            bare = [found[0]] if found[0] in upstreams else []
+        elif names.SEPARATOR in name:
+            bare = []
+        listing = [upstream for upstream in bare if name in self._known.get(upstream, {})]
+        if not listing and len(bare) != 1:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
+        owner = (listing or bare)[0]
+        unlisted = found[1] if found is not None else name
+        return upstreams[owner], self._known.get(owner, {}).get(name, unlisted)
 
 
 def offers_steps(profile: Profile) -> bool:

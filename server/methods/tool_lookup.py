@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from foretool.server.catalog.catalog import Catalog, annotation
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.namespaces import Gone
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.config.loader import LiveConfig, Profile
@@ -37,6 +38,9 @@ class ToolLookup:
         if (tool := self._catalog.find(name)) is not None:
             self._admit(exchange, tool, name, via, go)
             return
+        if (gone := self._catalog.why_gone(name)) is not None:
+            self._refuse_gone(exchange, name, via, gone)
+            return
 
         def look_again() -> None:
             exchange.attempt(self._find_listed, exchange, name, via, go)
@@ -49,7 +53,10 @@ class ToolLookup:
 
     def _find_listed(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         self._catalog.fix_names()
-        tool = self._catalog.find(name) or self._guess(name)
+        tool = self._catalog.find(name)
+        if tool is None and (gone := self._catalog.why_gone(name)) is not None:
+            self._refuse_gone(exchange, name, via, gone)
+            return
         if tool is None and via == "name":
             tool = self._unlisted(name, exchange.client.profile)
         if tool is None:
@@ -66,19 +73,30 @@ class ToolLookup:
         self._recorder.miss(exchange.own_session.denied(tool, self._recorder.now(), exchange.chat))
         _refuse(exchange, via, f"tool {name!r} is not in profile {profile.name!r}")
 
-    def _guess(self, name: str) -> Tool | None:
-        """Return the tool behind a name that is nearly right, if no other can be meant and the tool only reads."""
-        candidates, sure = self._catalog.near(name)
-        tool = self._catalog.get(candidates[0]) if sure else None
-        return tool if tool is not None and annotation(tool, "readOnlyHint") is True else None
-
     def _unlisted(self, name: str, profile: Profile) -> Tool | None:
         """Return a tool that nobody lists, if exactly one upstream exposes its own names: it may have tools that it
-        does not list, and knows best what to say of others."""
-        bare = [upstream.name for upstream in self._upstreams if not self._config.prefix(upstream.name)]
-        if len(bare) != 1 or not profile.admits(bare[0]):
+        does not list, and knows best what to say of others. It is not asked for what another upstream may be meant by,
+        nor for what it may not have."""
+        namespaces = self._catalog.namespaces
+        bare = namespaces.bare()
+        if len(bare) != 1 or not profile.admits(bare[0]) or namespaces.refusal(bare[0], name) is not None:
             return None
-        return Tool(ToolId(name), bare[0], name, b"{}", "")
+        (upstream,) = bare
+        near = (self._catalog.get(each) for each in self._catalog.near(name))
+        if not namespaces.may_mean(name, upstream) or any(each.upstream != upstream for each in near if each):
+            return None
+        if self._catalog.is_known(name, besides=upstream) or namespaces.why_gone(upstream, name) is not None:
+            return None
+        return Tool(ToolId(name), upstream, name, b"{}", "")
+
+    def _refuse_gone(self, exchange: Exchange, name: str, via: Via, gone: Gone) -> None:
+        """Refuse the name of a tool that is excluded or whose server is not in use; no other tool is meant by it."""
+        if not exchange.client.profile.admits(gone.upstream):
+            self._refuse_unknown(exchange, name, via)
+            return
+        change = f"{gone.reason}: {gone.way_out}"
+        self._recorder.miss(exchange.own_session.gone(name, change, via, self._recorder.now(), exchange.chat))
+        _refuse(exchange, via, f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools")
 
     def _refuse_unknown(self, exchange: Exchange, name: str, via: Via) -> None:
         session, at = exchange.own_session, self._recorder.now()

@@ -151,8 +151,8 @@ async def test_a_call_does_not_wait_longer_for_a_silent_upstream_than_a_call_may
 @requirement("names:deterministic", "names:collisions")
 @pytest.mark.parametrize("late", ["first", "second"])
 async def test_whoever_lists_first_on_a_fresh_store_the_order_of_the_config_decides_who_gets_a_name(late: str) -> None:
-    first = FakeUpstream("first", [tool("add", "of the first")], entry={"prefix": "p"})
-    second = FakeUpstream("second", [tool("add", "of the second")], entry={"prefix": "p"})
+    first = FakeUpstream("first", [tool("add", "of the first")], entry={"prefix": ""})
+    second = FakeUpstream("second", [tool("add", "of the second")], entry={"prefix": ""})
     gate = {"first": first, "second": second}[late].gate = asyncio.Event()
     store, _ = failing_store()
     async with proxy_over(first, second, store=store, policy="full") as stage:
@@ -162,24 +162,24 @@ async def test_whoever_lists_first_on_a_fresh_store_the_order_of_the_config_deci
         gate.set()
         listed = (await stage.client.result(listing))["tools"]
     assert {each["name"]: each["description"] for each in listed if "add" in each["name"]} == {
-        "p__add": "of the first", "second__add": "of the second",
+        "add": "of the first", "second__add": "of the second",
     }  # fmt: skip
-    assert store.catalog.exposed_names() == {"p__add": ("first", "add"), "second__add": ("second", "add")}
+    assert store.catalog.exposed_names() == {"add": ("first", "add"), "second__add": ("second", "add")}
 
 
 @requirement("names:collisions")
 async def test_a_name_that_a_client_was_shown_stays_when_an_upstream_before_it_lists_at_last() -> None:
-    first = FakeUpstream("first", ["add"], entry={"prefix": "p"}, gate=asyncio.Event())
-    second = FakeUpstream("second", ["add"], entry={"prefix": "p"})
+    first = FakeUpstream("first", ["add"], entry={"prefix": ""}, gate=asyncio.Event())
+    second = FakeUpstream("second", ["add"], entry={"prefix": ""})
     async with proxy_over(first, second, policy="full", cold_list_s=1) as stage:
         client = stage.client
         await client.initialize()
-        assert "p__add" in await client.list_tools()
+        assert "add" in await client.list_tools()
         assert first.gate is not None
         first.gate.set()
         await client.heard(LIST_CHANGED)
-        assert [name for name in await client.list_tools() if "add" in name] == ["first__add", "p__add"]
-        await client.call_tool("p__add", {})
+        assert [name for name in await client.list_tools() if "add" in name] == ["add", "first__add"]
+        await client.call_tool("add", {})
     assert second.calls == [("add", {})]
 
 

@@ -159,23 +159,18 @@ async def test_an_unknown_name_is_an_error_and_a_miss() -> None:
 
 
 @requirement("miss:near-name")
-async def test_a_nearly_right_name_is_executed_only_if_it_can_mean_one_tool_and_that_only_reads() -> None:
-    reads = {"annotations": {"readOnlyHint": True}}
-    files = FakeUpstream("files", [tool("readFile", **reads), tool("writeFile")])
+async def test_a_nearly_right_name_is_suggested_and_not_executed() -> None:
+    files = FakeUpstream("files", [tool("readFile", annotations={"readOnlyHint": True}), tool("writeFile")])
     async with proxy_over(files) as stage:
         client = stage.client
         await client.initialize()
         await client.list_tools()
-        assert said(await client.call_tool("files__read_file", {})) == "readFile"
-        with pytest.raises(Failed) as changes_something:
-            await client.call_tool("files__write_file", {})
-        with pytest.raises(Failed) as a_typo:
-            await client.call_tool("files__readFil", {})
-        unknown = [miss for miss in stage.misses() if miss.noticed == "unknown_name"]
-    assert "files__writeFile" in changes_something.value.message
-    assert "files__readFile" in a_typo.value.message
-    assert [miss.recovered for miss in unknown] == ["suggested", "suggested"]
-    assert files.calls == [("readFile", {})]
+        for wrong, right in (("read_file", "readFile"), ("write_file", "writeFile"), ("readFil", "readFile")):
+            with pytest.raises(Failed) as refused:
+                await client.call_tool(f"files__{wrong}", {})
+            assert f"files__{right}" in refused.value.message
+        assert [(miss.noticed, miss.recovered) for miss in stage.misses()] == [("unknown_name", "suggested")] * 3
+    assert files.calls == []
 
 
 @requirement("miss:near-name")

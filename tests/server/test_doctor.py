@@ -104,10 +104,24 @@ def test_pins_over_the_budget_are_told(tmp_path: Path) -> None:
 
 
 def test_shortened_and_colliding_names_are_told(tmp_path: Path) -> None:
-    found = diagnosis(tmp_path, {"one": echo("--long-name", prefix="x"), "two": echo(prefix="x")})
+    servers = {"two": echo(prefix=""), "three": echo(prefix=""), "one": echo("--long-name", prefix="x")}
+    found = diagnosis(tmp_path, servers)
     said = [(each.severity, each.what) for each in found.findings if each.area == "names"]
-    assert ("warning", "two: echo is shown as two__echo: the echo of one has the name x__echo") in said
+    assert ("warning", "three: echo is shown as three__echo: the echo of two has the name echo") in said
     assert any(severity == "note" and what.endswith("over 49 characters") for severity, what in said)
+
+
+def test_an_own_name_that_an_earlier_server_has_is_told(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"one": echo(), "two": echo(prefix="")})
+    said = [(each.severity, each.what) for each in found.findings if each.area == "names"]
+    assert ("note", "two: echo is shown as two__echo: another server has, or had, a tool 'echo'") in said
+
+
+def test_a_prefix_that_belongs_to_another_server_is_told_with_the_way_out(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"one": echo(prefix="x"), "two": echo(prefix="x")})
+    (warning,) = wrong(found)
+    shown = "its \"prefix\" 'x' belongs to server 'one', so its tools are shown as two__<tool>"
+    assert (warning.what, warning.do) == (f"two: {shown}", 'give the server another "prefix"')
 
 
 def test_a_name_from_before_a_changed_prefix_is_given_up(tmp_path: Path) -> None:

@@ -111,15 +111,15 @@ def test_of_several_that_want_one_name_the_first_of_the_config_gets_it_whoever_l
     found = []
     for order in itertools.permutations(("a", "b", "c")):
         fixed: dict[ToolId, Key] = {}
-        one = catalog(*(FakeUpstream(name, entry={"prefix": "p"}) for name in ("c", "a", "b")), fixed=fixed)
+        one = catalog(*(FakeUpstream(name, entry={"prefix": ""}) for name in ("c", "a", "b")), fixed=fixed)
         for name in order:
             one.replace(name, listed("add", name))
         one.fix_names()
         found.append(fixed)
     assert all(each == found[0] for each in found)
     assert found[0] == {
-        "p__add": ("c", "add"), "a__add": ("a", "add"), "b__add": ("b", "add"),
-        "p__c": ("c", "c"), "p__a": ("a", "a"), "p__b": ("b", "b"),
+        "add": ("c", "add"), "a__add": ("a", "add"), "b__add": ("b", "add"),
+        "c": ("c", "c"), "a": ("a", "a"), "b": ("b", "b"),
     }  # fmt: skip
 
 
@@ -141,16 +141,14 @@ def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
     upstreams = [FakeUpstream(name, entry={"prefix": prefix}) for name, prefix in zip(OWNERS, prefixes, strict=True)]
     fixed: dict[ToolId, Key] = {}
     one = catalog(*upstreams, fixed=fixed)
-    kept: dict[Key, ToolId] = {}
+    given: dict[ToolId, Key] = {}
     for place, (name, tools) in enumerate(lists):
         one.replace(name, listed(*tools))
         if place == told_after:
             one.fix_names()
-            kept = names_of(one, fixed)
-    entries = [
-        ((name, each.name), prefix) for name, prefix in zip(OWNERS, prefixes, strict=True) for each in one.of(name)
-    ]
-    assert {(each.upstream, each.name): each.id for each in one.tools()} == assign_names(entries, kept)
+            given = dict(fixed)
+    entries = [((name, each.name), one.namespaces.prefix(name)) for name in OWNERS for each in one.of(name)]
+    assert {(each.upstream, each.name): each.id for each in one.tools()} == assign_names(entries, given)
     for each in one.tools():
         assert one.find(each.id) == each
 
@@ -158,10 +156,10 @@ def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
 @requirement("names:collisions")
 def test_a_name_that_somebody_knows_is_not_given_to_an_upstream_that_lists_later() -> None:
     fixed: dict[ToolId, Key] = {}
-    one = catalog(FakeUpstream("a", entry={"prefix": "p"}), FakeUpstream("b", entry={"prefix": "p"}), fixed=fixed)
+    one = catalog(FakeUpstream("a", entry={"prefix": ""}), FakeUpstream("b", entry={"prefix": ""}), fixed=fixed)
     one.replace("b", listed("add"))
     one.fix_names()
-    assert fixed == {"p__add": ("b", "add")}
+    assert fixed == {"add": ("b", "add")}
     fixed.clear()
     one.fix_names()
     assert fixed == {}

@@ -22,8 +22,8 @@ keys = st.lists(
 )
 
 
-def named(tools: list[Key], kept: dict[Key, ToolId] | None = None, prefix: str | None = None) -> dict[Key, ToolId]:
-    return assign_names([((server, tool), server if prefix is None else prefix) for server, tool in tools], kept or {})
+def named(tools: list[Key], given: dict[ToolId, Key] | None = None, prefix: str | None = None) -> dict[Key, ToolId]:
+    return assign_names([((server, tool), server if prefix is None else prefix) for server, tool in tools], given or {})
 
 
 @requirement("names:49-characters")
@@ -54,7 +54,7 @@ def test_names_that_nobody_else_wants_do_not_depend_on_the_order(tools: list[Key
 @given(keys)
 def test_the_same_tools_get_the_same_names_again(tools: list[Key]) -> None:
     names = named(tools)
-    assert named(tools, names) == names
+    assert named(tools, {name: key for key, name in names.items()}) == names
 
 
 @requirement("names:deterministic")
@@ -74,8 +74,25 @@ def test_of_two_that_want_one_name_the_first_in_the_config_gets_it() -> None:
 
 @requirement("names:collisions")
 def test_one_that_had_the_name_keeps_it_though_another_comes_before_it() -> None:
-    kept = {("b", "add"): ToolId("add")}
-    assert assign_names([(("a", "add"), ""), (("b", "add"), "")], kept) == {("a", "add"): "a__add", ("b", "add"): "add"}
+    given = {ToolId("add"): ("b", "add")}
+    names = assign_names([(("a", "add"), ""), (("b", "add"), "")], given)
+    assert names == {("a", "add"): "a__add", ("b", "add"): "add"}
+
+
+@requirement("names:collisions")
+def test_a_name_that_was_given_for_good_goes_to_no_other_tool_though_its_own_has_another_name_now() -> None:
+    given = {ToolId("p__add"): ("a", "add"), ToolId("q__add"): ("a", "add")}
+    names = assign_names([(("a", "add"), "r"), (("b", "add"), "p"), (("c", "add"), "q")], given)
+    assert names == {("a", "add"): "r__add", ("b", "add"): "b__add", ("c", "add"): "c__add"}
+    assert assign_names([(("a", "add"), "p")], given) == {("a", "add"): "p__add"}
+
+
+@requirement("names:collisions")
+def test_without_a_prefix_an_own_name_that_another_server_had_before_is_not_given() -> None:
+    earlier = [(("a", "add"), "a"), (("b", "add"), "")]
+    assert assign_names(earlier, {})["b", "add"] == "b__add"
+    assert assign_names(earlier[::-1], {})["b", "add"] == "add"
+    assert assign_names(earlier[1:], {ToolId("x__add"): ("x", "add")})["b", "add"] == "b__add"
 
 
 @requirement("names:collisions")
@@ -114,17 +131,16 @@ def test_a_tool_is_found_by_each_of_its_exact_names(name: str) -> None:
     assert resolver.resolve("") is None
 
 
-def test_a_name_that_differs_in_case_and_punctuation_alone_is_near_and_sure() -> None:
+def test_a_name_that_differs_in_case_and_punctuation_alone_is_near() -> None:
     resolver = Resolver({("git", "createIssue"): ToolId("git__createIssue"), ("git", "log"): ToolId("git__log")})
-    assert resolver.near("create_issue") == (["git__createIssue"], True)
-    found, sure = resolver.near("create_isue")
-    assert (found[0], sure) == ("git__createIssue", False)
-    assert resolver.near("zzzzzzzzzz") == ([], False)
+    assert resolver.near("create_issue") == ["git__createIssue"]
+    assert resolver.near("create_isue")[0] == "git__createIssue"
+    assert resolver.near("zzzzzzzzzz") == []
 
 
 def test_a_name_that_no_tool_has_finds_near_ones_among_tens_of_thousands() -> None:
     resolver = Resolver(named([(f"s{n % 90}", f"tool_{n:05}") for n in range(30_000)] + [("git", "create_issue")]))
-    assert resolver.near("git__create_isue")[0][0] == "git__create_issue"
+    assert resolver.near("git__create_isue")[0] == "git__create_issue"
     compared = resolver._likely("gitcreateisue")
     assert len(compared) <= 100 and "gitcreateissue" in compared[:2]
 
@@ -142,4 +158,4 @@ def test_names_that_the_store_refuses_are_saved_later() -> None:
     assert keeper.load() == {}
     connection.refuse = 0
     keeper.save()
-    assert keeper.load() == {("a", "b"): "a__b"}
+    assert keeper.load() == {"a__b": ("a", "b")}

@@ -1,0 +1,188 @@
+"""Which server a name belongs to: prefixes of the config and of earlier runs are reserved, and so is every name that
+a tool was ever given."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from foretool.server.catalog.names import (
+    CLIENT_HEAD,
+    JOINTS,
+    SEPARATOR,
+    Key,
+    digest_of,
+    fold,
+    plain_name,
+    plain_part,
+)
+from foretool.server.config.servers import Server
+from foretool.server.trust.text import one_line
+from foretool.storage.records import ToolId
+
+OTHER_PREFIX: Final = 'give the server another "prefix"'
+_NAMED: Final = 3
+_SHOWN: Final = 60
+"""How many refused tools are named, and with how many characters."""
+_STEM: Final = 9
+"""How much of a server's name stands in a prefix that a digest tells from another."""
+
+
+class Gone(NamedTuple):
+    """Says why a name means no tool, although it belongs to a server."""
+
+    upstream: str
+    reason: str
+    way_out: str
+
+
+class Namespaces:
+    """Gives each server the prefix of its names and knows whom every other prefix belongs to.
+
+    The name of a server always is its own. A prefix of the config goes to one server: to one that had it before, else
+    to the first in the config. Every other server uses its own name instead.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Server],
+        prefixes: Mapping[str, str] | None = None,
+        given: Mapping[ToolId, Key] | None = None,
+    ) -> None:
+        """`prefixes`: of all servers in the order of the config, also of disabled and broken ones; `given`: the names
+        given for good."""
+        self.problems: dict[str, tuple[str, ...]] = {}
+        """By server, what is wrong with its prefix."""
+        self._entries = {entry.name: entry for entry in entries}
+        self._written = dict(prefixes or {entry.name: entry.prefix for entry in entries})
+        self._owners: dict[str, str] = {}
+        """By prefix or server name, as written and as it is exposed: whom it belongs to."""
+        self._prefixes: dict[str, str] = {}
+        seen = _prefixes_seen(given or {})
+        self._claim_names()
+        self._claim_prefixes(seen)
+        for head, upstreams in seen.items():
+            self._owners.setdefault(head, next(iter(upstreams)))
+        for upstream in {key[0] for key in (given or {}).values()}:
+            self._owners.setdefault(upstream, upstream)
+            self._owners.setdefault(plain_part(upstream), upstream)
+        self._longest = max(map(len, self._owners), default=0)
+        self._report_alike()
+
+    def prefix(self, upstream: str) -> str:
+        """Return what stands before `__` in the names of a server; "" exposes its own names."""
+        return self._prefixes.get(upstream, upstream)
+
+    def bare(self) -> list[str]:
+        """Return the servers whose tools are exposed under their own names."""
+        return [name for name in self._entries if not self.prefix(name)]
+
+    def split(self, name: str) -> tuple[str, str] | None:
+        """Return the server that a name belongs to by what stands before a joint, and what stands behind it. The
+        longest prefix counts."""
+        for end in range(min(len(name), self._longest), 0, -1):
+            if name.startswith(JOINTS, end) and (owner := self._owners.get(name[:end])) is not None:
+                joint = next(joint for joint in JOINTS if name.startswith(joint, end))
+                return owner, name[end + len(joint) :]
+        return None
+
+    def may_mean(self, name: str, upstream: str) -> bool:
+        """Tell whether a name may mean a tool of a server, as far as its prefix says."""
+        found = self.split(name)
+        return found is None or found[0] == upstream
+
+    def refusal(self, upstream: str, tool: str) -> str | None:
+        """Return why a server may not have a tool or a prompt of this name; None if it may."""
+        prefix = self.prefix(upstream)
+        part = plain_part(tool)
+        if SEPARATOR not in part and not part.startswith("_"):
+            return None  # the name cannot reach behind another prefix
+        if not prefix:
+            return f"without a prefix a name must not hold {SEPARATOR}" if SEPARATOR in part else None
+        if prefix == CLIENT_HEAD and SEPARATOR in part:
+            return f"clients put {CLIENT_HEAD}{SEPARATOR} before the names of all servers"
+        found = self.split(plain_name(prefix, tool))
+        return f"the name belongs to server {found[0]!r}" if found is not None and found[0] != upstream else None
+
+    def why_gone(self, upstream: str, tool: str) -> Gone | None:
+        """Return why a tool of a server cannot be called: the config excludes it, or the server is not in use."""
+        entry = self._entries.get(upstream)
+        if entry is None and upstream in self._written:
+            return Gone(upstream, f"server {upstream!r} is disabled or its entry is broken", "see foretool doctor")
+        if entry is None:
+            return Gone(upstream, f"it belongs to server {upstream!r}, which is not in the config", "add it again")
+        if not entry.offers(tool):
+            reason = f"it is excluded in the config of server {upstream!r}"
+            return Gone(upstream, reason, 'see its "include" and "exclude"')
+        return None
+
+    # -- who gets which prefix
+
+    def _claim_names(self) -> None:
+        for name in self._written:
+            self._owners.setdefault(name, name)
+            other = self._owners.setdefault(plain_part(name), name)
+            if other != name:
+                prefix = f"{plain_part(name)[:_STEM]}_{digest_of(name)}"
+                self._owners.setdefault(prefix, name)
+                self._prefixes[name] = prefix
+                self._report(name, f"its name is the same as that of server {other!r} where names are exposed")
+
+    def _claim_prefixes(self, seen: Mapping[str, Mapping[str, None]]) -> None:
+        wanted = [(name, prefix) for name, prefix in self._written.items() if prefix not in ("", name)]
+        self._prefixes |= {name: "" for name, prefix in self._written.items() if not prefix}
+        # Who had a prefix before keeps it, whatever its place in the config.
+        for name, prefix in sorted(wanted, key=lambda each: each[0] not in seen.get(plain_part(each[1]), ())):
+            head = plain_part(prefix)
+            before = seen.get(head, {name: None})
+            owner = self._owners.get(head, name if name in before else next(iter(before)))
+            if owner == name:
+                self._owners[head] = self._owners[prefix] = name
+                self._prefixes[name] = prefix
+            else:
+                self._report(name, f'its "prefix" {prefix!r} belongs to server {owner!r}')
+
+    def _report(self, upstream: str, problem: str) -> None:
+        """Say what is wrong with a prefix and what its tools are called instead."""
+        if upstream in self._entries:
+            shown = f"{self.prefix(upstream)}{SEPARATOR}<tool>"
+            said = f"{problem}, so its tools are shown as {shown}; {OTHER_PREFIX}"
+            self.problems[upstream] = (*self.problems.get(upstream, ()), said)
+
+    def _report_alike(self) -> None:
+        """Report servers whose prefixes differ in case and punctuation alone."""
+        first: dict[str, str] = {}
+        for name in self._entries:
+            prefix = self.prefix(name)
+            other = first.setdefault(fold(prefix), name) if fold(prefix) else name
+            if other != name and not self.problems.get(name):
+                said = f"its prefix {prefix!r} looks like that of server {other!r}; {OTHER_PREFIX}"
+                self.problems[name] = (said,)
+
+
+def _prefixes_seen(given: Mapping[ToolId, Key]) -> dict[str, dict[str, None]]:
+    """Return the prefixes of the names given for good, each with its servers."""
+    seen: dict[str, dict[str, None]] = defaultdict(dict)
+    for name, (upstream, tool) in given.items():
+        ending = SEPARATOR + tool
+        if not name.endswith(ending):
+            ending = plain_part(ending)  # a long name is cut, so its prefix cannot be told
+        if len(name) > len(ending) and name.endswith(ending):
+            seen[name[: -len(ending)]][upstream] = None
+    return dict(seen)
+
+
+def lawful(given: Mapping[ToolId, Key]) -> dict[ToolId, Key]:
+    """Return the names without those that a server took by listing a tool as `prefix__tool`, as it once could."""
+    return {name: key for name, key in given.items() if SEPARATOR not in name or name != plain_name("", key[1])}
+
+
+def say_refused(refused: Mapping[str, str]) -> tuple[str, ...]:
+    """Return one line on tools that were refused (each with the reason), with the way out; () if there are none."""
+    if not refused:
+        return ()
+    named = ", ".join(repr(one_line(tool, _SHOWN)) for tool in list(refused)[:_NAMED])
+    more = f" and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
+    why = next(iter(refused.values()))
+    return (f"refused {named}{more}: {why}; {OTHER_PREFIX}",)
