@@ -1,0 +1,89 @@
+"""Names that pass for another server's tool, and the names of other servers' tools in a text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+_LIKE_LATIN: Final = {
+    "a": (0x430, 0x3B1, 0x251), "b": (0x432, 0x3B2), "c": (0x441, 0x3F2), "d": (0x501, 0x257), "e": (0x435, 0x3B5),
+    "g": (0x261, 0x581), "h": (0x4BB, 0x570, 0x43D), "i": (0x456, 0x3B9, 0x131), "j": (0x458,), "k": (0x43A, 0x3BA),
+    "l": (0x4CF,), "m": (0x43C,), "n": (0x3B7, 0x578), "o": (0x43E, 0x3BF, 0x585, 0x3C3), "p": (0x440, 0x3C1),
+    "q": (0x51B,), "s": (0x455,), "t": (0x442, 0x3C4), "u": (0x3C5, 0x57D), "v": (0x3BD, 0x475), "w": (0x51D, 0x3C9),
+    "x": (0x445, 0x3C7), "y": (0x443, 0x3B3), "_": (0x2010, 0x2011, 0x2013, 0x2014, 0x2212),
+}  # fmt: skip
+_LIKE: Final = str.maketrans({chr(code): latin for latin, codes in _LIKE_LATIN.items() for code in codes})
+"""Letters of other scripts by the Latin letters that they look like; NFKC folds wide and mathematical ones."""
+_SWAPS: Final = (("rn", "m"), ("vv", "w"), ("0", "o"), ("1", "l"), ("5", "s"), ("3", "e"), ("4", "a"), ("i", "l"))
+_PARTS: Final = re.compile(r"[^a-z0-9]+")
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-]{1,2}[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+"""What can be a tool's name in a text: words joined by `_`, `-` or capitals."""
+LEAST: Final = 6
+"""Characters of a name that is told from an ordinary word."""
+COPIED: Final = 0.7
+"""Two descriptions that share this part of their words are taken for a copy."""
+LEAST_WORDS: Final = 4
+
+
+def fold(text: str) -> str:
+    """Return a text in plain lower-case Latin letters, as it looks to a reader."""
+    if text.isascii():
+        return text.lower()
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text)).lower().translate(_LIKE)
+    return "".join(each for each in plain if not unicodedata.combining(each))
+
+
+def skeleton(name: str) -> str:
+    """Return what a name looks like at a glance: two names with one skeleton are taken for each other."""
+    plain = _PARTS.sub("", fold(name))
+    for one, other in _SWAPS:
+        plain = plain.replace(one, other)
+    return plain
+
+
+class Names:
+    """The tools of all servers, to find a copy of one among the others."""
+
+    def __init__(self, tools: Iterable[tuple[str, str, str]] = ()) -> None:
+        """`tools`: server, the tool's own name there, description."""
+        self._by_skeleton: dict[str, list[tuple[str, str, frozenset[str]]]] = {}
+        self._by_name: dict[str, set[str]] = {}
+        """Servers by lower-case name."""
+        for server, name, description in tools:
+            self._by_skeleton.setdefault(skeleton(name), []).append((server, name, _words(description)))
+            self._by_name.setdefault(name.lower(), set()).add(server)
+
+    def lookalike(self, server: str, name: str) -> tuple[str, str] | None:
+        """Return another server's tool that a name passes for without being it: by letters of another script, or by
+        figures and letters that look the same."""
+        for other, known, _ in self._by_skeleton.get(skeleton(name), ()):
+            plain = (_PARTS.sub("", known.lower()), _PARTS.sub("", name.lower()))
+            if other != server and plain[0] != plain[1]:
+                return other, known
+        return None
+
+    def copied(self, server: str, name: str, description: str) -> tuple[str, str] | None:
+        """Return another server's tool of the same name that is described in nearly the same words."""
+        words = _words(description)
+        for other, known, theirs in self._by_skeleton.get(skeleton(name), ()):
+            if other != server and len(words & theirs) >= max(LEAST_WORDS, COPIED * len(words | theirs)):
+                return other, known
+        return None
+
+    def mentioned(self, server: str, text: str) -> list[tuple[int, str, str]]:
+        """Return the names of other servers' tools in a text: where each stands, the name, its server. A name that this
+        server has, too, is its own."""
+        found: list[tuple[int, str, str]] = []
+        for each in _NAME.finditer(text):
+            name = each[0].lower()
+            server_of, _, bare = name.rpartition("__")
+            servers = self._by_name.get(bare if server_of else name, set())
+            if len(name) >= LEAST and servers and server not in servers:
+                found.append((each.start(), each[0], min(servers)))
+        return found
+
+
+def _words(description: str) -> frozenset[str]:
+    return frozenset(_PARTS.sub(" ", fold(description[:2000])).split())

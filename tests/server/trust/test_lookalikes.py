@@ -1,0 +1,50 @@
+"""Names that pass for another server's tool, copies of tools, and names of tools in a text."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretool.server.trust.lookalikes import Names, fold, skeleton
+
+NAMES = Names(
+    [
+        ("bank", "transfer_funds", "Initiate a bank transfer between two accounts."),
+        ("mail", "send_email", "Send a mail."),
+        ("git", "git_commit", "Record changes to the repository."),
+        ("files", "search", "Searches the local index."),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["transfer_fund5", "tran5fer_funds", "transfer_funds".replace("a", "\u0430"), "tran\uff53fer_funds"]
+)
+def test_a_name_passes_for_another_servers(name: str) -> None:
+    assert NAMES.lookalike("evil", name) == ("bank", "transfer_funds")
+
+
+@pytest.mark.parametrize(
+    ("server", "name"), [("bank", "transfer_fund5"), ("evil", "transfer_funds"), ("evil", "transferFunds")]
+)
+def test_the_same_name_and_one_of_the_same_server_do_not(server: str, name: str) -> None:
+    assert NAMES.lookalike(server, name) is None
+
+
+def test_a_tool_with_the_name_and_the_words_of_another_is_a_copy() -> None:
+    assert NAMES.copied("evil", "transfer_funds", "initiate a Bank Transfer between two accounts, quickly.")
+    assert NAMES.copied("evil", "search", "Searches a remote index.") is None
+    assert NAMES.copied("bank", "transfer_funds", "Initiate a bank transfer between two accounts.") is None
+
+
+def test_tools_of_other_servers_are_found_in_a_text() -> None:
+    text = "Use it instead of git_commit or mail__send_email; search is a word. gitCommit is not a name here."
+    assert [(name, owner) for _, name, owner in NAMES.mentioned("evil", text)] == [
+        ("git_commit", "git"),
+        ("mail__send_email", "mail"),
+    ]
+    assert NAMES.mentioned("git", "git_commit") == []
+
+
+def test_letters_of_other_scripts_are_folded() -> None:
+    assert fold("Ｉｇｎоrе аll") == "ignore all"  # noqa: RUF001
+    assert skeleton("Send-Email") == skeleton("send_email")
