@@ -81,9 +81,9 @@ def test_encoded_commands_are_found(blob: str) -> None:
 
 def test_stuffed_text_and_text_far_below_are_found() -> None:
     words = "mail calendar invoice weather database browser ticket issue commit payment contact photo music flight"
-    assert kinds(definition(description=" ".join(f"{word} {word}s {word}er {word}ing" for word in words.split()))) == {
-        "stuffed keywords"
-    }
+    assert kinds(
+        definition(description=" ".join(f"{word} {word}s {word}er {word}ing {word}ed" for word in words.split()))
+    ) == {"stuffed keywords"}
     assert kinds(definition(description="Finds a payment. " + "payment to find " * 40)) == {"stuffed keywords"}
     assert kinds(definition(description="Add." + "\n" * 60 + "x" * 10 + " word" * 60)) >= {"hidden markup"}
 
