@@ -120,6 +120,8 @@ def type_in_words(annotation: Any) -> str:
         return f"list of {NAMED.get(arguments[0]) or type_in_words(arguments[0])}s"
     if origin is dict:
         inner = arguments[1]
+        if get_origin(inner) is Literal:
+            return f"object of {type_in_words(inner)}"
         return f"object of {NAMED.get(inner) or type_in_words(inner)}s"
     if arguments:
         return type_in_words(arguments[0])

@@ -25,6 +25,7 @@ from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.learning.schedule import Schedule
+from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck
 from foretool.server.methods.call_tool import Bridge, ToolCalls
 from foretool.server.methods.discover_tools import DiscoverTools
@@ -49,6 +50,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.stdio import ChildWatcher
+from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.launcher import Launcher, link_opener, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -67,6 +69,7 @@ class App:
         self.live = live = LiveConfig(config)
         self.store = store
         store.hide(lambda: live.now.secrets)
+        self.policy = TrustPolicy(live)
         self.turn = Turn()
         self._children = ChildWatcher()
         self._instructions: Instructions | None = None
@@ -84,11 +87,12 @@ class App:
         self._tokens = TokenCounter(self.catalog, store.catalog, lambda: self._instructions)
 
         # Upstreams, and the clients in front of them
-        self.upstreams = UpstreamRegistry(live)
+        self.upstreams = UpstreamRegistry(live, self.policy)
         self.memory = UpstreamMemory(store, self.catalog, self.upstreams, live)
         self.exposures = Exposures(
-            self.catalog, self.search.rank_for_list, self.recorder, live, self.upstreams.unlisted, LearnedLists(store)
-        )
+            self.catalog, self.search.rank_for_list, self.recorder, live, self.upstreams.unlisted, LearnedLists(store),
+            self.policy,
+        )  # fmt: skip
         self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
         self.clients = ClientRegistry(live, self.upstreams, self.exposures, self.recorder, self.flows, self.outbox)
         self.announcements = Announcements(self.clients)
@@ -97,7 +101,7 @@ class App:
         self.server_requests = ServerRequests(self.clients.only_client)
         forwarder = Forwarder(self.outbox, self.server_requests, live)
         self._arguments = ArgumentCheck(live)
-        self.predictor = Predictor(self.search, self.catalog, live)
+        self.predictor = Predictor(self.search, self.catalog, live, self.policy)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients)
         lists = MergedLists(self.upstreams, self.clients, forwarder, live)
         resources = Resources(self.upstreams, lists, forwarder)
@@ -108,8 +112,11 @@ class App:
         subscriptions = Subscriptions(self.upstreams, self.clients, resources, forwarder)
         self.answers = AnswerWriter(self.catalog, self.search, lambda: self.instructions, live)
         calls = ToolCalls(
-            DiscoverTools(self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor),
-            ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, live),
+            DiscoverTools(
+                self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor, self.policy
+            ),
+            ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, live, self.policy),
+            Admission(self.policy, self.recorder),
             Bridge(live, self.server_requests, self._arguments),
             ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor),
         )
@@ -118,7 +125,7 @@ class App:
             self.clients, self.upstreams, self.server_requests, subscriptions,
             (self.greeting, listing, calls, resources, prompts),
         )  # fmt: skip
-        self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, time.time)
+        self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, self.policy, time.time)
 
         # What takes the reports of upstreams, and what follows the config
         messages = UpstreamMessages(self.clients, self.server_requests, subscriptions, lambda: self._instructions)
@@ -150,8 +157,9 @@ class App:
         from foretool.server.methods.agent_step import AgentSteps
 
         return AgentSteps(
-            self.catalog, self.search, self.instructions, self.recorder, self.live, self.upstreams.unlisted
-        )
+            self.catalog, self.search, self.instructions, self.recorder, self.live, self.upstreams.unlisted,
+            self.policy,
+        )  # fmt: skip
 
     # -- upstreams
 
@@ -173,7 +181,9 @@ class App:
     def annotated_schema(self, profile: str, tool: str) -> Any:
         """Return the input schema of a tool that wants arguments repeated in headers (`x-mcp-header`), else None."""
         found = self.catalog.find(tool)
-        return annotated_schema(found.definition) if found is not None else None
+        if found is None or not self.policy.reach(self.live.profile(profile)).finds(found):
+            return None
+        return annotated_schema(found.definition)
 
     # -- running
 

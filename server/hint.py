@@ -105,6 +105,7 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
     from foretool.retrieval.ranking import Query
     from foretool.retrieval.tokens import estimate
     from foretool.server.config.servers import fingerprint
+    from foretool.server.trust.policy import Reach
 
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     heads = [
@@ -113,6 +114,7 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
         if config.servers[head[0]].offers(head[2])
     ]
     near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _preselect(heads, text))
+    near = list(filter(Reach(config.profiles[""], config.servers).finds, near))
     words = {name: server.entry.description for name, server in config.servers.items()}
     query = Query(lines=(text,))
     ranking = Pipeline(Corpus(near, words)).rank(query, limit=TOOLS)

@@ -23,9 +23,10 @@ Noticed = Literal["call", "bridge", "discovery", "nothing_found", "unknown_name"
 tool that a discovery had found, a discovery without a match, or a name that no upstream has."""
 
 Cause = Literal["rank", "budget", "gate", "policy", "offline", "denied", "name_limit", "unknown"]
-Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost"]
+Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost", "refused"]
+"""`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out;
+`refused`: the policy did not let the call through, so it never left and counts as no use of the tool."""
 ListReason = Literal["list", "growth", "epoch"]
-"""`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out."""
 
 
 class Tool(Struct, frozen=True):

@@ -44,6 +44,23 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "trust:names:alike": Promise("SECURITY.md", "servers whose prefixes differ in case and punctuation are reported"),
     "trust:names:prompts": Promise("SECURITY.md", "prompts follow the rules of tools' names"),
+    "trust:policy:deny": Promise(
+        "SECURITY.md", "a denied tool is not listed, not found, and runs under no name and in no way"
+    ),
+    "trust:policy:rules": Promise("SECURITY.md", "deny beats allow, and a profile cannot loosen a rule of a server"),
+    "trust:policy:risk": Promise(
+        "SECURITY.md",
+        "the user's word on a tool's risk beats the server's; an unmarked tool counts as destructive where a rule asks",
+    ),
+    "trust:policy:cache": Promise("SECURITY.md", "a definition or a config that changes is judged again at once"),
+    "trust:policy:servers": Promise(
+        "SECURITY.md", "resources, prompts, completions and subscriptions of a server outside the profile do not exist"
+    ),
+    "trust:policy:one-point": Promise("SECURITY.md", "one file decides what a profile reaches"),
+    "trust:policy:on-record": Promise(
+        "SECURITY.md", "every refusal is a call on record, and a denied tool that was needed is a miss with the way out"
+    ),
+    "trust:policy:no-use": Promise("SECURITY.md", "a refused call counts as no use, and nothing is learned from it"),
     # The list of tools
     "list:frozen:byte-identical": Promise(
         "design: exposure", "a frozen list is the same bytes for all, after a restart too"
@@ -93,7 +110,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "policy:auto:promotion": Promise("design: exposure", "a client that lists again is grown for"),
     "policy:explicit": Promise("design: exposure", "a policy that is set holds for every client"),
     "profile:own-list": Promise("design: exposure", "each profile has its own list"),
-    "profile:denied": Promise("design: exposure", "what a profile leaves out is refused, and the denial is a miss"),
+    "profile:denied": Promise(
+        "design: exposure", "what a profile leaves out is refused, and the denial is a miss, once per list"
+    ),
     "profile:discovery": Promise("design: exposure", "discovery shows nothing of what a profile leaves out"),
     "profile:summary": Promise("design: exposure", "the summary in discover_tools counts the profile alone"),
     # ITR, and instructions

@@ -23,6 +23,7 @@ from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import clean, clean_json, is_clean, one_line, visible
 from foretool.storage.records import Tool, ToolId
 
@@ -104,6 +105,14 @@ class Catalog:
     def upstreams(self) -> dict[str, int]:
         """Return the upstreams in config order, each with the number of its tools."""
         return {name: len(self._by_upstream.get(name, ())) for name in self._entries}
+
+    def count_tools(self, reach: Reach) -> dict[str, int]:
+        """Return the upstreams of a profile in config order, each with the number of tools that may be found there."""
+        return {
+            name: sum(map(reach.finds, self.of(name))) if reach.denies_some(name) else count
+            for name, count in self.upstreams().items()
+            if reach.admits(name)
+        }
 
     def of(self, upstream: str) -> list[Tool]:
         """Return the tools of one upstream, in its own order."""

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query, Ranking, needs
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.records import Level, ToolId, Usage
+from foretool.storage.records import Level, Tool, ToolId, Usage
 
 if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus
@@ -47,8 +47,8 @@ is embedded."""
 USAGE_S: Final = 60.0
 """How long usage is kept in memory: it moves slowly, and reading it for each search would cost more than the search."""
 
-Admits = Callable[[str], bool]
-"""Whether the profile of a client has an upstream of this name."""
+Finds = Callable[[Tool], bool]
+"""Whether the clients of a profile may find a tool (`trust.policy.Reach.finds`)."""
 Guard = Callable[[Callable[[], None]], None]
 """Runs one step of a request at the request's error boundary."""
 
@@ -186,12 +186,12 @@ class Search(BackgroundWork):
         """Read levels from what the gate's probabilities have been worth here; None takes them as they are."""
         self._calibrate = calibrate
 
-    def rank(self, query: Query, admits: Admits, limit: int) -> Ranking:
-        """Return the best `limit` tools for a query, less those whose upstream is not admitted; never waits."""
+    def rank(self, query: Query, finds: Finds, limit: int) -> Ranking:
+        """Return the best `limit` tools for a query, less those that may not be found; never waits."""
         self.is_wanted |= bool(query.lines)
         ranking = self._index.update(FEW).rank(query, self._recent_usage(), limit)
         tools = ((each, self._catalog.get(each.tool)) for each in ranking.ranked)
-        return replace(ranking, ranked=tuple(each for each, tool in tools if tool and admits(tool.upstream)))
+        return replace(ranking, ranked=tuple(each for each, tool in tools if tool and finds(tool)))
 
     def rank_for_list(self, lines: Sequence[str]) -> list[ToolId]:
         """Return the best tools for the words of a profile and past tasks, best first; usage takes no part in it."""
@@ -202,7 +202,7 @@ class Search(BackgroundWork):
     def find(
         self,
         query: Query,
-        admits: Admits,
+        finds: Finds,
         limit: int,
         go: Callable[[Ranking], None],
         guard: Guard = lambda step: step(),
@@ -214,7 +214,7 @@ class Search(BackgroundWork):
         opening = self._open_encoders() if query.lines and not self.is_wanted else None
 
         def rank_now() -> None:
-            guard(lambda: go(self.rank(query, admits, limit)))
+            guard(lambda: go(self.rank(query, finds, limit)))
 
         async def rank_later() -> None:
             if patience_s:
@@ -232,11 +232,11 @@ class Search(BackgroundWork):
         else:
             rank_now()
 
-    def find_now(self, query: Query, admits: Admits, limit: int) -> Ranking:
+    def find_now(self, query: Query, finds: Finds, limit: int) -> Ranking:
         """Do what `find` does, however long it takes: for commands, which keep nobody else waiting."""
         self.update_corpus(inf)
         self._ask_slow(query)
-        return self.rank(query, admits, limit)
+        return self.rank(query, finds, limit)
 
     def _ask_slow(self, query: Query) -> None:
         texts = needs(query.lines)

@@ -25,6 +25,7 @@ from foretool.server.config.settings import PolicyChoice
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import (
     Cause,
     ClientRecord,
@@ -100,6 +101,7 @@ class Exposures:
         config: LiveConfig,
         unlisted: Callable[[], frozenset[str]],
         learned: LearnedLists,
+        policy: TrustPolicy,
     ) -> None:
         """`rank` returns the best tools for some words, best first. `unlisted` returns the upstreams whose tools are
         unknown."""
@@ -109,6 +111,7 @@ class Exposures:
         self._config = config
         self._unlisted = unlisted
         self._learned = learned
+        self._policy = policy
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
 
@@ -147,9 +150,10 @@ class Exposures:
             del self._views[key]
         return bool(due)
 
-    def grown(self, view: View, tools: Sequence[ToolId]) -> bytes:
+    def grown(self, view: View, tools: Sequence[ToolId], profile: Profile) -> bytes:
         """Return the array of a list that grew: the old array, byte for byte, then the new tools."""
-        new = [tool for one in tools if one not in view.shown and (tool := self._catalog.get(one)) is not None]
+        found = (tool for one in tools if one not in view.shown and (tool := self._catalog.get(one)) is not None)
+        new = list(filter(self._policy.reach(profile).finds, found))
         if not new:
             return view.array
         return b",".join([view.array[:-1], *(bytes(self._catalog.definition(tool)) for tool in new)]) + b"]"
@@ -220,28 +224,30 @@ class Exposures:
         digest = hashlib.sha256("".join(map(repr, parts)).encode())
         if (learned := self._learned.prior()[0]) and policy != "full":
             digest.update(b"learned %d" % learned)
-        pinned = self._pinned(profile)
+        for _, definition in self._own(profile):
+            digest.update(bytes(definition))
+        pinned, reach = self._pinned(profile), self._policy.reach(profile)
         for tool in self._catalog.tools():
-            if profile.admits(tool.upstream):
+            if reach.finds(tool):
                 digest.update(f"{tool.id} {tool.schema_hash} {tool.id in pinned}\n".encode())
         return digest.hexdigest()
 
     def _pinned(self, profile: Profile) -> list[ToolId]:
         pins = self._catalog.pins((*self._config.settings.pin, *profile.pin))
-        return [tool for tool in pins if (found := self._catalog.get(tool)) and profile.admits(found.upstream)]
+        finds = self._policy.reach(profile).finds
+        return [tool for tool in pins if (found := self._catalog.get(tool)) and finds(found)]
 
     def _own(self, profile: Profile) -> list[tuple[ToolId, Raw]]:
-        counts = self._catalog.upstreams()
-        return own_tools.definitions({name: count for name, count in counts.items() if profile.admits(name)})
+        return own_tools.definitions(self._catalog.count_tools(self._policy.reach(profile)))
 
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,
         then by relevance to the profile's description and to recorded tasks."""
-        pinned = self._pinned(profile)
+        pinned, finds = self._pinned(profile), self._policy.reach(profile).finds
 
         def competes(tool: ToolId) -> bool:
             found = self._catalog.get(tool)
-            return found is not None and tool not in pinned and profile.admits(found.upstream)
+            return found is not None and tool not in pinned and finds(found)
 
         expected = self._expected([each for each in self._recorder.usage() if competes(each.tool)])
         lines = tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
@@ -262,7 +268,7 @@ class Exposures:
         pinned = self._pinned(profile)
         ranked: tuple[ToolId, ...] = ()
         if policy == "full":
-            chosen = [tool.id for tool in self._catalog.tools() if profile.admits(tool.upstream)]
+            chosen = [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
         else:
             ranked = self._ranked(profile)
             left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in definitions.values())

@@ -67,7 +67,7 @@ class ClientRegistry:
 
     def admitted(self, upstream: str) -> list[Client]:
         """Return the clients whose profile has an upstream."""
-        return [client for client in self._clients if client.profile.admits(upstream)]
+        return [client for client in self._clients if self._upstreams.admits(client.profile, upstream)]
 
     # -- coming and going
 
@@ -140,7 +140,7 @@ class ClientRegistry:
         """Set the log level of each upstream to the least severe one that any of its clients wants."""
         asking = [client for client in self._clients if client.log_level in LEVELS]
         for upstream in self._upstreams:
-            levels = [client.log_level for client in asking if client.profile.admits(upstream.name)]
+            levels = [each.log_level for each in asking if self._upstreams.admits(each.profile, upstream.name)]
             known = self._upstreams.capabilities(upstream.name)
             if levels and (known is None or "logging" in known):
                 upstream.subscriptions.set_level(min(levels, key=LEVELS.index))
@@ -193,10 +193,10 @@ class Announcements:
         self._timer = None
         started = time.perf_counter()
         announced, self._announced = self._announced, set()
+        relayed = [client for name in announced for client in self._clients.admitted(name)]
         for client in self._clients:
             if client.transport == "library":
                 continue  # a program gets its tools with each step
-            relayed = any(client.profile.admits(name) for name in announced)
-            if client.tools.is_stale() or (relayed and client.tools.sees_all()):
+            if client.tools.is_stale() or (client in relayed and client.tools.sees_all()):
                 client.tools.announce()
         self._took_s = time.perf_counter() - started

@@ -226,10 +226,15 @@ class Session:
         change = f"see why {upstream!r} does not start: foretool doctor"
         return self._miss(chat, name, at, noticed, "offline", change, turns=1)
 
-    def denied(self, tool: Tool, at: float, chat: Conversation | None = None) -> Miss:
-        """Decide on a call of a tool that this client's profile leaves out."""
-        change = f"add {tool.upstream!r} to the servers of profile {self.record.profile!r}"
-        return self._miss(chat, tool.id, at, "call", "denied", change, turns=1)
+    def denied(self, tool: Tool, via: Via, change: str, at: float, chat: Conversation | None = None) -> list[Miss]:
+        """Decide on a call that a rule or the profile does not let through: the tool is missed once per list. The call
+        leaves no trace in the conversation, so nothing is predicted from it. `change` would let it through."""
+        chat = chat or self._whole
+        if (self.exposure, tool.id) in chat.missed:
+            return []
+        chat.missed.add((self.exposure, tool.id))
+        noticed: Noticed = "bridge" if via == "bridge" else "call"
+        return [self._miss(chat, tool.id, at, noticed, "denied", change, turns=1)]
 
     def gone(self, name: str, change: str, via: Via, at: float, chat: Conversation | None = None) -> Miss:
         """Decide on a call of a tool that the config excludes or whose server is not in use."""

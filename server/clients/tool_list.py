@@ -58,7 +58,7 @@ class ToolList:
 
     def array(self, session: Session) -> bytes:
         """Return the definitions of the session's list as a JSON array."""
-        return self._exposures.grown(self.view(session), session.grown)
+        return self._exposures.grown(self.view(session), session.grown, self._client.profile)
 
     def record(self, session: Session, reason: ListReason) -> None:
         """Record what the client was given. A list that was given before is not recorded again."""

@@ -91,8 +91,9 @@ def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchRe
     visible = offline.view(app, profile).shown
     started = time.perf_counter()
     query = discovery_answer.query(arguments, (), ())
-    ranking = app.search.find_now(query, profile.admits, max(RANKED, arguments.wanted))
-    answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, profile)
+    reach = app.policy.reach(profile)
+    ranking = app.search.find_now(query, reach.finds, max(RANKED, arguments.wanted))
+    answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, reach)
     took_ms = (time.perf_counter() - started) * 1000
     cards = {card["name"]: card for card in answer.structured["matches"]}
     hits = tuple(_describe_hit(match, cards[match.tool]) for match in answer.matches if match.tool in cards)

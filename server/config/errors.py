@@ -130,7 +130,7 @@ def _error(value: Any, kind: type[Struct]) -> str:
 def _in_words(message: str, path: jsonc.Path, bad: Any, kind: type[Struct]) -> str:
     key = next((step for step in reversed(path) if isinstance(step, str)), "")
     if message.startswith("Invalid enum value"):
-        choices = ", ".join(f'"{choice}"' for choice in _choices(key))
+        choices = ", ".join(f'"{choice}"' for choice in _choices(path))
         return f"expected one of {choices}; found {bad[:40]!r}"
     if "of length" in message:
         return f"expected a string that is not empty; the default is {_default(key, kind)}"
@@ -146,13 +146,14 @@ def _in_words(message: str, path: jsonc.Path, bad: Any, kind: type[Struct]) -> s
     return f"expected {wanted}, found {found}; {own or _ADVICE.get((wanted, found), fallback)}"
 
 
-def _choices(key: str) -> list[str]:
+def _choices(path: jsonc.Path) -> list[str]:
     def literals(annotation: Any) -> Iterator[str]:
         for inner in get_args(annotation):
             yield from [inner] if isinstance(inner, str) else literals(inner)
 
     owners = (Settings, ServerEntry, ProfileEntry)
-    return next(list(literals(owner.__annotations__[key])) for owner in owners if key in owner.__annotations__)
+    known = [owner.__annotations__[key] for key in reversed(path) for owner in owners if key in owner.__annotations__]
+    return next(found for annotation in known if (found := list(literals(annotation))))
 
 
 def _default(key: str, kind: type[Struct]) -> str:

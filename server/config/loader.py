@@ -38,7 +38,7 @@ from foretool.server.config.places import (
     home_folder,
     is_own_file,
 )
-from foretool.server.config.servers import Server, matches, read_prefixes, read_servers
+from foretool.server.config.servers import Server, check_rules, matches, read_prefixes, read_servers
 from foretool.server.config.settings import (
     REMOVED,
     REMOVED_ENCODERS,
@@ -62,6 +62,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     policy: PolicyChoice
     list_tokens: int
     about: str
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
 
     def admits(self, server: str) -> bool:
         return self.servers == ("*",) or matches(server, self.servers)
@@ -240,6 +242,8 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
                 policy=settings.policy if entry.policy is None else entry.policy,
                 list_tokens=settings.list_tokens if entry.list_tokens is None else entry.list_tokens,
                 about=entry.about,
+                allow=entry.allow,
+                deny=entry.deny,
             )
             for name, entry in {"": ProfileEntry(), **settings.profiles}.items()
         },
@@ -315,7 +319,10 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
         kept = "+".join(name for name in names.split("+") if name not in REMOVED_ENCODERS)
         block = {**block, "encoder": kept or ("auto" if names else "")}
     _refuse_unknown_settings(block, here)
-    settings = _expand_settings(convert(block, Settings, here), here, path, environ)
+    settings = convert(block, Settings, here)
+    for name, profile in settings.profiles.items():
+        check_rules(profile, (*here, "profiles", name))
+    settings = _expand_settings(settings, here, path, environ)
     for at, pattern in unmatched_patterns(settings):
         nothing = Invalid((*here, "tokens", at, "profiles"), f"{pattern!r} matches no profile")
         warnings.append(str(source.error(nothing)))

@@ -15,7 +15,7 @@ from msgspec import Struct
 from foretool.server.config import jsonc
 from foretool.server.config.errors import Invalid, Source, convert, dotted, guess, kind_of, one_line
 from foretool.server.config.places import absolute, home_folder
-from foretool.server.config.settings import ServerEntry
+from foretool.server.config.settings import CLASSES, ProfileEntry, ServerEntry
 from foretool.server.config.variables import WORKING_FOLDER, Expansion, Secrets, collect, expand_tilde, secrets_in_url
 
 Transport = Literal["stdio", "http", "sse"]
@@ -85,7 +85,8 @@ _SAME_KEY = {"serverUrl": "url", "httpUrl": "url", "transport": "type"}
 
 # Keys of other clients, each with the advice that names our key, if we have one.
 _OTHER_CLIENTS = {
-    "alwaysAllow": "", "autoApprove": "", "dev": "", "gallery": "", "icon": "", "id": "", "metadata": "", "name": "",
+    "alwaysAllow": '; foretool reads "allow"', "autoApprove": '; foretool reads "allow"',
+    "dev": "", "gallery": "", "icon": "", "id": "", "metadata": "", "name": "",
     "oauth": "", "scope": "", "source": "", "title": "", "trust": "", "version": "",
     "disabledTools": '; foretool reads "exclude"', "excludeTools": '; foretool reads "exclude"',
     "enabledTools": '; foretool reads "include"', "includeTools": '; foretool reads "include"',
@@ -129,6 +130,7 @@ def _server(name: str, written: Any, here: jsonc.Path, folder: Path, environ: Ma
     # Some clients write null for a key that is not set.
     known = {_SAME_KEY.get(key, key): value for key, value in written.items() if value is not None}
     entry = convert(known, ServerEntry, here)
+    check_rules(entry, here)
     transport = _transport(entry, written, here)
     found = Expansion(environ, here)
     command, cwd = _program(entry, found, folder, environ) if transport == "stdio" else ("", None)
@@ -167,6 +169,16 @@ def _program(entry: ServerEntry, found: Expansion, folder: Path, environ: Mappin
         chosen = entry.cwd and not any(name in entry.cwd for name in _CLIENT_FOLDERS)
         command = str(absolute((Path(cwd) if chosen else folder) / command))
     return command, cwd
+
+
+def check_rules(entry: ServerEntry | ProfileEntry, here: jsonc.Path) -> None:
+    """Refuse a class in `allow` or `deny` that does not exist: a rule that is misspelt would deny nothing."""
+    for key in ("allow", "deny"):
+        for place, rule in enumerate(getattr(entry, key)):
+            if not rule or (rule[0] == "@" and rule not in CLASSES):
+                known = " or ".join(f'"{each}"' for each in CLASSES)
+                problem = f'expected a pattern of names, {known}, found "{one_line(rule)}"{guess(rule, CLASSES)}'
+                raise Invalid((*here, key, place), problem)
 
 
 def _transport(entry: ServerEntry, written: dict[str, Any], here: jsonc.Path) -> Transport:

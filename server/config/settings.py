@@ -12,6 +12,9 @@ PolicyChoice = Literal["auto", "frozen", "growing", "full"]
 Record = Literal["off", "shape", "full"]
 BridgeDestructive = Literal["ask", "allow", "deny"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+Risk = Literal["read", "write", "destructive"]
+CLASSES = ("@write", "@destructive")
+"""What `allow` and `deny` may hold besides patterns of names."""
 
 # The upper bounds only prevent overflows of clocks and memory.
 Tokens = Annotated[int, Meta(ge=0, le=100_000_000, extra={"unit": "tokens"})]
@@ -58,6 +61,15 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """Patterns of tool names that no client sees, even if `include` matches them."""
     pin: tuple[str, ...] = ()
     """Patterns of tool names that are always listed, whatever the budget."""
+    allow: tuple[str, ...] = ()
+    """Patterns of tool names that you trust, or `@write` (every tool that is not read-only), or `@destructive`
+    (destructive tools, and tools that do not say what they are). It adds no tool and takes none away."""
+    deny: tuple[str, ...] = ()
+    """Patterns of tool names, `@write` or `@destructive`: these tools are neither listed nor found, and no call of them
+    runs. `deny` beats `allow`."""
+    risk: dict[str, Risk] = {}
+    """What tools really do, by patterns of their names: `{"get_*": "read", "drop_*": "destructive"}`. Your word beats
+    the server's own annotations. If several patterns fit, the most exact one counts."""
     disabled: bool = False
     """Ignores the server without deleting its entry."""
     timeout_s: Seconds = 60
@@ -73,6 +85,11 @@ class ProfileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Patterns of the server names that belong to the profile."""
     pin: tuple[str, ...] = ()
     """Patterns of exposed names that are always in its list, in addition to `foretool.pin`."""
+    allow: tuple[str, ...] = ()
+    """Patterns of exposed names, `@write` or `@destructive`, as `allow` of a server, for this profile alone."""
+    deny: tuple[str, ...] = ()
+    """Patterns of exposed names, `@write` or `@destructive`, as `deny` of a server, for this profile alone. A profile
+    cannot allow what its server denies."""
     policy: PolicyChoice | None = None
     """Policy of its list."""
     list_tokens: Tokens | None = None

@@ -39,6 +39,7 @@ from foretool.server.methods.schemas import trim
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Discovery, Exposure, Level, Match, StepRecord, Tool, ToolId
 
 BUDGET: Final = 2000
@@ -107,7 +108,7 @@ class AgentSteps:
 
     def __init__(
         self, catalog: Catalog, search: Search, instructions: Instructions, recorder: Recorder, config: LiveConfig,
-        unlisted: Callable[[], frozenset[str]],
+        unlisted: Callable[[], frozenset[str]], policy: TrustPolicy,
     ) -> None:  # fmt: skip
         """`unlisted` returns the upstreams whose tools are unknown."""
         self._catalog = catalog
@@ -116,6 +117,7 @@ class AgentSteps:
         self._recorder = recorder
         self._config = config
         self._unlisted = unlisted
+        self._policy = policy
         self._cache: Signatures[Plan] = Signatures()
         self._domains: tuple[object, Domains] = ({}, Domains({}))
 
@@ -138,7 +140,7 @@ class AgentSteps:
             self._cache.put(key, self._version(), plan)
             go(replace(plan, took_ms=(time.perf_counter() - started) * 1000))
 
-        self._search.find(query, profile.admits, RANKED, ranked)
+        self._search.find(query, self._policy.reach(profile).finds, RANKED, ranked)
 
     def widen(self, plan: Plan, sufficiency: float, profile: Profile) -> Plan:
         """Return a wider plan (Algorithm 1, line 8): more tools under twice the budget, or, if no more tools were
@@ -194,7 +196,7 @@ class AgentSteps:
         tools = [self._fit_tool(tool) for id in plan.selected.tools if (tool := catalog.get(ToolId(id))) is not None]
         prompt = itr.assemble([*overlay, *fragments])
         if plan.fallback == "discover":
-            hidden = [tool.id for tool in catalog.tools() if profile.admits(tool.upstream)]
+            hidden = [tool.id for tool in filter(self._policy.reach(profile).finds, catalog.tools())]
             left = plan.budget - self._fixed_tokens(profile) - plan.selected.tokens
             brief = itr.summary((name for name in hidden if name not in plan.selected.tools), left, estimate)
             prompt = f"{prompt}\n\n{brief}" if brief else prompt
@@ -207,8 +209,7 @@ class AgentSteps:
 
     def discover(self, profile: Profile) -> Shown:
         """Return `discover_tools`, which every step ends with."""
-        counts = self._catalog.upstreams()
-        own = dict(own_tools.definitions({name: count for name, count in counts.items() if profile.admits(name)}))
+        own = dict(own_tools.definitions(self._catalog.count_tools(self._policy.reach(profile))))
         return Shown(ToolId(DISCOVER), own[ToolId(DISCOVER)], estimate(bytes(own[ToolId(DISCOVER)]).decode()))
 
     def _candidates(self, ranking: Ranking, probability: float) -> list[Candidate]:
@@ -243,7 +244,8 @@ class AgentSteps:
         catalog = self._catalog
         patterns = self._config.settings.domains[domain].pin if domain else ()
         found = [*catalog.pins(profile.pin), *(tool.id for tool in catalog.tools() if matches(tool.id, patterns))]
-        known = [tool for id in dict.fromkeys(found) if (tool := catalog.get(id)) and profile.admits(tool.upstream)]
+        finds = self._policy.reach(profile).finds
+        known = [tool for id in dict.fromkeys(found) if (tool := catalog.get(id)) and finds(tool)]
         return [Candidate(tool.id, "tool", self._fit_tool(tool).tokens, 1.0) for tool in known]
 
     # -- recording

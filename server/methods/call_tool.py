@@ -14,6 +14,7 @@ from foretool.server.catalog.names import CALL, DISCOVER, OWN
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.config.loader import LiveConfig
+from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.server_requests import ServerRequests, refusal
@@ -33,9 +34,12 @@ Go = Callable[[Exchange, Tool], None]
 class ToolCalls:
     """Takes each call to whoever answers it."""
 
-    def __init__(self, discover: DiscoverTools, lookup: ToolLookup, bridge: Bridge, runner: ToolRunner) -> None:
+    def __init__(
+        self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, bridge: Bridge, runner: ToolRunner
+    ) -> None:
         self._discover = discover
         self._lookup = lookup
+        self._admission = admission
         self._bridge = bridge
         self._runner = runner
         self._own: Mapping[str, OwnTool] = {DISCOVER: discover.start, CALL: self._unwrap}
@@ -72,8 +76,8 @@ class ToolCalls:
 
     def _call(self, exchange: Exchange, name: str, via: Via) -> None:
         run = partial(self._runner.run_call, via)
-        go = partial(run, exchange) if via == "name" else partial(self._bridge.check_call, run, exchange)
-        self._lookup.look_up(exchange, name, via, go)
+        go = run if via == "name" else partial(self._bridge.check_call, run)
+        self._lookup.look_up(exchange, name, via, partial(self._admission.admit, go, exchange, via))
 
 
 class Bridge:

@@ -15,6 +15,7 @@ from foretool.server.methods.discovery_answer import AnswerWriter, Arguments
 from foretool.server.methods.prediction import Predictor
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Discovery
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
 RANKED: Final = 50
-"""How many tools are ranked for a profile that leaves out some upstreams."""
+"""How many tools are ranked for a profile that leaves out some tools."""
 
 
 class DiscoverTools:
@@ -30,7 +31,7 @@ class DiscoverTools:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
-        predictor: Predictor,
+        predictor: Predictor, policy: TrustPolicy,
     ) -> None:  # fmt: skip
         self._upstreams = upstreams
         self._catalog = catalog
@@ -38,6 +39,7 @@ class DiscoverTools:
         self._answers = answers
         self._recorder = recorder
         self._predictor = predictor
+        self._policy = policy
 
     def start(self, exchange: Exchange, raw: Raw) -> None:
         """Answer one call of `discover_tools`; `raw` is its arguments."""
@@ -60,18 +62,19 @@ class DiscoverTools:
         started = time.perf_counter()
         chat.note_task(arguments.lines, self._recorder.now())
         query = discovery_answer.query(arguments, chat.steps, chat.servers_in_use())
-        profile = exchange.client.profile
-        # The tools of other profiles are dropped from the ranking.
-        limit = arguments.wanted if profile.servers == ("*",) else max(RANKED, arguments.wanted)
+        reach = self._policy.reach(exchange.client.profile)
+        # What this profile may not find is dropped from the ranking.
+        limit = arguments.wanted if reach.finds_all else max(RANKED, arguments.wanted)
         answer = partial(self._answer, exchange, arguments, query, chat, started)
-        self._search.find(query, profile.admits, limit, answer, exchange.attempt)
+        self._search.find(query, reach.finds, limit, answer, exchange.attempt)
 
     def _answer(
         self, exchange: Exchange, arguments: Arguments, query: Query, chat: Conversation, started: float,
         ranking: Ranking,
     ) -> None:  # fmt: skip
         session, client = exchange.own_session, exchange.client
-        answer, probability = self._answers.write(arguments, query, ranking, session.sees, client.profile)
+        reach = self._policy.reach(client.profile)
+        answer, probability = self._answers.write(arguments, query, ranking, session.sees, reach)
         kept = Discovery(
             session=session.record.key,
             at=self._recorder.now(),

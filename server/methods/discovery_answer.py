@@ -18,10 +18,11 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.own_tools import MOST
 from foretool.server.catalog.search import Search
-from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.schemas import KEPT, Schemas
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.trust.policy import Reach
 from foretool.storage.records import Level, Match, Tool, ToolId
 
 if TYPE_CHECKING:
@@ -105,7 +106,6 @@ def with_handle(answer: Answer, handle: str) -> Answer:
 
 
 Visible = Callable[[ToolId], bool]
-Admits = Callable[[str], bool]
 
 
 def answer(
@@ -114,7 +114,7 @@ def answer(
     level: Level,
     catalog: Catalog,
     visible: Visible,
-    admits: Admits,
+    reach: Reach,
     budget: int,
     cap: int,
     fragments: Sequence[Fragment] = (),
@@ -124,11 +124,11 @@ def answer(
     can be a better one.
 
     Matches carry ready-to-call schemas of at most `cap` tokens each while `budget` tokens last; tools asked for by
-    name carry their whole schema. `visible`: whether a tool is in the client's list already. `admits`: whether its
-    profile has an upstream. `fragments`: instructions that apply, paid from the budget. `unsearched`: how many tools
+    name carry their whole schema. `visible`: whether a tool is in the client's list already. `reach`: what its profile
+    reaches. `fragments`: instructions that apply, paid from the budget. `unsearched`: how many tools
     are not indexed yet.
     """
-    asked, unknown = _asked(arguments.names, catalog, admits)
+    asked, unknown = _asked(arguments.names, catalog, reach)
     chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
     chosen = chosen[: max(arguments.wanted, len(asked))]
     known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
@@ -141,10 +141,10 @@ def answer(
     left = budget - sum(map(_card_cost, known, cards)) - sum(each.tokens + CARD_TOKENS for each in fragments)
     if not chosen:
         level = "none"
-        more["servers"] = _servers(catalog, admits, left)
+        more["servers"] = _servers(catalog, reach, left)
     elif arguments.widens and level in ("low", "none"):
         # What was found may not suffice either, so the answer says what else there is (ITR 3.7).
-        more["servers"] = servers = _servers(catalog, admits, min(left, SUMMARY_TOKENS))
+        more["servers"] = servers = _servers(catalog, reach, min(left, SUMMARY_TOKENS))
         left -= sum(estimate(f"{name} {entry}") + 4 for name, entry in servers.items())
     schemas = Schemas(left, cap)
     # A tool that is like one above it gets a schema last.
@@ -174,38 +174,38 @@ class AnswerWriter:
         self._config = config
 
     def write(
-        self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, profile: Profile
+        self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach
     ) -> tuple[Answer, float | None]:
         """Return the answer, and the gate's probability that the first five matches suffice."""
         level, probability = self._search.assess(ranking)
-        fragments = self._instructions().beside(query, ranking, level, profile) if query.lines else ()
+        fragments = self._instructions().beside(query, ranking, level, reach.profile) if query.lines else ()
         settings = self._config.settings
         written = answer(
-            arguments, ranking, level, self._catalog, visible, profile.admits, settings.answer_tokens,
+            arguments, ranking, level, self._catalog, visible, reach, settings.answer_tokens,
             settings.tool_tokens, fragments, self._search.count_unindexed(),
         )  # fmt: skip
         return written, probability
 
 
-def _asked(names: Sequence[str], catalog: Catalog, admits: Admits) -> tuple[list[Ranked], list[str]]:
+def _asked(names: Sequence[str], catalog: Catalog, reach: Reach) -> tuple[list[Ranked], list[str]]:
     found: list[Ranked] = []
     unknown: list[str] = []
     for name in names:
         tool = catalog.find(name)
-        if tool is not None and admits(tool.upstream):
+        if tool is not None and reach.finds(tool):
             found.append(Ranked(tool.id, 1.0, {"name": 1.0}, ("name",)))
             continue
         unknown.append(name)
-        near = close_names(name, catalog, admits)
+        near = close_names(name, catalog, reach)
         found += [Ranked(one, 0.5, {"name": 0.5}, (f"close to {name!r}",)) for one in near[:3]]
     return list({each.tool: each for each in found}.values()), unknown
 
 
-def close_names(name: str, catalog: Catalog, admits: Admits) -> list[ToolId]:
+def close_names(name: str, catalog: Catalog, reach: Reach) -> list[ToolId]:
     """Return the tools of a profile whose names are close to an unknown name, the closest first. The name of a tool
     that is gone means no other tool."""
     near = catalog.near(name) if catalog.why_gone(name) is None else ()
-    return [one for one in near if (tool := catalog.get(one)) is not None and admits(tool.upstream)]
+    return [one for one in near if (tool := catalog.get(one)) is not None and reach.finds(tool)]
 
 
 class _Described(Struct, frozen=True):
@@ -292,10 +292,10 @@ def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int) -
     return missing + "Call a match by its name, or call_tool(name, arguments) where it is not listed."
 
 
-def _servers(catalog: Catalog, admits: Admits, left: int) -> dict[str, str]:
+def _servers(catalog: Catalog, reach: Reach, left: int) -> dict[str, str]:
     """Summarize the catalog: for each server, the number of its tools and the beginning of its instructions."""
     servers: dict[str, str] = {}
-    shown = {name: count for name, count in catalog.upstreams().items() if count and admits(name)}
+    shown = {name: count for name, count in catalog.count_tools(reach).items() if count}
     for name, count in shown.items():
         text = " ".join(catalog.server_text(name).split())[:100]
         entry = f"{count} tools" + (f": {text}" if text else "")

@@ -25,6 +25,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.discovery_answer import summarize
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Discovery, Tool, ToolId
 
 HINT_TOKENS: Final = 70
@@ -41,10 +42,11 @@ class Hint(Struct, frozen=True):
 class Predictor:
     """Asks the learned models what comes next, and acts on the answer."""
 
-    def __init__(self, search: Search, catalog: Catalog, config: LiveConfig) -> None:
+    def __init__(self, search: Search, catalog: Catalog, config: LiveConfig, policy: TrustPolicy) -> None:
         self._search = search
         self._catalog = catalog
         self._config = config
+        self._policy = policy
 
     @property
     def is_ready(self) -> bool:
@@ -99,12 +101,11 @@ class Predictor:
 
     def _hidden(self, client: Caller, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
         """Return the tools that the client does not see and may call."""
+        reach = self._policy.reach(client.profile)
         return {
             tool: chance
             for tool, chance in chances.items()
-            if not session.sees(tool)
-            and (known := self._catalog.get(tool)) is not None
-            and client.profile.admits(known.upstream)
+            if not session.sees(tool) and (known := self._catalog.get(tool)) is not None and reach.finds(known)
         }
 
 

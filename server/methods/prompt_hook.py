@@ -19,6 +19,7 @@ from foretool.server.clients.client import Client
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.methods.prediction import Predictor
+from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Prompt
 from foretool.storage.stores import StorageError, TaskStore
 
@@ -35,12 +36,13 @@ class PromptHook:
 
     def __init__(
         self, store: TaskStore, clients: ClientRegistry, search: Search, predictor: Predictor,
-        clock: Callable[[], float],
+        policy: TrustPolicy, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._store = store
         self._clients = clients
         self._search = search
         self._predictor = predictor
+        self._policy = policy
         self._folder = str(Path.cwd())
         self._since = clock()
         self._seen = 0
@@ -78,4 +80,4 @@ class PromptHook:
                 is_sure = level(ranking) in ("high", "medium")
                 self._predictor.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
 
-        self._search.find(query, client.profile.admits, DEPTH, grow)
+        self._search.find(query, self._policy.reach(client.profile).finds, DEPTH, grow)

@@ -89,13 +89,13 @@ class Resources:
         """Return the upstream of a template, or of a URI, within a profile."""
         name = next((upstream for _, each, upstream in self._templates if each == template), None)
         found = self._upstreams.get(name) if name else self._owner(template)
-        return found if found is not None and profile.admits(found.name) else None
+        return found if found is not None and self._upstreams.admits(profile, found.name) else None
 
     def possible_owners(self, uri: str, profile: Profile) -> list[Upstream]:
         """Return the upstream of a URI, or all upstreams that may have it, within a profile."""
         owner = self._owner(uri)
         found = [owner] if owner is not None else self._upstreams.with_capability("resources", profile)
-        return [upstream for upstream in found if profile.admits(upstream.name)]
+        return [upstream for upstream in found if self._upstreams.admits(profile, upstream.name)]
 
     def _try_each(self, exchange: Exchange, candidates: list[Upstream], uri: str) -> None:
         upstream, *rest = candidates

@@ -13,6 +13,7 @@ from foretool.server.methods.discovery_answer import close_names
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Tool, ToolId
@@ -25,18 +26,20 @@ class ToolLookup:
 
     def __init__(
         self, catalog: Catalog, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder,
-        config: LiveConfig,
+        config: LiveConfig, policy: TrustPolicy,
     ) -> None:  # fmt: skip
         self._catalog = catalog
         self._upstreams = upstreams
         self._forwarder = forwarder
         self._recorder = recorder
         self._config = config
+        self._policy = policy
 
     def look_up(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         """Call `go` with the tool, or answer the exchange with the reason that there is none."""
         if (tool := self._catalog.find(name)) is not None:
-            self._admit(exchange, tool, name, via, go)
+            self._catalog.fix_names()
+            go(tool)
             return
         if (gone := self._catalog.why_gone(name)) is not None:
             self._refuse_gone(exchange, name, via, gone)
@@ -62,16 +65,7 @@ class ToolLookup:
         if tool is None:
             self._refuse_unknown(exchange, name, via)
         else:
-            self._admit(exchange, tool, name, via, go)
-
-    def _admit(self, exchange: Exchange, tool: Tool, name: str, via: Via, go: Go) -> None:
-        self._catalog.fix_names()
-        profile = exchange.client.profile
-        if profile.admits(tool.upstream):
             go(tool)
-            return
-        self._recorder.miss(exchange.own_session.denied(tool, self._recorder.now(), exchange.chat))
-        _refuse(exchange, via, f"tool {name!r} is not in profile {profile.name!r}")
 
     def _unlisted(self, name: str, profile: Profile) -> Tool | None:
         """Return a tool that nobody lists, if exactly one upstream exposes its own names: it may have tools that it
@@ -79,7 +73,7 @@ class ToolLookup:
         nor for what it may not have."""
         namespaces = self._catalog.namespaces
         bare = namespaces.bare()
-        if len(bare) != 1 or not profile.admits(bare[0]) or namespaces.refusal(bare[0], name) is not None:
+        if len(bare) != 1 or not self._upstreams.admits(profile, bare[0]) or namespaces.refusal(bare[0], name) is not None:
             return None
         (upstream,) = bare
         near = (self._catalog.get(each) for each in self._catalog.near(name))
@@ -91,12 +85,12 @@ class ToolLookup:
 
     def _refuse_gone(self, exchange: Exchange, name: str, via: Via, gone: Gone) -> None:
         """Refuse the name of a tool that is excluded or whose server is not in use; no other tool is meant by it."""
-        if not exchange.client.profile.admits(gone.upstream):
+        if not self._upstreams.admits(exchange.client.profile, gone.upstream):
             self._refuse_unknown(exchange, name, via)
             return
         change = f"{gone.reason}: {gone.way_out}"
         self._recorder.miss(exchange.own_session.gone(name, change, via, self._recorder.now(), exchange.chat))
-        _refuse(exchange, via, f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools")
+        answer_refusal(exchange, via, f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools")
 
     def _refuse_unknown(self, exchange: Exchange, name: str, via: Via) -> None:
         session, at = exchange.own_session, self._recorder.now()
@@ -105,13 +99,13 @@ class ToolLookup:
             lost = Lost(owner.error or "its tools are not known yet", sent=False)
             exchange.tool_error(self._forwarder.lost_text(owner, lost, repr(name)))
             return
-        candidates = close_names(name, self._catalog, exchange.client.profile.admits)
+        candidates = close_names(name, self._catalog, self._policy.reach(exchange.client.profile))
         self._recorder.miss(session.unknown(name, candidates, at, exchange.chat))
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ""
-        _refuse(exchange, via, f"Unknown tool: {name}{meant} discover_tools finds tools by task")
+        answer_refusal(exchange, via, f"Unknown tool: {name}{meant} discover_tools finds tools by task")
 
 
-def _refuse(exchange: Exchange, via: Via, text: str) -> None:
+def answer_refusal(exchange: Exchange, via: Via, text: str) -> None:
     """Answer a call by name with a protocol error (specification: tools), a bridged call with text for the model."""
     if via == "name":
         exchange.error(jsonrpc.INVALID_PARAMS, text)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era
 
@@ -17,8 +18,9 @@ Capabilities = Mapping[str, Any]
 class UpstreamRegistry:
     """Holds the upstreams in config order and calls back who waits for their first list of tools."""
 
-    def __init__(self, config: LiveConfig) -> None:
+    def __init__(self, config: LiveConfig, policy: TrustPolicy) -> None:
         self._config = config
+        self._policy = policy
         self._upstreams: dict[str, Upstream] = {}
         self._capabilities: dict[str, Capabilities] = {}
         """By upstream; from an earlier run until it has shaken hands in this one."""
@@ -51,7 +53,12 @@ class UpstreamRegistry:
 
     def admitted(self, profile: Profile) -> list[Upstream]:
         """Return the upstreams of a profile."""
-        return [upstream for upstream in self if profile.admits(upstream.name)]
+        reach = self._policy.reach(profile)
+        return [upstream for upstream in self if reach.admits(upstream.name)]
+
+    def admits(self, profile: Profile, name: str) -> bool:
+        """Tell whether a profile has an upstream."""
+        return self._policy.reach(profile).admits(name)
 
     # -- what they can
 

@@ -14,11 +14,12 @@ _CALLS = Table("calls", Call, flags=("hidden", "sent"))
 _MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])})
 _USAGE = Table("usage", Usage)
 _FLOWS = Table("flows", Flow)
-_GET_EVENTS = "SELECT at, tool, outcome, handle, session FROM calls ORDER BY id DESC LIMIT ?"
+_GET_EVENTS = "SELECT at, tool, outcome, handle, session FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?"
 
 _FOLD_CALLS = """
 INSERT INTO usage (tool, calls, misses, last_at)
-SELECT tool, count(*), 0, max(at) FROM calls WHERE id > ? AND id <= ? GROUP BY tool
+SELECT tool, count(*), 0, max(at) FROM calls
+WHERE id > ? AND id <= ? AND outcome <> 'refused' GROUP BY tool
 ON CONFLICT (tool) DO UPDATE SET calls = calls + excluded.calls, last_at = max(last_at, excluded.last_at)
 """
 _FOLD_MISSES = """

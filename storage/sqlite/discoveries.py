@@ -19,10 +19,14 @@ _TASKS = """
     ) GROUP BY task ORDER BY max(at) DESC LIMIT ?
 """
 # Of each group SQLite takes the other columns from the row with the least id.
-_FIRST_CALLS = "SELECT discovery, tool, min(id) FROM calls WHERE discovery >= ? AND at >= ? GROUP BY discovery"
+_FIRST_CALLS = """
+    SELECT discovery, tool, min(id) FROM calls
+    WHERE discovery >= ? AND at >= ? AND outcome <> 'refused' GROUP BY discovery
+"""
 _NEEDS = """
     SELECT at, 'task', task, handle, session FROM discoveries WHERE at >= ? AND names = '[]'
-    UNION ALL SELECT at, 'call', tool, handle, session FROM calls WHERE at >= ? AND hidden = 1 AND discovery = 0
+    UNION ALL SELECT at, 'call', tool, handle, session FROM calls
+    WHERE at >= ? AND hidden = 1 AND discovery = 0 AND outcome <> 'refused'
 """
 
 

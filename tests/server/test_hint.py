@@ -53,6 +53,15 @@ def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None
     assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
 
 
+@requirement("trust:policy:deny")
+def test_a_denied_tool_is_not_named(tmp_path: Path) -> None:
+    with fill(write_config(tmp_path)):
+        sky: dict[str, Any] = {"command": "sky"}
+        for rule, is_named in (("moon", True), ("forecast", False), ("@destructive", False)):
+            path = write_config(tmp_path, {"calc": {"command": "calc"}, "sky": {**sky, "deny": [rule]}})
+            assert ("sky__forecast" in hint.answer_prompt(told(), path)) is is_named
+
+
 @requirement("hint:working-set")
 def test_the_prompt_counts_as_a_task_for_the_working_set(tmp_path: Path) -> None:
     path = write_config(tmp_path)

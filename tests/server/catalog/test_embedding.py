@@ -66,7 +66,7 @@ async def embedding(
 
 
 def find_in(search: Search, text: str) -> Ranking:
-    return search.rank(Query((text,)), lambda upstream: True, 50)
+    return search.rank(Query((text,)), lambda tool: True, 50)
 
 
 def features_of(setting: str, store: Store) -> object:
@@ -227,7 +227,7 @@ async def test_an_endpoint_embeds_tools_in_the_process_and_queries_ahead(store: 
         (encoder,) = search._slow
         assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
         said: list[Ranking] = []
-        search.find(Query(("open an issue",)), lambda upstream: True, 50, said.append)
+        search.find(Query(("open an issue",)), lambda tool: True, 50, said.append)
         await end_of_searches(search)
         assert encoder.queries(["open an issue"]).any()
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts

@@ -53,7 +53,7 @@ class Slow:
             raise self.error
 
 
-def everything(upstream: str) -> bool:
+def everything(tool: Tool) -> bool:
     return True
 
 
@@ -70,7 +70,7 @@ def test_where_nothing_is_slow_everything_happens_at_once() -> None:
 def test_tools_that_the_profile_does_not_admit_are_left_out() -> None:
     search = search_over(catalog())
     assert names(search.rank(Query(("an issue",)), everything, 5)) == ["git__close", "git__open"]
-    assert names(search.rank(Query(("an issue",)), lambda upstream: upstream != "git", 5)) == []
+    assert names(search.rank(Query(("an issue",)), lambda tool: tool.upstream != "git", 5)) == []
 
 
 def test_usage_is_read_once_a_minute() -> None:

@@ -16,6 +16,7 @@ from foretool.server.clients.exposure import Exposures, View, choose_policy, lis
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Call, ClientRecord, ToolId
 from foretool.storage.stores import Store
 
@@ -42,6 +43,7 @@ class Setting:
             live,
             lambda: self.unlisted,
             self,
+            TrustPolicy(live),
         )
 
     def prior(self) -> tuple[int, bytes]:
@@ -167,7 +169,7 @@ def test_a_tool_nobody_used_is_hidden_by_its_rank_and_one_of_an_unknown_upstream
 def test_a_grown_list_keeps_its_bytes_and_adds_to_them() -> None:
     setting = Setting()
     view = setting.view()
-    grown = setting.exposures.grown(view, [ToolId("calc__sub"), ToolId("calc__gone")])
+    grown = setting.exposures.grown(view, [ToolId("calc__sub"), ToolId("calc__gone")], setting.config.profiles[""])
     assert grown.startswith(view.array[:-1])
     assert [each["name"] for each in json.loads(grown)] == [*OWN, "calc__sub"]
 

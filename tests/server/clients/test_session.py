@@ -90,7 +90,9 @@ def test_names_that_lead_nowhere_are_misses_that_say_what_would_help() -> None:
     conversation = session()
     unknown = conversation.unknown("calc__ad", [ADD.id], 1.0)
     assert (unknown.noticed, unknown.cause, unknown.recovered) == ("unknown_name", "unknown", "suggested")
-    denied = conversation.denied(MAIL, 1.0)
-    assert (denied.cause, denied.change) == ("denied", "add 'mail' to the servers of profile ''")
+    (denied,) = conversation.denied(MAIL, "bridge", "add its server", 1.0)
+    assert (denied.noticed, denied.cause, denied.change) == ("bridge", "denied", "add its server")
+    assert conversation.denied(MAIL, "name", "add its server", 2.0) == [], "once for each list"
+    assert list(conversation.conversation().history) == []
     unreachable = conversation.unreachable("mail__send", "mail", "bridge", 1.0)
     assert (unreachable.noticed, unreachable.cause, unreachable.recovered) == ("bridge", "offline", "no")

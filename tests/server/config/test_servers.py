@@ -65,10 +65,28 @@ def test_keys_of_other_clients_are_warnings() -> None:
     found = read({"mcpServers": {"git": entry}, "theme": "dark"})
     assert found.warnings == (
         "mcp.json: not read by foretool: theme",
+        'mcp.json: mcpServers.git.autoApprove: not read by foretool; foretool reads "allow"',
         'mcp.json: mcpServers.git.timeout: not read by foretool; foretool reads "timeout_s", in seconds',
         'mcp.json: mcpServers.git.exlude: not read by foretool; did you mean "exclude"?',
-        'mcp.json: mcpServers.git: not read by foretool: "autoApprove", "trust"',
+        'mcp.json: mcpServers.git: not read by foretool: "trust"',
     )
+
+
+@pytest.mark.parametrize("key", ["allow", "deny"])
+@pytest.mark.parametrize(("rule", "said"), [("@destructiv", 'did you mean "@destructive"'), ("@read", ""), ("", "")])
+def test_a_rule_for_a_class_that_does_not_exist_is_refused(key: str, rule: str, said: str) -> None:
+    found = read({"mcpServers": {"a": GOOD, "b": GOOD | {key: ["x", rule]}}})
+    assert f'mcpServers.b.{key}[1]: expected a pattern of names, "@write" or "@destructive", found' in found.broken["b"]
+    assert said in found.broken["b"]
+    with pytest.raises(ConfigError, match=r"profiles\.dev"):
+        read({"mcpServers": {"a": GOOD}, "foretool": {"profiles": {"dev": {key: [rule]}}}})
+
+
+def test_a_risk_is_one_of_three() -> None:
+    found = read({"mcpServers": {"a": GOOD | {"risk": {"x": "read"}}, "b": GOOD | {"risk": {"x": "safe"}}}})
+    assert found.servers["a"].entry.risk == {"x": "read"}
+    said = 'mcpServers.b.risk.x: expected one of "read", "write", "destructive"; found \'safe\''
+    assert said in found.broken["b"]
 
 
 def test_a_disabled_server_is_left_out_and_may_be_unfinished() -> None:

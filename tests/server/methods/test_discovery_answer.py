@@ -14,11 +14,15 @@ from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.methods import discovery_answer
 from foretool.server.protocol.jsonrpc import RpcError, encode, plain, raw
+from foretool.server.trust.policy import Reach
 from foretool.storage.records import ToolId
+
+CONFIG = config_of(FakeUpstream("calc"), FakeUpstream("mail"))
+REACH = Reach(CONFIG.profiles[""], CONFIG.servers)
 
 
 def catalog(*tools: Any) -> Catalog:
-    made = Catalog(list(config_of(FakeUpstream("calc"), FakeUpstream("mail")).servers.values()))
+    made = Catalog(list(CONFIG.servers.values()))
     made.replace("calc", [raw(tool(each) if isinstance(each, str) else each) for each in tools], "Works with numbers.")
     return made
 
@@ -28,7 +32,7 @@ def asked(made: Catalog, budget: int = 1500, cap: int = 300, **arguments: Any) -
     query = discovery_answer.query(read, (), ())
     ranking = search_over(made).rank(query, lambda upstream: True, 50)
     return discovery_answer.answer(
-        read, ranking, level(ranking), made, lambda tool: tool == "calc__add", lambda upstream: True, budget, cap
+        read, ranking, level(ranking), made, lambda tool: tool == "calc__add", REACH, budget, cap
     )
 
 
@@ -157,7 +161,7 @@ def test_of_tools_that_are_alike_the_one_of_a_server_in_use_is_described() -> No
     in_use = Ranked(other, 1.0, {}, (discovery_answer.IN_USE,))
     ranking = Ranking((Ranked(best, 2.0), Ranked(ToolId("calc__paint"), 1.5), in_use))
     arguments = discovery_answer.Arguments(task="click")
-    answer = discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, lambda _: True, 1500, 300)
+    answer = discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, REACH, 1500, 300)
     assert [(match["name"], match["description"]) for match in answer.structured["matches"]] == [
         ("mail__click", "Click an element of the page"),
         ("calc__paint", ""),

@@ -1,0 +1,213 @@
+"""The one decision about what may reach what: the servers of a profile, the tools it finds, and the calls that run.
+
+Every call asks here, however it names its tool, and so does every search and every list. Nothing here does I/O. A
+decision is made once for each definition of a tool, and again when the config changes or the definition does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.config.servers import Server, matches
+from foretool.server.config.settings import CLASSES, Risk, ServerEntry
+from foretool.server.protocol import jsonrpc
+from foretool.storage.records import Tool
+
+Source = Literal["config", "server", "none"]
+"""Who rated a tool: the user (`risk` of the server's entry), the server (annotations), or nobody."""
+
+MOST_KEPT: Final = 20_000
+"""Verdicts that are kept for a profile; a server that changes its definitions all the time would add more for ever."""
+_WORST: Final[tuple[Risk, ...]] = ("read", "write", "destructive")
+_NO_RULES: Final = ServerEntry()
+
+
+class Verdict(Struct, frozen=True):
+    """What the config and the server say of one tool in one profile."""
+
+    risk: Risk
+    source: Source
+    denied: str = ""
+    """The rule that denies it, in words; "" if none does."""
+    lift: str = ""
+    """The change of the config that would let it through."""
+    allowed: bool = False
+    """A rule allows it, and none denies it."""
+
+    @property
+    def may_destroy(self) -> bool:
+        """Whether it counts as destructive where a rule asks: an unmarked tool does (the protocol's default)."""
+        return self.risk == "destructive" or self.source == "none"
+
+
+class Run(Struct, frozen=True):
+    """The call goes to its upstream."""
+
+    verdict: Verdict
+
+
+class Refuse(Struct, frozen=True):
+    """The call does not go on."""
+
+    verdict: Verdict
+    reason: str
+    """Why, for the model and the user."""
+    change: str = ""
+    """The change of the config that would let it through; "" if the caller itself can do better."""
+
+
+Decision = Run | Refuse
+
+
+class Reach:
+    """What the clients of one profile reach, under one reading of the config."""
+
+    def __init__(self, profile: Profile, servers: Mapping[str, Server]) -> None:
+        self.profile = profile
+        self._servers = servers
+        self._admitted: dict[str, bool] = {}
+        self._denying = frozenset(name for name, each in servers.items() if profile.deny or each.entry.deny)
+        self._verdicts: dict[tuple[str, ...], Verdict] = {}
+        self._decisions: dict[tuple[str, ...], Decision] = {}
+
+    def admits(self, server: str) -> bool:
+        """Tell whether the profile has a server: its tools, resources, prompts, subscriptions and log lines."""
+        if (found := self._admitted.get(server)) is None:
+            found = self._admitted[server] = self.profile.admits(server)
+        return found
+
+    def finds(self, tool: Tool) -> bool:
+        """Tell whether a tool may be listed, found and named."""
+        # Without a rule nothing is read: a warm start asks this of thousands of tools.
+        return self.admits(tool.upstream) and not (self.denies_some(tool.upstream) and self.verdict(tool).denied)
+
+    @property
+    def finds_all(self) -> bool:
+        """Whether every tool of every server is found."""
+        return self.profile.servers == ("*",) and not self._denying
+
+    def denies_some(self, server: str) -> bool:
+        """Tell whether a rule may deny a tool of this server."""
+        return server in self._denying
+
+    def verdict(self, tool: Tool) -> Verdict:
+        """Return what the rules say of a tool."""
+        key = (tool.id, tool.upstream, tool.name, tool.schema_hash)
+        if (found := self._verdicts.get(key)) is None:
+            if len(self._verdicts) >= MOST_KEPT:
+                self._verdicts.clear()
+            found = self._verdicts[key] = self._judge(tool)
+        return found
+
+    def decide(self, tool: Tool) -> Decision:
+        """Decide on a call of a tool."""
+        key = (tool.id, tool.upstream, tool.name, tool.schema_hash)
+        if (found := self._decisions.get(key)) is None:
+            if len(self._decisions) >= MOST_KEPT:
+                self._decisions.clear()
+            found = self._decisions[key] = self._decide(tool)
+        return found
+
+    def _decide(self, tool: Tool) -> Decision:
+        verdict = self.verdict(tool)
+        if tool.upstream not in self._servers:
+            return Refuse(verdict, f"server {tool.upstream!r} was removed from the config", "add its server again")
+        if not self.admits(tool.upstream):
+            profile = self.profile.name
+            change = f"add {tool.upstream!r} to the servers of profile {profile!r}"
+            return Refuse(verdict, f"it is not in profile {profile!r}", change)
+        if verdict.denied:
+            return Refuse(verdict, f"{verdict.denied} refuses it; only the user can change that", verdict.lift)
+        return Run(verdict)
+
+    def _judge(self, tool: Tool) -> Verdict:
+        entry = self._entry(tool.upstream)
+        risk, source = rate(tool, entry)
+        rated = Verdict(risk, source)
+        # A tool may have lost its plain name to another one; a rule against that name still means it.
+        names = {tool.id, f"{tool.upstream}__{tool.name}", f"{entry.prefix or tool.upstream}__{tool.name}"}
+        for whose, patterns, called in (
+            (f"server {tool.upstream!r}", entry.deny, {tool.name}),
+            (f"profile {self.profile.name!r}", self.profile.deny, names),
+        ):
+            if (rule := _matching_rule(patterns, called, rated)) is not None:
+                lift = f'remove "{rule}" from "deny" of {whose}'
+                if rule in CLASSES:
+                    lift += f', or rate {tool.name!r} in "risk" of server {tool.upstream!r}'
+                return Verdict(risk, source, f'"{rule}" in "deny" of {whose}', lift)
+        allowed = _matching_rule(entry.allow, {tool.name}, rated) or _matching_rule(
+            self.profile.allow, {tool.id}, rated
+        )
+        return Verdict(risk, source, allowed=allowed is not None)
+
+    def _entry(self, server: str) -> ServerEntry:
+        found = self._servers.get(server)
+        return found.entry if found is not None else _NO_RULES
+
+
+class TrustPolicy:
+    """Answers for the config in force."""
+
+    def __init__(self, config: LiveConfig) -> None:
+        self._config = config
+        self._read = config.now
+        """The config that `_reaches` were made for."""
+        self._reaches: dict[str, Reach] = {}
+
+    def reach(self, profile: Profile) -> Reach:
+        """Return what a profile reaches now."""
+        if self._read is not self._config.now:
+            self._read = self._config.now
+            self._reaches.clear()
+        found = self._reaches.get(profile.name)
+        if found is None or found.profile is not profile:
+            found = self._reaches[profile.name] = Reach(profile, self._read.servers)
+        return found
+
+
+def rate(tool: Tool, entry: ServerEntry) -> tuple[Risk, Source]:
+    """Return how dangerous a tool is, and who says so. The user's word beats the server's.
+
+    Of several patterns of the user the most exact one counts: the one with most letters that are not wildcards.
+    """
+    fitting = {pattern: risk for pattern, risk in entry.risk.items() if matches(tool.name, (pattern,))}
+    if fitting:
+        most = max(map(_exactness, fitting))
+        return max((fitting[each] for each in fitting if _exactness(each) == most), key=_WORST.index), "config"
+    hints = _annotations(tool)
+    destroys = hints.get("destructiveHint")
+    if destroys is True:
+        return "destructive", "server"  # also where it claims to be read-only: the worse of the two counts
+    if hints.get("readOnlyHint") is True:
+        return "read", "server"
+    return "write", "server" if destroys is False else "none"
+
+
+def _exactness(pattern: str) -> int:
+    return len(pattern) - sum(map(pattern.count, "*?[]!"))
+
+
+def _annotations(tool: Tool) -> Mapping[str, Any]:
+    if b'"annotations"' not in tool.definition:  # most tools have none, and the catalog spells the key like this
+        return {}
+    annotations = jsonrpc.fields(tool.definition).get("annotations")
+    value = jsonrpc.plain(annotations) if annotations is not None else None
+    return value if isinstance(value, dict) else {}
+
+
+def _matching_rule(patterns: Iterable[str], names: Iterable[str], rated: Verdict) -> str | None:
+    """Return the first pattern or class that a tool with these names fits."""
+    for pattern in patterns:
+        if pattern == "@write":
+            fits = rated.risk != "read"
+        elif pattern == "@destructive":
+            fits = rated.may_destroy
+        else:
+            fits = any(matches(name, (pattern,)) for name in names)
+        if fits:
+            return pattern
+    return None
