@@ -115,7 +115,7 @@ class App:
             DiscoverTools(
                 self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor, self.policy
             ),
-            ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, live, self.policy),
+            ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, self.policy),
             Admission(self.policy, self.recorder),
             Bridge(live, self.server_requests, self._arguments),
             ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor),

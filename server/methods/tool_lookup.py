@@ -8,7 +8,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import Gone
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
-from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.config.loader import Profile
 from foretool.server.methods.discovery_answer import close_names
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc
@@ -26,13 +26,12 @@ class ToolLookup:
 
     def __init__(
         self, catalog: Catalog, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder,
-        config: LiveConfig, policy: TrustPolicy,
+        policy: TrustPolicy,
     ) -> None:  # fmt: skip
         self._catalog = catalog
         self._upstreams = upstreams
         self._forwarder = forwarder
         self._recorder = recorder
-        self._config = config
         self._policy = policy
 
     def look_up(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
@@ -73,7 +72,11 @@ class ToolLookup:
         nor for what it may not have."""
         namespaces = self._catalog.namespaces
         bare = namespaces.bare()
-        if len(bare) != 1 or not self._upstreams.admits(profile, bare[0]) or namespaces.refusal(bare[0], name) is not None:
+        if (
+            len(bare) != 1
+            or not self._upstreams.admits(profile, bare[0])
+            or namespaces.refusal(bare[0], name) is not None
+        ):
             return None
         (upstream,) = bare
         near = (self._catalog.get(each) for each in self._catalog.near(name))
@@ -90,7 +93,9 @@ class ToolLookup:
             return
         change = f"{gone.reason}: {gone.way_out}"
         self._recorder.miss(exchange.own_session.gone(name, change, via, self._recorder.now(), exchange.chat))
-        answer_refusal(exchange, via, f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools")
+        answer_refusal(
+            exchange, via, f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools"
+        )
 
     def _refuse_unknown(self, exchange: Exchange, name: str, via: Via) -> None:
         session, at = exchange.own_session, self._recorder.now()
