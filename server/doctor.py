@@ -23,6 +23,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import OTHER_PREFIX
+from foretool.server.config.environment import safe_path, server_environment
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
@@ -30,6 +31,7 @@ from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.launcher import link_opener, message_limit
+from foretool.server.upstreams.missing_variables import advise
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.opening import examine_store, exposure, open_store
 from foretool.storage.records import Era, ToolId
@@ -231,7 +233,7 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
 def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_s: float) -> Iterator[Finding]:
     for each in upstreams:
         server = config.servers[each.upstream]
-        if not each.is_well and not (_is_looked_up(server) and shutil.which(server.command) is None):
+        if not each.is_well and not (_is_looked_up(server) and _find_program(server.command) is None):
             yield _describe_failure(each, server, timeout_s)
         for dropped in each.dropped:
             what = dropped.removesuffix(f"; {OTHER_PREFIX}")
@@ -247,13 +249,23 @@ def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) ->
     what = f"{check.upstream}: {check.error}"
     if check.stderr and "stderr" not in check.error:
         what += f"; last stderr line: {check.stderr[-1]!r}"
-    if "within" in check.error:
+    if advice := _advise(check, server):
+        do = advice
+    elif "within" in check.error:
         do = f"its first start may download packages; try --timeout {max(120, 4 * timeout_s):g}"
     elif server.type != "stdio":
         do = "check its url and headers, and that this machine can reach it"
     else:
         do = f"start {server.address!r} with its args by hand to see why, or disable it"
     return Finding("upstream", "error", what, do)
+
+
+def _advise(check: UpstreamCheck, server: Server) -> str:
+    """Say which variable a server of ours probably missed, or ""."""
+    if server.type != "stdio":
+        return ""
+    given = server_environment(os.environ, server.inherit, server.withheld, server.env)
+    return advise((*check.stderr, check.error), os.environ, given, server.withheld)
 
 
 def check_config(config: Config) -> Iterator[Finding]:
@@ -295,7 +307,7 @@ def check_environment(config: Config) -> Iterator[Finding]:
         if _is_looked_up(server):
             needed.setdefault(server.command, []).append(server.name)
     for program, needed_by in needed.items():
-        found = shutil.which(program)
+        found = _find_program(program)
         who = ", ".join(needed_by)
         if found is None:
             do = _INSTALL.get(program, "install it, or write its full path")
@@ -306,6 +318,11 @@ def check_environment(config: Config) -> Iterator[Finding]:
                 yield from _check_node()
 
 
+def _find_program(program: str) -> str | None:
+    """Return where the program of a server is found, as a server finds it."""
+    return shutil.which(program, path=safe_path(os.environ.get("PATH", os.defpath)))
+
+
 def _is_looked_up(server: Server) -> bool:
     """Tell whether its program is looked up on PATH; if it is missing, `check_environment` reports it."""
     return server.type == "stdio" and os.sep not in server.command and "PATH" not in server.env
@@ -313,7 +330,10 @@ def _is_looked_up(server: Server) -> bool:
 
 def _check_node() -> Iterator[Finding]:
     try:
-        said = subprocess.run(["node", "--version"], capture_output=True, text=True, timeout=CHECK_S, check=True).stdout
+        command = [_find_program("node") or "node", "--version"]
+        # The working folder may be a cloned repository.
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_S, check=True, cwd="/")
+        said = done.stdout
         major = int(said.strip().lstrip("v").partition(".")[0])
     except (OSError, ValueError, subprocess.SubprocessError):
         yield Finding("environment", "error", "node --version gave no version", _INSTALL["node"])

@@ -13,10 +13,19 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.environment import inherited_variables, own_variables, wrong_name
 from foretool.server.config.errors import Invalid, Source, convert, dotted, guess, kind_of, one_line
 from foretool.server.config.places import absolute, home_folder
 from foretool.server.config.settings import CLASSES, ProfileEntry, ServerEntry
-from foretool.server.config.variables import WORKING_FOLDER, Expansion, Secrets, collect, expand_tilde, secrets_in_url
+from foretool.server.config.variables import (
+    CREDENTIAL,
+    WORKING_FOLDER,
+    Expansion,
+    Secrets,
+    collect,
+    expand_tilde,
+    secrets_in_url,
+)
 
 Transport = Literal["stdio", "http", "sse"]
 
@@ -29,6 +38,10 @@ class Server(Struct, frozen=True, kw_only=True):
     command: str
     args: tuple[str, ...]
     env: dict[str, str]
+    inherit: tuple[str, ...]
+    """Names and patterns of variables that it gets from our environment."""
+    withheld: tuple[str, ...]
+    """Variables that hold our own credentials: no pattern of `inherit` means them."""
     cwd: str | None
     url: str
     headers: dict[str, str]
@@ -61,7 +74,7 @@ def same_connection(old: Server, new: Server) -> bool:
     """Tell whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
     return all(
         getattr(old, field) == getattr(new, field)
-        for field in ("name", "type", "command", "args", "env", "cwd", "url", "headers")
+        for field in ("name", "type", "command", "args", "env", "inherit", "withheld", "cwd", "url", "headers")
     )
 
 
@@ -100,6 +113,7 @@ def read_servers(
 ) -> tuple[dict[str, Server], dict[str, str], list[str]]:
     """Return the usable servers, the broken ones with their messages, and the names of disabled ones. `folder` is that
     of the file, where relative paths start."""
+    withheld = tuple(sorted(own_variables(source.document.get("foretool"))))
     servers: dict[str, Server] = {}
     broken: dict[str, str] = {}
     disabled: list[str] = []
@@ -108,7 +122,7 @@ def read_servers(
             disabled.append(name)
             continue
         try:
-            servers[name] = _server(name, written, (key, name), folder, environ)
+            servers[name] = _server(name, written, (key, name), folder, environ, withheld)
         except Invalid as error:
             broken[name] = str(source.error(error))
         else:
@@ -122,7 +136,9 @@ def read_prefixes(entries: dict[str, Any]) -> dict[str, str]:
     return {name: prefix if isinstance(prefix, str) else name for name, prefix in written.items()}
 
 
-def _server(name: str, written: Any, here: jsonc.Path, folder: Path, environ: Mapping[str, str]) -> Server:
+def _server(
+    name: str, written: Any, here: jsonc.Path, folder: Path, environ: Mapping[str, str], withheld: tuple[str, ...]
+) -> Server:
     if not isinstance(written, dict):
         raise Invalid(
             here, f'expected an object, found {kind_of(written)}; write {{"command": "..."}} or {{"url": "..."}}'
@@ -144,6 +160,8 @@ def _server(name: str, written: Any, here: jsonc.Path, folder: Path, environ: Ma
             for key, value in entry.env.items()
             if value is not None
         },
+        inherit=entry.inherit,
+        withheld=withheld,
         cwd=cwd,
         url=found.at("url").text(entry.url or ""),
         headers={key: found.at("headers", key).secret(value, key) for key, value in entry.headers.items()},
@@ -152,6 +170,8 @@ def _server(name: str, written: Any, here: jsonc.Path, folder: Path, environ: Ma
         entry=entry,
     )
     _check_reachable(server, here)
+    given = inherited_variables(environ, entry.inherit, withheld)
+    found.secrets += ((value, key) for key, value in given.items() if CREDENTIAL.search(key))
     return msgspec.structs.replace(server, secrets=collect([*found.secrets, *secrets_in_url(server.url)]))
 
 
@@ -210,6 +230,9 @@ def _check_reachable(server: Server, here: jsonc.Path) -> None:
     for key, value in server.env.items():
         if not key or "=" in key or "\0" in key + value:
             raise Invalid((*here, "env", key), 'expected a variable\'s name without "=", and no NUL; correct the name')
+    for place, wanted in enumerate(server.inherit):
+        if problem := wrong_name(wanted):
+            raise Invalid((*here, "inherit", place), problem)
     if "\0" in "".join((server.command, *server.args, server.cwd or "")):
         raise Invalid((*here, "command"), "expected text, found a NUL character; remove \\u0000")
 

@@ -42,6 +42,10 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     env: dict[str, str | int | bool | None] = {}
     """Environment variables of the program. Values are secrets; a variable that is `null` is left out. `${VAR}` is
     expanded."""
+    inherit: tuple[str, ...] = ()
+    """Names and patterns of variables that the program gets from the environment of foretool. It always gets `HOME`,
+    `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`. `["*"]` gives it every secret in your environment, except those of
+    foretool itself, which only their exact names give away."""
     cwd: str | None = None
     """Folder in which the program starts; without it, the folder of this file. `${workspaceFolder}` is the folder in
     which your client started foretool. `~` and `${VAR}` are expanded; a relative path starts in the folder of this

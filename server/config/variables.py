@@ -29,7 +29,7 @@ class Secrets(Struct, frozen=True):
         For texts that a model reads: there `Europe/Berlin`, the value of a variable TZ, has to stay.
         """
         for value, name in self.values:
-            if (found := value.encode(errors="replace")) in data and len(value) >= 8 and _CREDENTIAL.search(name):
+            if (found := value.encode(errors="replace")) in data and len(value) >= 8 and CREDENTIAL.search(name):
                 data = data.replace(found, f"[{name}]".encode())
         return data
 
@@ -128,7 +128,7 @@ def _written_forms(value: str) -> Iterator[str]:
 
 
 _PLAIN_IN_URL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_CREDENTIAL = re.compile(r"(?i)token|key|secret|pass|pwd|credential|auth|cookie|session|_pat\b|dsn")
+CREDENTIAL = re.compile(r"(?i)token|key|secret|pass|pwd|credential|auth|cookie|session|_pat\b|dsn")
 """Names of variables and headers whose values are credentials; other values of the config are often plain words."""
 
 

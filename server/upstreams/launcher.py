@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Sequence
 
+from foretool.server.config.environment import server_environment
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.base import Link, Receiver
-from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
+from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import OpenLink, Upstream
@@ -26,7 +28,15 @@ def link_opener(server: Server, limit: int, watcher: ChildWatcher, turn: Turn | 
 
     async def open_link(receiver: Receiver, era: Era) -> Link:
         if server.type == "stdio":
-            return await open_stdio(server.command, server.args, server.env, server.cwd, receiver, watcher, limit, turn)
+            env = server_environment(os.environ, server.inherit, server.withheld, server.env)
+
+            def explain(stderr: Sequence[str]) -> str:
+                from foretool.server.upstreams.missing_variables import advise  # only a server that fails needs it
+
+                return advise(stderr, os.environ, env, server.withheld)
+
+            child = Child(server.command, server.args, env, server.cwd, explain)
+            return await open_stdio(child, receiver, watcher, limit, turn)
         # The HTTP client takes a tenth of a second to import; only who has such an upstream waits for it.
         if server.type == "sse":
             from foretool.server.transports.upstream.sse import open_sse

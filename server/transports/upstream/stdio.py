@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Message
@@ -71,6 +71,7 @@ class ChildWatcher:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
+                env={"PATH": "/usr/bin:/bin:/usr/local/bin"},
             )
         self._write(f"+ {group}\n")
 
@@ -101,12 +102,25 @@ class ChildWatcher:
                 self._sh = None  # somebody killed it; the next child starts another one
 
 
+class Child(NamedTuple):
+    """A program to start."""
+
+    command: str
+    args: Sequence[str]
+    env: Mapping[str, str]
+    """Its whole environment."""
+    cwd: str | None
+    explain: Callable[[Sequence[str]], str] = lambda stderr: ""
+    """Says what its stderr lines mean for the user, or ""."""
+
+
 class StdioLink(Link):
     """One child process and its three pipes."""
 
     def __init__(
         self,
         process: subprocess.Popen[bytes],
+        explain: Callable[[Sequence[str]], str],
         receiver: Receiver,
         watcher: ChildWatcher,
         limit: int,
@@ -114,6 +128,7 @@ class StdioLink(Link):
     ) -> None:
         self.pid = process.pid
         self._process = process
+        self._explain = explain
         self._receiver = receiver
         self._watcher = watcher
         self._turn = turn
@@ -195,7 +210,8 @@ class StdioLink(Link):
             return
         why = "closed its output" if code is None else _exit_reason(code)
         last = f"; last stderr line: {self._errors[-1]!r}" if self._errors else ""
-        self._receiver.on_closed(why + last)
+        meaning = self._explain(self._errors)
+        self._receiver.on_closed(why + last + (f"; {meaning}" if meaning else ""))
 
     async def close(self) -> None:
         """Close stdin, then send SIGTERM and SIGKILL to the group, each after `GRACE_S` (specification: stdio)."""
@@ -244,15 +260,16 @@ def _exit_reason(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _spawn(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
+def _spawn(child: Child) -> subprocess.Popen[bytes]:
     """Start the process. It takes about a millisecond; asyncio would add a thread per child on Python 3.11."""
+    command, cwd = child.command, child.cwd
     try:
         return subprocess.Popen(
-            [command, *args],
+            [command, *child.args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **env},
+            env=child.env,
             cwd=cwd,
             start_new_session=True,
         )
@@ -265,23 +282,16 @@ def _spawn(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str |
 
 
 async def open_stdio(
-    command: str,
-    args: Sequence[str],
-    env: Mapping[str, str],
-    cwd: str | None,
-    receiver: Receiver,
-    watcher: ChildWatcher,
-    limit: int,
-    turn: Turn | None = None,
+    child: Child, receiver: Receiver, watcher: ChildWatcher, limit: int, turn: Turn | None = None
 ) -> StdioLink:
-    """Start a child process and connect its pipes. `env` adds to the environment of this process. `limit`: bytes of one
-    message. `turn`: shared by all pipes of a proxy. Raises `LinkError` when the process cannot start."""
+    """Start a child process and connect its pipes. `limit`: bytes of one message. `turn`: shared by all pipes of a
+    proxy. Raises `LinkError` when the process cannot start."""
     await watcher.slots.acquire()
     try:
         await watcher.wait_for_turn()
-        process = _spawn(command, args, env, cwd)
+        process = _spawn(child)
         watcher.watch(process.pid)
-        link = StdioLink(process, receiver, watcher, limit, turn or Turn())
+        link = StdioLink(process, child.explain, receiver, watcher, limit, turn or Turn())
         try:
             await link.connect()
         except BaseException:

@@ -20,7 +20,7 @@ from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.http import HttpLink
-from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
+from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams import tool_list
 from foretool.server.upstreams.tool_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S
 from foretool.server.upstreams.upstream import OpenLink, State, Upstream
@@ -111,7 +111,7 @@ async def test_one_without_a_list_is_not_put_to_rest_and_a_stopped_one_is_not_as
 
 def over_stdio(url: str, watcher: ChildWatcher) -> OpenLink:
     arguments = [str(Path(__file__).parents[2] / "support" / "echo_upstream.py"), "--refuse", "2"]
-    return lambda receiver, era: open_stdio(sys.executable, arguments, {}, None, receiver, watcher, 100_000)
+    return lambda receiver, era: open_stdio(Child(sys.executable, arguments, {}, None), receiver, watcher, 100_000)
 
 
 def over_http(url: str, watcher: ChildWatcher) -> OpenLink:

@@ -13,7 +13,7 @@ from requirements import requirement
 
 from foretool.server.transports.upstream import stdio
 from foretool.server.transports.upstream.base import LinkError
-from foretool.server.transports.upstream.stdio import ChildWatcher, open_stdio
+from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 
 STUBBORN = (
     "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -52,7 +52,7 @@ async def test_a_child_that_does_not_read_fails_what_is_too_much_and_nothing_mor
     monkeypatch.setattr(stdio, "MOST_WAITING", 500_000)
     notes, watcher = Notes(), ChildWatcher()
     deaf = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
-    link = await open_stdio(deaf[0], deaf[1:], {}, None, notes, watcher, 1_000_000)
+    link = await open_stdio(Child(deaf[0], deaf[1:], {}, None), notes, watcher, 1_000_000)
     try:
         for number in range(10):
             link.send(request(number, "tools/call", text="x" * 100_000))
@@ -72,7 +72,7 @@ async def test_a_child_that_does_not_read_fails_what_is_too_much_and_nothing_mor
 
 async def _started(watcher: ChildWatcher, words: str, count: int) -> list[stdio.StdioLink]:
     command = [sys.executable, "-c", words]
-    opened = (open_stdio(command[0], command[1:], {}, None, Notes(), watcher, 1000) for _ in range(count))
+    opened = (open_stdio(Child(command[0], command[1:], {}, None), Notes(), watcher, 1000) for _ in range(count))
     return list(await asyncio.gather(*opened))
 
 
@@ -100,7 +100,7 @@ async def test_one_that_cannot_start_leaves_its_place_to_the_next() -> None:
     watcher.slots = asyncio.Semaphore(1)
     for _ in range(2):
         with pytest.raises(LinkError):
-            await open_stdio("no-such-command-anywhere", [], {}, None, Notes(), watcher, 1000)
+            await open_stdio(Child("no-such-command-anywhere", [], {}, None), Notes(), watcher, 1000)
     assert watcher.slots._value == 1
 
 

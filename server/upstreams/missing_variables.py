@@ -1,0 +1,65 @@
+"""Finds out which variable a server that failed has probably missed, from what it wrote to stderr.
+
+The text is that of a stranger, so the advice names what the user would give away, and never a variable of our own.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+_NAME: Final = r"[A-Z][A-Z0-9_]{2,63}"
+_WORD: Final = re.compile(rf"(?<![A-Za-z0-9_]){_NAME}(?![A-Za-z0-9_])")
+_ASKED: Final = re.compile(
+    rf"(?i:\b(?:set|missing|requires?|needs?|provide|export|define|specify)\b)[^\n]{{0,60}}?\b(?P<after>{_NAME})\b"
+    rf"|\b(?P<before>{_NAME})\b[^\n]{{0,60}}?(?i:not set|unset|missing|required|must be|undefined|not defined"
+    r"|not found|not provided|environment variable|env(?:ironment)? var)"
+)
+_NETWORK: Final = re.compile(
+    r"(?i)proxy|certificate|self[- ]signed|\bSSL\b|\bTLS\b|ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN"
+    r"|getaddrinfo|dns error|network|registry|could not connect|cannot connect|failed to fetch|no matching distribution"
+)
+_OF_NETWORK: Final = re.compile(
+    r"(?i)(?:https?|all|no|ftp)_proxy|.*_CA_BUNDLE|.*_CA_CERTS|SSL_CERT_.*|PIP_.*|UV_.*|NPM_CONFIG_.*|DOCKER_.*"
+)
+MOST_NAMES: Final = 4
+
+
+def advise(lines: Sequence[str], environ: Mapping[str, str], given: Iterable[str], withheld: Iterable[str] = ()) -> str:
+    """Return what to add to the entry of a server, or "".
+
+    `lines`: its stderr. `given`: the names of the variables that it got. `withheld`: those that hold our credentials.
+    """
+    text, known = "\n".join(lines), frozenset((*given, *withheld))
+    held_back = [name for name in _unique(_WORD.findall(text)) if name in environ and _may_be_given(name, known)]
+    if held_back:
+        return f"{_list(held_back)} set here but not given to it; if it may have {_them(held_back)}, {_add(held_back)}"
+    asked = _unique(match["after"] or match["before"] for match in _ASKED.finditer(text))
+    absent = [name for name in asked if "_" in name and name not in environ and _may_be_given(name, known)]
+    if absent:
+        return f"{_list(absent)} not set here; set {_them(absent)} where foretool starts and {_add(absent)}"
+    if _NETWORK.search(text):
+        near = [name for name in sorted(environ) if _OF_NETWORK.fullmatch(name) and _may_be_given(name, known)]
+        if near:
+            return f"{_list(near)} set here but not given to it; if it needs {_them(near)}, {_add(near)}"
+    return ""
+
+
+def _may_be_given(name: str, known: frozenset[str]) -> bool:
+    return name not in known and not name.startswith("FORETOOL_")
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))[: 4 * MOST_NAMES]
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:MOST_NAMES])} {'is' if len(names) == 1 else 'are'}"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _add(names: Sequence[str]) -> str:
+    quoted = ", ".join(f'"{name}"' for name in names[:MOST_NAMES])
+    return f'add "inherit": [{quoted}] to its entry'
