@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
+from foretool.server.config.environment import BASIC_NAMES
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, diff, load_again, stamp
 from foretool.server.config.places import Place
 from foretool.server.config.servers import same_connection
+from foretool.server.config.variables import CREDENTIAL
 from foretool.server.system import logs
 from foretool.server.upstreams.launcher import Launcher
 
@@ -85,6 +87,25 @@ def report_place(config: Config) -> None:
     log.info("config: %s (%s)", config.path, config.named_by)
     if config.ignored is not None:
         log.warning("%s", Place(config.path, config.named_by, config.ignored).notice)
+
+
+def report_small_environment(config: Config, environ: Mapping[str, str]) -> None:
+    """Log what servers no longer get since this version, and which of them it may concern."""
+    concerned = [server.name for server in config.servers.values() if server.type == "stdio" and not server.inherit]
+    given = {*BASIC_NAMES, *(name for server in config.servers.values() for name in server.env)}
+    secret = sorted(name for name in environ if CREDENTIAL.search(name) and name not in given)
+    if concerned:
+        held_back = f" Set here and no longer given: {_some(secret)}." if secret else ""
+        log.warning(
+            'since this version a server gets only %s, its "env", and the variables that its "inherit" names, and it'
+            ' starts in the folder of the config.%s If one of %s fails, `foretool doctor` says what to add',
+            ", ".join(BASIC_NAMES), held_back, _some(concerned),
+        )  # fmt: skip
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def report_problems(config: Config) -> None:

@@ -6,17 +6,20 @@ Both return with every upstream ended and every record written.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import signal
 from typing import Final
 
+from foretool.server import reload
 from foretool.server.app import App
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.loader import Config
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import exposure, open_store
-from foretool.storage.stores import Store
+from foretool.storage.stores import StorageError, Store
 
 GRACE_S: Final = 2.0
 """A client that closes our input still gets the answers that come within this time."""
@@ -79,6 +82,10 @@ def _open(config: Config) -> Store:
     store = open_store(config.storage)
     for line in exposure(config.storage):
         log.warning("%s", line)
+    with contextlib.suppress(StorageError):
+        # A store without sessions belongs to a new user, for whom nothing has changed.
+        if store.serving.tell_once("small environment") and store.statistics().sessions:
+            reload.report_small_environment(config, os.environ)
     return store
 
 

@@ -191,6 +191,9 @@ class ServingStore(Protocol):
 
     def save_state(self, state: UpstreamState) -> None: ...
 
+    def tell_once(self, notice: str) -> bool:
+        """Return whether this notice was never told to the users of this store; it counts as told from now on."""
+
     def states(self) -> list[UpstreamState]:
         """Return the states of every proxy that has not cleared them; a killed one does not, so check its pid."""
 

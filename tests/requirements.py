@@ -508,6 +508,14 @@ MANIFEST: Final[dict[str, Promise]] = {
     "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),
     "tgr:eq3": Promise("TGR, section 3.2", "a tool's vector takes in those of the tools it is connected with"),
     # Trust: limits behind us
+    "trust:environment:short": Promise(
+        "SECURITY.md", "a server gets no variable of ours but the basic ones and those that its entry names"
+    ),
+    "trust:environment:files": Promise("SECURITY.md", "a server inherits no open file of ours"),
+    "trust:environment:doctor": Promise(
+        "SECURITY.md", "what names the variable that a failing server missed shows no value and none of our own"
+    ),
+    "trust:environment:migration": Promise("SECURITY.md", "the smaller environment is said once, at the first start"),
     "trust:folder:config": Promise(
         "SECURITY.md", "the config of the working folder is not read unless the user names it, and a line says so"
     ),

@@ -32,6 +32,10 @@ class Serving(Subject):
     def save_state(self, state: UpstreamState) -> None:
         self._database.run(_SAVE_STATE, _STATES.row(state))
 
+    def tell_once(self, notice: str) -> bool:
+        told = "INSERT INTO counters (name, value) VALUES (?, 1) ON CONFLICT (name) DO NOTHING"
+        return self._database.run(told, (f"told: {notice}",)).rowcount > 0
+
     def states(self) -> list[UpstreamState]:
         return _STATES.find_all(self._database, "ORDER BY started_at, pid, upstream")
 

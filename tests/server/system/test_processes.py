@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from foretool.server.system.processes import is_running
+from foretool.server.system.processes import is_running, worker_command, worker_environment
 
 
 def test_this_process_runs_and_one_that_ended_does_not() -> None:
@@ -23,3 +23,13 @@ def test_this_process_runs_and_one_that_ended_does_not() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells when a process began")
 def test_a_younger_process_under_the_same_number_is_not_the_proxy() -> None:
     assert not is_running(os.getpid(), time.time() - 30 * 86_400)
+
+
+def test_a_worker_reads_nothing_of_the_working_folder_and_gets_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_TOKEN", "HF_HOME", "https_proxy", "FORETOOL_LLM_KEY"):
+        monkeypatch.setenv(name, "x")
+    assert worker_command("some.module", "word")[1:] == ("-P", "-m", "some.module", "word")
+    found = worker_environment(("FORETOOL_*",), FORETOOL_STORAGE="/s")
+    assert {"HOME", "PATH", "HF_HOME", "https_proxy", "FORETOOL_LLM_KEY"} <= found.keys()
+    assert (found["FORETOOL_STORAGE"], "GITHUB_TOKEN" in found) == ("/s", False)
+    assert "FORETOOL_LLM_KEY" not in worker_environment()

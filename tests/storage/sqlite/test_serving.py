@@ -32,3 +32,9 @@ def test_others_see_the_states_of_upstreams_until_they_are_cleared(path: Path) -
         assert status.serving.states() == [other, STATE]
         proxy.serving.clear_states(77)
         assert status.serving.states() == [other]
+
+
+def test_a_notice_is_told_once_for_all_proxies_of_a_store(store: Store) -> None:
+    assert store.serving.tell_once("a change")
+    assert not store.serving.tell_once("a change")
+    assert store.serving.tell_once("another change")

@@ -1,0 +1,179 @@
+"""Attacks on the user's secrets: a server looks for what it was not given, and asks the user for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from requirements import requirement
+from served import Served, write_config
+
+from foretool.server import doctor
+from foretool.server.config import loader
+
+pytestmark = pytest.mark.slow
+
+SUPPORT = Path(__file__).parents[1] / "support"
+SECRETS = {
+    "GITHUB_TOKEN": "ghp_0123456789abcdef",
+    "AWS_SECRET_ACCESS_KEY": "aws0123456789abcdef",
+    "ANTHROPIC_API_KEY": "sk-ant-0123456789",
+    "FORETOOL_TOKEN": "our-own-token-0123456789",
+    "MY_TOKEN": "our-other-token-0123456789",
+    "LD_PRELOAD_HINT": "anything",
+    "HTTPS_PROXY": "http://user:password@proxy.example:3128",
+}
+
+
+def tells(*options: str, **entry: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(SUPPORT / "telling_upstream.py"), *options], **entry}
+
+
+@pytest.fixture
+def servings() -> Iterator[list[Served]]:
+    """What a test starts; ended whatever happens."""
+    started: list[Served] = []
+    yield started
+    for each in started:
+        if each.process.poll() is None:
+            each.kill()
+
+
+def serve(folder: Path, servings: list[Served], servers: dict[str, Any], **settings: Any) -> Served:
+    environ = {"HOME": str(folder), "PATH": os.environ["PATH"], **SECRETS}
+    served = Served(write_config(folder, servers, **settings), env=environ)
+    servings.append(served)
+    served.initialize()
+    served.list_tools()
+    return served
+
+
+def told(served: Served, server: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(served.call(f"{server}__tell"))
+    return found
+
+
+@requirement("trust:environment:short")
+def test_a_server_gets_no_variable_that_nobody_gave_it(tmp_path: Path, servings: list[Served]) -> None:
+    servers = {
+        "plain": tells(),
+        "own": tells(env={"A": "1", "B": "${GITHUB_TOKEN}"}),
+        "named": tells(inherit=["GITHUB_TOKEN", "NOT_SET"]),
+        "pattern": tells(inherit=["AWS_*", "*TOKEN"]),
+        "all": tells(inherit=["*"]),
+        "ours": tells(inherit=["FORETOOL_TOKEN"]),
+    }
+    served = serve(tmp_path, servings, servers, token="${MY_TOKEN}")
+    got = {name: told(served, name)["env"].keys() & {*SECRETS, "A", "B"} for name in servers}
+    assert got == {
+        "plain": set(),
+        "own": {"A", "B"},
+        "named": {"GITHUB_TOKEN"},
+        "pattern": {"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"},
+        "all": SECRETS.keys() - {"FORETOOL_TOKEN", "MY_TOKEN"},
+        "ours": {"FORETOOL_TOKEN"},
+    }
+    assert served.leave() == 0
+
+
+@requirement("trust:environment:short")
+def test_no_secret_reaches_a_server_through_its_parents_or_our_workers(tmp_path: Path, servings: list[Served]) -> None:
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("only Linux shows the environment of a process")
+    served = serve(tmp_path, servings, {"one": tells()})
+    found = told(served, "one")
+    children = [
+        int(each.name)
+        for each in Path("/proc").iterdir()
+        if each.name.isdecimal() and f"PPid:\t{served.process.pid}\n" in _status(each)
+    ]
+    assert found["pid"] in children and len(children) >= 2  # the server, and what watches over it
+    for child in children:
+        held = Path(f"/proc/{child}/environ").read_bytes()
+        assert [name for name, value in SECRETS.items() if value.encode() in held] == []
+
+
+def _status(process: Path) -> str:
+    try:
+        return (process / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+@requirement("trust:environment:files")
+def test_a_server_inherits_no_open_file_of_ours(tmp_path: Path, servings: list[Served]) -> None:
+    served = serve(tmp_path, servings, {"one": tells(), "two": tells()})
+    assert (told(served, "one")["files"], told(served, "two")["files"]) == ([], [])
+
+
+@requirement("trust:environment:doctor")
+def test_a_server_that_asks_for_a_secret_gets_the_user_asked(tmp_path: Path, servings: list[Served]) -> None:
+    servers = {"needy": tells("--need", "GITHUB_TOKEN"), "lacking": tells("--need", "SLACK_BOT_TOKEN")}
+    served = serve(tmp_path, servings, servers)
+    answer = served.call("needy__tell")
+    assert 'set here but not given to it; if it may have it, add "inherit": ["GITHUB_TOKEN"]' in answer
+    assert "SLACK_BOT_TOKEN is not set here" in served.call("lacking__tell")
+    assert served.leave() == 0
+    assert not any(value in "".join(served.errors) + answer for value in SECRETS.values())
+
+
+@requirement("trust:environment:doctor")
+def test_the_doctor_names_the_variable_and_never_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    servers = {
+        "needy": tells("--need", "GITHUB_TOKEN"),
+        "greedy": tells("--need", "FORETOOL_TOKEN", "--need", "MY_TOKEN"),
+        "fed": tells("--need", "GITHUB_TOKEN", inherit=["GITHUB_TOKEN"]),
+    }
+    found = doctor.diagnose(loader.load(write_config(tmp_path, servers, token="${MY_TOKEN}")))
+    assert {each.upstream: each.is_well for each in found.upstreams} == {"needy": False, "greedy": False, "fed": True}
+    advice = {each.what.partition(":")[0]: each.do for each in found.findings if each.area == "upstream"}
+    assert advice["needy"].endswith('add "inherit": ["GITHUB_TOKEN"] to its entry')
+    assert "inherit" not in advice["greedy"]
+    assert not any(value in repr(found) for value in SECRETS.values())
+
+
+@requirement("trust:folder:children")
+def test_a_relative_folder_of_path_finds_no_program_of_the_client_folder(
+    tmp_path: Path, servings: list[Served]
+) -> None:
+    repository = tmp_path / "repository"
+    (repository / "bin").mkdir(parents=True)
+    ran = tmp_path / "ran"
+    for folder in (repository, repository / "bin"):
+        (folder / "some-server").write_text(f"#!/bin/sh\ntouch {ran}\n")
+        (folder / "some-server").chmod(0o755)
+    servers = {"one": {"command": "some-server", "cwd": "${workspaceFolder}"}, "two": {"command": "some-server"}}
+    environ = {"HOME": str(tmp_path), "PATH": f"bin:.::{os.environ['PATH']}:"}
+    served = Served(write_config(tmp_path, servers), cwd=repository, env=environ)
+    servings.append(served)
+    served.initialize()
+    served.list_tools()
+    for name in servers:
+        assert "was not found" in served.call(f"{name}__x")
+    assert served.leave() == 0
+    assert not ran.exists()
+
+
+@requirement("trust:environment:migration")
+def test_the_change_is_said_once_and_only_to_whom_it_concerns(tmp_path: Path, servings: list[Served]) -> None:
+    def warnings() -> list[str]:
+        served = serve(tmp_path, servings, {"one": tells(), "two": tells(inherit=["X"])})
+        assert served.leave() == 0
+        return [line for line in served.errors if "since this version" in line]
+
+    assert warnings() == []  # a new store
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "store.sqlite3") as store:
+        store.execute("DELETE FROM counters WHERE name LIKE 'told:%'")  # as a version before left it
+    store.close()
+    (warning,) = warnings()
+    assert "If one of one fails" in warning and "GITHUB_TOKEN" in warning and "ghp_" not in warning
+    assert warnings() == []
