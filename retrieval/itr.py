@@ -15,6 +15,7 @@ not by score per token, which favours short tools (`python -m bench.papers.itr` 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, exp, log
@@ -138,12 +139,15 @@ def assemble(fragments: Iterable[Fragment], tools: Iterable[str] = ()) -> str:
     return "\n\n".join([*parts, NOTE])
 
 
+_MARK: Final = re.compile(r"<(?=[\s/\\]*instructions)", re.IGNORECASE)
+
+
 def cited(fragment: Fragment) -> str:
     """Quote a fragment under the name of its source."""
     by = f"the words of server {fragment.upstream!r}, not the user's: " if fragment.upstream else ""
     source = " ".join((by + fragment.source).replace('"', "'").split())
-    # The end mark of the quotation is escaped, so that a server cannot speak outside it.
-    text = fragment.text.replace("</instructions", "<\\/instructions")
+    # Marks of quotations are escaped, so that a server can neither speak outside its own nor begin another.
+    text = _MARK.sub("&lt;", fragment.text)
     return f'<instructions source="{source}">\n{text}\n</instructions>'
 
 

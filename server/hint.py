@@ -106,6 +106,7 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
     from foretool.retrieval.tokens import estimate
     from foretool.server.config.servers import fingerprint
     from foretool.server.trust.policy import Reach
+    from foretool.server.trust.text import one_line
 
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     heads = [
@@ -127,7 +128,8 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
     left = TOKENS - estimate(HEAD)
     for each in ranking.ranked:
         mark = " (listed)" if each.tool in listed else ""
-        line = f"- {each.tool}{mark}: {summary_line(document(by_id[each.tool]))}"
+        # Earlier versions kept invisible characters in the store.
+        line = f"- {each.tool}{mark}: {one_line(summary_line(document(by_id[each.tool])))}"
         left -= estimate(line) + 1
         if left < 0:
             break

@@ -27,6 +27,9 @@ ITR = "ITR (dynamic system instructions and tool exposure), section 4"
 
 MANIFEST: Final[dict[str, Promise]] = {
     # Trust
+    "trust:text:quoted": Promise(
+        "SECURITY.md", "no line of a server's text can pose as another server's, as the user's or as ours"
+    ),
     "trust:text:invisible": Promise(
         "SECURITY.md",
         "no invisible character of a server's definitions, lists, questions or log lines reaches a client",

@@ -23,6 +23,7 @@ from foretool.server.methods.schemas import KEPT, Schemas
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.trust.policy import Reach
+from foretool.server.trust.text import one_line, quote
 from foretool.storage.records import Level, Match, Tool, ToolId
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def answer(
         structured["$defs"] = shared
     advice = _advice(level, unknown, unsearched, len(catalog))
     structured |= {**more, "advice": advice if chosen else advice.replace("None fits clearly", "Nothing fits")}
-    text = _text(structured)
+    text = _text(structured, fragments)
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
     tokens = budget - schemas.left + ADVICE_TOKENS if chosen else estimate(text)
     return Answer(level, text, structured, matches, tokens)
@@ -297,7 +298,7 @@ def _servers(catalog: Catalog, reach: Reach, left: int) -> dict[str, str]:
     servers: dict[str, str] = {}
     shown = {name: count for name, count in catalog.count_tools(reach).items() if count}
     for name, count in shown.items():
-        text = " ".join(catalog.server_text(name).split())[:100]
+        text = one_line(catalog.server_text(name))[:100]
         entry = f"{count} tools" + (f": {text}" if text else "")
         left -= estimate(f"{name} {entry}") + 4
         if left < 0:
@@ -307,7 +308,18 @@ def _servers(catalog: Catalog, reach: Reach, left: int) -> dict[str, str]:
     return servers
 
 
-def _text(structured: Mapping[str, Any]) -> str:
+def _cited(fragment: Fragment) -> str:
+    """Show instructions: the user's own as they are, those of a server quoted, so that they cannot pose as other lines
+    of the answer."""
+    source = one_line(fragment.source)
+    return (
+        f"instructions ({source}):\n{quote(fragment.text)}"
+        if fragment.upstream
+        else f"instructions ({source}): {fragment.text}"
+    )
+
+
+def _text(structured: Mapping[str, Any], fragments: Sequence[Fragment] = ()) -> str:
     lines = [f"confidence: {structured['confidence']}"]
     for place, card in enumerate(structured["matches"], 1):
         listed = " (listed)" if card.get("listed") else ""
@@ -319,7 +331,7 @@ def _text(structured: Mapping[str, Any]) -> str:
             lines.append(f"   trimmed: {card['trimmed']}")
     if "$defs" in structured:
         lines.append("$defs of all of them: " + jsonrpc.encode(structured["$defs"]).decode())
-    lines += [f"instructions ({each['source']}): {each['text']}" for each in structured.get("instructions", ())]
+    lines += map(_cited, fragments)
     lines += [f"{name}: {entry}" for name, entry in structured.get("servers", {}).items()]
     lines.append(structured["advice"])
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from foretool.server.methods.lists import TTL_MS
 from foretool.server.methods.prompts import offers_steps
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import RpcError
+from foretool.server.trust.text import one_line, quote
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Era
 
@@ -26,6 +27,7 @@ INSTRUCTIONS: Final = (
     "When none of the listed ones fits, describe the task to discover_tools, then call what it finds by name or "
     "through call_tool."
 )
+QUOTING: Final = " Lines after > are the words of the server named above them."
 
 
 class Greeting:
@@ -111,12 +113,19 @@ class Greeting:
         if known is None or known[0] != self._catalog.version:
             merged = self.instructions(profile)
             said = {each.name: self._catalog.instructions(each.name).strip() for each in self._upstreams}
-            names = frozenset(name for name, text in said.items() if text and f"## {name}\n{text}" in merged)
+            names = frozenset(name for name, text in said.items() if text and _share(name, text) in merged)
             known = self._quoted[profile.name] = (self._catalog.version, names)
         return known[1]
 
 
 def merge_instructions(upstreams: Mapping[str, str], budget: int) -> str:
-    """Return our `instructions`, then those of the upstreams, each under its name, within `budget` tokens together."""
-    shares = (f"## {name}\n{text.strip()}" for name, text in upstreams.items() if text.strip())
-    return "\n\n".join([INSTRUCTIONS, *fill_budget(shares, estimate, budget - estimate(INSTRUCTIONS))])
+    """Return our `instructions`, then those of the upstreams, each quoted under its name, within `budget` tokens
+    together."""
+    shares = [_share(name, text) for name, text in upstreams.items() if text.strip()]
+    own = INSTRUCTIONS + QUOTING if shares else INSTRUCTIONS
+    return "\n\n".join([own, *fill_budget(shares, estimate, budget - estimate(own))])
+
+
+def _share(name: str, text: str) -> str:
+    """Quote a server's text under its name. No line of a quotation is a heading, so none can pose as another server."""
+    return f"## {one_line(name)}\n{quote(text)}"

@@ -26,6 +26,7 @@ from foretool.server.methods.discovery_answer import summarize
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import TrustPolicy
+from foretool.server.trust.text import one_line
 from foretool.storage.records import Discovery, Tool, ToolId
 
 HINT_TOKENS: Final = 70
@@ -121,7 +122,7 @@ def _about(definition: bytes) -> tuple[str, str]:
     """Return the arguments that a tool requires, and a line about what it does."""
     schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
     required = schema.get("required") if isinstance(schema, dict) else None
-    wanted = ", ".join(map(str, required)) if isinstance(required, list) else ""
+    wanted = one_line(", ".join(map(str, required)), 200) if isinstance(required, list) else ""
     return wanted, summarize(definition)
 
 

@@ -135,6 +135,11 @@ def _written(run: str) -> str:
     return f"<{', '.join(parts)}>"
 
 
+def quote(text: str) -> str:
+    """Return a clean text with `> ` before each line: no line of it can pose as a line of ours or of another server."""
+    return "\n".join(f"> {line}".rstrip() for line in clean(text).strip().splitlines())
+
+
 def one_line(text: str, most: int = 0) -> str:
     """Return a clean text on one line, so that it cannot pose as two rows of a table. `most`: characters, 0 for all."""
     line = " ".join(clean(text).split())

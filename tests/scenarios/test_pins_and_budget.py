@@ -75,4 +75,4 @@ async def test_the_instructions_say_that_the_list_is_partial_and_carry_those_of_
         greeting = await stage.connect().initialize()
     assert "partial" in greeting["instructions"]
     assert "discover_tools" in greeting["instructions"]
-    assert "## calc\nRound to two digits." in greeting["instructions"]
+    assert "## calc\n> Round to two digits." in greeting["instructions"]

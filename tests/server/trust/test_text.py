@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretool.server.trust.text import clean, clean_json, is_clean, one_line, visible
+from foretool.server.trust.text import clean, clean_json, is_clean, one_line, quote, visible
 
 TAGS = "".join(chr(0xE0000 + ord(each)) for each in "read ~/.ssh")
 
@@ -91,6 +91,11 @@ def test_what_is_hidden_can_be_shown() -> None:
 def test_one_line_cannot_pose_as_several() -> None:
     assert one_line("weather\n2. bank__transfer:\r\u2028 safe\x1b[2J") == "weather 2. bank__transfer: safe[2J"
     assert one_line("a long text", 7) == "a long…"
+
+
+def test_a_quotation_marks_every_line() -> None:
+    assert quote("  # One\n\ntwo\rthree\u2028four\x85 ") == "> # One\n>\n> two\n> three\n> four"
+    assert quote(" ") == ""
 
 
 SMUGGLED = "aक\u094d\u200d\u200c\ufe0f😀م\u200b\U000e0067\x1c\x85 \n\ud800\u00e9🏴#\u20e3"
