@@ -96,6 +96,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "list:full": Promise("design: exposure", "full lists everything, pins marked always-load"),
     "list:budget": Promise("design: exposure", "the list fits its token budget, most used first"),
+    "list:whole": Promise("docs/configuration.md", "a catalogue that fits the list's budget is listed whole"),
     "list:cold-start": Promise("design: exposure", "without usage the profile's words choose"),
     "list:own-tools": Promise(
         "README: what a client sees", "the definition of discover_tools costs at most 250 tokens"

@@ -7,7 +7,7 @@ or `foretool learn` has run. No request of a client changes it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Final
@@ -220,6 +220,7 @@ class Exposures:
         settings = self._config.settings
         parts = (
             profile.name, policy, profile.list_tokens, profile.about, profile.pin, settings.pin, profile.servers,
+            settings.list_whole,
         )  # fmt: skip
         digest = hashlib.sha256("".join(map(repr, parts)).encode())
         if (learned := self._learned.prior()[0]) and policy != "full":
@@ -262,6 +263,16 @@ class Exposures:
                 known = msgspec.json.decode(learned, type=Prior)
         return order_tools(known, usages, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
 
+    def _fitting_whole(self, profile: Profile, own: Mapping[ToolId, Raw]) -> list[ToolId]:
+        """Return all tools of a profile if they fit its budget beside our own, else []."""
+        left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in own.values())
+        found = [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
+        for tool in found:
+            left -= self._catalog.tokens(tool)
+            if left < 0:
+                return []
+        return found
+
     def _make(self, profile: Profile, policy: Policy) -> tuple[WorkingSet, tuple[ToolId, ...]]:
         """Make a list; return it with the order in which the tools competed for it."""
         definitions = dict(self._own(profile))
@@ -269,6 +280,8 @@ class Exposures:
         ranked: tuple[ToolId, ...] = ()
         if policy == "full":
             chosen = [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
+        elif self._config.settings.list_whole and (whole := self._fitting_whole(profile, definitions)):
+            chosen = whole
         else:
             ranked = self._ranked(profile)
             left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in definitions.values())

@@ -76,3 +76,27 @@ async def test_the_instructions_say_that_the_list_is_partial_and_carry_those_of_
     assert "partial" in greeting["instructions"]
     assert "discover_tools" in greeting["instructions"]
     assert "## calc\n> Round to two digits." in greeting["instructions"]
+
+
+@requirement("list:whole")
+@pytest.mark.parametrize("policy", ["frozen", "growing", "auto"])
+async def test_a_catalogue_that_fits_the_budget_is_listed_whole(policy: str) -> None:
+    upstream = FakeUpstream("calc", [tool(name) for name in ("add", "divide", "multiply")])
+    async with proxy_over(upstream, list_whole=True, policy=policy) as stage:
+        await stage.client.list_tools()
+        listed = await stage.client.list_tools()
+        await stage.client.call_tool("calc__divide")
+        misses = stage.store.calls.misses()
+    assert {"calc__add", "calc__divide", "calc__multiply"} <= set(listed)
+    assert misses == []
+
+
+@requirement("list:whole")
+async def test_a_catalogue_over_the_budget_or_a_setting_against_it_hides_what_was_not_used() -> None:
+    few = FakeUpstream("calc", [tool("add")])
+    many = FakeUpstream("calc", [tool(f"tool{number}", "Computes " + "very " * 30) for number in range(60)])
+    for upstream, settings in ((many, {"list_whole": True}), (few, {"list_whole": False})):
+        async with proxy_over(upstream, **settings) as stage:
+            await stage.client.list_tools()
+            listed = set(await stage.client.list_tools())
+        assert not any(name.startswith("calc__") for name in listed)
