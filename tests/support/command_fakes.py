@@ -24,7 +24,14 @@ def echo(*options: str, **more: object) -> dict[str, Any]:
 def write_config(folder: Path, servers: dict[str, Any] | None = None, **settings: Any) -> Path:
     path = folder / "mcp.json"
     given = {"calc": {"command": "calc"}, "sky": {"command": "sky"}} if servers is None else servers
-    path.write_text(json.dumps({"mcpServers": given, "foretool": {"storage": "foretool.sqlite3", "list_whole": False, "encoder": "none", **settings}}))
+    path.write_text(
+        json.dumps(
+            {
+                "mcpServers": given,
+                "foretool": {"storage": "foretool.sqlite3", "list_whole": False, "encoder": "none", **settings},
+            }
+        )
+    )
     return path
 
 

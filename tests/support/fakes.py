@@ -623,7 +623,10 @@ def config_of(*upstreams: FakeUpstream, environ: Mapping[str, str] | None = None
     """The config with these upstreams; `settings` are keys of the `foretool` block. The few tools of a test would all
     fit the list, so lists are whole only where a test says so."""
     servers = {upstream.name: {"command": "fake", **upstream.entry} for upstream in upstreams}
-    written = {"mcpServers": servers, "foretool": {"storage": "unused.sqlite3", "list_whole": False, "encoder": "none", **settings}}
+    written = {
+        "mcpServers": servers,
+        "foretool": {"storage": "unused.sqlite3", "list_whole": False, "encoder": "none", **settings},
+    }
     return loader.parse(json.dumps(written).encode(), Path("no-such-folder/mcp.json"), environ or {})
 
 

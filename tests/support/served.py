@@ -22,7 +22,14 @@ Json = dict[str, Any]
 
 def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> Path:
     path = folder / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": servers, "foretool": {"storage": "store.sqlite3", "list_whole": False, "encoder": "none", **settings}}))
+    path.write_text(
+        json.dumps(
+            {
+                "mcpServers": servers,
+                "foretool": {"storage": "store.sqlite3", "list_whole": False, "encoder": "none", **settings},
+            }
+        )
+    )
     return path
 
 
