@@ -246,10 +246,12 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
 
 
 def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) -> Finding:
-    what = f"{check.upstream}: {check.error}"
+    advice = _advise(check, server)
+    error = check.error.removesuffix(f"; {advice}") if advice else check.error
+    what = f"{check.upstream}: {error}"
     if check.stderr and "stderr" not in check.error:
         what += f"; last stderr line: {check.stderr[-1]!r}"
-    if advice := _advise(check, server):
+    if advice:
         do = advice
     elif "within" in check.error:
         do = f"its first start may download packages; try --timeout {max(120, 4 * timeout_s):g}"

@@ -520,6 +520,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "what names the variable that a failing server missed shows no value and none of our own"
     ),
     "trust:environment:migration": Promise("SECURITY.md", "the smaller environment is said once, at the first start"),
+    "trust:processes:left-behind": Promise(
+        "SECURITY.md", "what a server starts ends with it and with us, also outside its process group"
+    ),
     "trust:folder:config": Promise(
         "SECURITY.md", "the config of the working folder is not read unless the user names it, and a line says so"
     ),

@@ -264,7 +264,7 @@ def test_requests_piped_in_and_an_input_that_ends_are_answered_all_the_same(tmp_
 
 @requirement("process:restart")
 def test_a_restart_lists_at_once_what_a_sleeping_upstream_had(tmp_path: Path, servings: list[Served]) -> None:
-    config = write_config(tmp_path, {"u": unruly()}, policy="full", cold_list_s=60)
+    config = write_config(tmp_path, {"u": {**unruly(), "inherit": ["PYTHONPATH"]}}, policy="full", cold_list_s=60)
     first = Served(config)
     servings.append(first)
     first.initialize()

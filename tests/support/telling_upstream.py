@@ -1,19 +1,25 @@
 """An MCP server on stdio that tells what it was given: folder, environment, open files; for tests with real processes.
 
-python telling_upstream.py [--need NAME]...
+python telling_upstream.py [--need NAME]... [--leave KIND --pids FILE]
 """
 
 import argparse
 import json
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--need", action="append", default=[], help="exit unless this variable is set")
-    options, _ = parser.parse_known_args()
+    parser.add_argument("--leave", choices=("session", "daemon", "stubborn", "nameless"), help="start such a process")
+    parser.add_argument("--pids", type=Path, help="append the id of that process to this file")
+    options = parser.parse_args()
+    if options.leave:
+        leave(options.leave, options.pids)
     for name in options.need:
         if name not in os.environ:
             sys.exit(f"Error: {name} is not set")
@@ -22,6 +28,33 @@ def main() -> None:
         if "id" in message:
             sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": answer(message)}) + "\n")
             sys.stdout.flush()
+
+
+def leave(kind: str, pids: Path) -> None:
+    """Start a process outside our group that tries to stay."""
+    ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN);" if kind == "stubborn" else ""
+    code = (
+        f"import os, signal, time; {ignore} out = open({str(pids)!r}, 'a');"
+        " out.write(f'{os.getpid()}\\n'); out.flush(); time.sleep(1000)"
+    )
+    env = {} if kind == "nameless" else None
+    start = [sys.executable, "-S", "-c", code]
+    before = count_lines(pids)
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    if kind in ("session", "nameless"):
+        subprocess.Popen(start, start_new_session=True, env=env, **quiet)
+    elif os.fork() == 0:
+        # The child ends at once, so that its child belongs to the system.
+        subprocess.Popen(start, start_new_session=True, cwd="/", **quiet)
+        os._exit(0)
+    else:
+        os.wait()
+    while count_lines(pids) == before:
+        time.sleep(0.01)
+
+
+def count_lines(path: Path) -> int:
+    return path.read_text().count("\n") if path.exists() else 0
 
 
 def answer(message: dict) -> dict:

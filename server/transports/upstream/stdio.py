@@ -1,7 +1,8 @@
 """Upstreams that are child processes: lines of JSON on their stdin and stdout; the end of their stderr is kept.
 
-Each child leads a process group of its own. A small `sh` in a session of its own knows these groups and ends them if we
-die without having done so (SIGKILL). So no upstream outlives the proxy.
+Each child leads a process group of its own, and has a mark in its environment that whatever it starts inherits. A small
+`sh` in a session of its own knows the groups and our marks, and ends these processes if we die without having done so
+(SIGKILL). So no upstream outlives the proxy; `system/strays` says what is not found.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Message
+from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 
@@ -39,6 +41,14 @@ YIELDS_S: Final = 0.5
 # dash, which often is /bin/sh, takes a process group only after `kill -s NAME --`.
 _WATCHER_SCRIPT: Final = """
 trap '' INT TERM HUP
+read -r mark
+strays() {
+  if [ -r /proc/self/environ ]; then
+    for file in $(grep -lsF -e "$mark" /proc/[0-9]*/environ); do file=${file%/environ}; echo "${file#/proc/}"; done
+  else
+    ps -AEww -o pid= -o command= | while read -r pid rest; do case $rest in *"$mark"*) echo "$pid" ;; esac; done
+  fi
+}
 groups=
 while read -r sign group; do
   case $sign in
@@ -46,9 +56,16 @@ while read -r sign group; do
     -) kept=; for g in $groups; do [ "$g" = "$group" ] || kept="$kept $g"; done; groups=$kept ;;
   esac
 done
+left=$(strays 2>/dev/null)
 for g in $groups; do kill -s TERM -- "-$g" 2>/dev/null; done
-[ -z "$groups" ] || sleep 1
+for p in $left; do kill -s TERM "$p" 2>/dev/null; done
+[ -z "$groups$left" ] || sleep 1
 for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
+for round in 1 2 3 4 5 6 7 8 9 10; do
+  left=$(strays 2>/dev/null)
+  [ -n "$left" ] || break
+  for p in $left; do kill -s KILL "$p" 2>/dev/null; done
+done
 """
 
 
@@ -60,7 +77,14 @@ class ChildWatcher:
         self.has_unread_output: Callable[[], bool] = lambda: False
         """Whether a client has not read all of its answers yet."""
         self._turn = asyncio.Lock()
+        self._id = os.urandom(12).hex()
+        self._marks = 0
         self._sh: subprocess.Popen[bytes] | None = None
+
+    def make_mark(self) -> str:
+        """Return the mark of one child. All of ours begin alike, and none is the beginning of another."""
+        self._marks += 1
+        return f"{self._id}.{self._marks};"
 
     def watch(self, group: int) -> None:
         if self._sh is None:
@@ -73,6 +97,7 @@ class ChildWatcher:
                 cwd="/",
                 env={"PATH": "/usr/bin:/bin:/usr/local/bin"},
             )
+            self._write(f"{MARK}={self._id}\n")
         self._write(f"+ {group}\n")
 
     async def wait_for_turn(self) -> None:
@@ -120,6 +145,7 @@ class StdioLink(Link):
     def __init__(
         self,
         process: subprocess.Popen[bytes],
+        mark: str,
         explain: Callable[[Sequence[str]], str],
         receiver: Receiver,
         watcher: ChildWatcher,
@@ -128,6 +154,7 @@ class StdioLink(Link):
     ) -> None:
         self.pid = process.pid
         self._process = process
+        self._mark = mark
         self._explain = explain
         self._receiver = receiver
         self._watcher = watcher
@@ -216,6 +243,9 @@ class StdioLink(Link):
     async def close(self) -> None:
         """Close stdin, then send SIGTERM and SIGKILL to the group, each after `GRACE_S` (specification: stdio)."""
         self._closing = True
+        # While it runs, it is known as the parent of what it started.
+        is_running = self._process.poll() is None
+        family = await asyncio.to_thread(find_descendants, self._process.pid) if is_running else []
         if self._stdin is not None:
             self._stdin.close()
         for step in (None, signal.SIGTERM, signal.SIGKILL):
@@ -225,6 +255,7 @@ class StdioLink(Link):
                 break
         # A launcher may leave helpers behind in the group (npx starts node in a shell).
         self._kill_group()
+        await asyncio.to_thread(end_strays, self._mark, family)
         for output in self._outputs:
             self._turn.remove(output)
             output.close()
@@ -260,7 +291,7 @@ def _exit_reason(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _spawn(child: Child) -> subprocess.Popen[bytes]:
+def _spawn(child: Child, mark: str) -> subprocess.Popen[bytes]:
     """Start the process. It takes about a millisecond; asyncio would add a thread per child on Python 3.11."""
     command, cwd = child.command, child.cwd
     try:
@@ -269,7 +300,7 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=child.env,
+            env={**child.env, MARK: mark},
             cwd=cwd,
             start_new_session=True,
         )
@@ -289,9 +320,10 @@ async def open_stdio(
     await watcher.slots.acquire()
     try:
         await watcher.wait_for_turn()
-        process = _spawn(child)
+        mark = watcher.make_mark()
+        process = _spawn(child, mark)
         watcher.watch(process.pid)
-        link = StdioLink(process, child.explain, receiver, watcher, limit, turn or Turn())
+        link = StdioLink(process, mark, child.explain, receiver, watcher, limit, turn or Turn())
         try:
             await link.connect()
         except BaseException:
