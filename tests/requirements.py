@@ -331,6 +331,17 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "tokens, hosts and origins apply at a reload; what a lost token began ends at once"
     ),
     "trust:http:sessions-share": Promise("SECURITY.md", "one token cannot take the sessions of the others"),
+    "trust:http:connections": Promise(
+        "SECURITY.md", "connections are limited; who shows a token is never shut out by those who show none"
+    ),
+    "trust:http:headers-deadline": Promise("SECURITY.md", "nobody is waited for who does not finish header lines"),
+    "trust:http:smuggling": Promise("SECURITY.md", "every request shows its own token, in its header lines alone"),
+    "trust:http:slow-readers": Promise("SECURITY.md", "what clients do not read is bounded, over all of them"),
+    "trust:http:bodies": Promise(
+        "SECURITY.md",
+        "bodies are read behind a token alone, in bounded time and memory; large ones keep no small one out",
+    ),
+    "trust:http:in-flight": Promise("SECURITY.md", "the requests and streams of one session are limited"),
     "trust:http:unix-socket": Promise("SECURITY.md", "a Unix socket serves its own user alone"),
     "docs:protocol": Promise("docs/protocol.md", "what it names is held by tests"),
     # Upstreams in trouble

@@ -206,6 +206,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many HTTP sessions may exist at once."""
     session_idle_s: Seconds = 1800
     """How long an HTTP session lives without a request; `0` means for ever."""
+    max_connections: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "connections"})] = 512
+    """How many HTTP connections may be open at once, at most three quarters of the files that the process may open. One
+    more closes the oldest that has not shown a token, or else the oldest that is idle."""
+    header_s: Annotated[float, Meta(gt=0, le=3600, extra={"unit": "s"})] = 10
+    """How long an HTTP connection may take until the header lines of a request are complete."""
+    max_bodies_mib: Annotated[float, Meta(gt=0, le=65_536, extra={"unit": "MiB"})] = 64
+    """How much all HTTP messages together may hold while they are received and answered, besides 64 KiB of each, and at
+    least one message of `max_message_mib`. More is refused with 503 for the moment."""
     idle_stop_s: Seconds = 0
     """Stops a local server that was not called for this long; `0` means never."""
     log_level: LogLevel = "info"

@@ -253,11 +253,18 @@ class _Transport:
         pass
 
 
+class _Connection:
+    transport = _Transport()
+
+    def recognise(self, principal: str) -> None:
+        pass
+
+
 class Asker:
     """One HTTP request to the server's application, without a network."""
 
     def __init__(self, verb: str, path: str, lines: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
-        extensions = {"foretool.transport": {"transport": _Transport()}}
+        extensions = {"foretool.connection": {"foretool.connection": _Connection()}}
         self.scope = {"type": "http", "method": verb, "path": path, "headers": list(lines), "extensions": extensions}
         self._parts = [body[: len(body) // 2], body[len(body) // 2 :]]
         self.gone = asyncio.Event()

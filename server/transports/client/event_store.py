@@ -26,9 +26,32 @@ KEPT: Final = 64
 BATCH_BYTES: Final = 64 * 1024
 """Messages written in one go."""
 
+ALL_BYTES: Final = 48 * 1024 * 1024
+"""Most bytes that are kept for all clients together; a single larger message still passes."""
+MOST_READERS: Final = 8
+"""Responses that may carry one stream; the oldest one ends for one more."""
+
 PING: Final = b": ping\n\n"
 
 _EVENT_ID = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,18})")
+
+
+class Memory:
+    """Counts the bytes that are kept for all clients. `relieve` is called while they are too many."""
+
+    def __init__(self, relieve: Callable[[], None] = lambda: None, limit: int = ALL_BYTES) -> None:
+        self.size = 0
+        self.limit = limit
+        self._relieve = relieve
+
+    @property
+    def is_full(self) -> bool:
+        return self.size > self.limit
+
+    def resize(self, change: int) -> None:
+        self.size += change
+        if change > 0 and self.size > self.limit:
+            self._relieve()
 
 
 class Reader:
@@ -73,7 +96,9 @@ class Stream:
     """The `Channel` of one request, or of everything that belongs to no request. With a `store`, events are kept after
     they were sent, so that the stream can be resumed."""
 
-    def __init__(self, name: str, store: EventStore | None = None, limit: int = STREAM_BYTES) -> None:
+    def __init__(
+        self, name: str, store: EventStore | None = None, limit: int = STREAM_BYTES, memory: Memory | None = None
+    ) -> None:
         self.name = name
         self.code: int | None = None
         """The error code of the reply."""
@@ -83,6 +108,7 @@ class Stream:
         self.size = 0
         self._limit = limit
         self._store = store
+        self._memory = memory
         self._events: deque[bytes] = deque()
         self._first = 0
         """Index of the oldest event that is held."""
@@ -131,6 +157,8 @@ class Stream:
     def attach(self, cut: Callable[[], None]) -> Reader:
         reader = Reader(self, cut)
         self._readers.append(reader)
+        if len(self._readers) > MOST_READERS:
+            self._readers[0].leave()
         return reader
 
     def detach(self, reader: Reader) -> None:
@@ -204,16 +232,25 @@ class Stream:
         self.size += change
         if self._store is not None:
             self._store.on_resized(change)
+        elif self._memory is not None:
+            self._memory.resize(change)
+
+    def release(self) -> None:
+        """Count no more; for a stream without a store that nobody reads any more."""
+        if self._memory is not None:
+            self._memory.resize(-self.size)
+            self._memory = None
 
 
 class EventStore:
     """Keeps the streams of one legacy session: the open ones, the standalone one, and the latest finished ones."""
 
-    def __init__(self, limit: int = SESSION_BYTES) -> None:
+    def __init__(self, limit: int = SESSION_BYTES, memory: Memory | None = None) -> None:
         self.primes = False
         """The client understands an event id before the first message (2025-11-25 and later)."""
         self._limit = limit
-        self._size = 0
+        self._memory = memory or Memory()
+        self.size = 0
         self._count = 0
         self._streams: dict[str, Stream] = {}
         self._finished: dict[str, Stream] = {}
@@ -238,11 +275,18 @@ class EventStore:
                 self._discard(name)
 
     def on_resized(self, change: int) -> None:
-        self._size += change
-        while change > 0 and self._size > self._limit and self._make_room():
+        self.size += change
+        while change > 0 and self.size > self._limit and self.drop_oldest():
             pass
+        self._memory.resize(change)
 
-    def _make_room(self) -> bool:
+    @property
+    def open_count(self) -> int:
+        """How many streams have no end yet."""
+        return len(self._streams) - len(self._finished)
+
+    def drop_oldest(self) -> bool:
+        """Make room. Returns False when there is nothing to drop."""
         if self._finished:
             self._discard(next(iter(self._finished)))
             return True
@@ -250,9 +294,12 @@ class EventStore:
 
     def _discard(self, name: str) -> None:
         if (stream := self._finished.pop(name, None)) is not None:
-            self._size -= stream.size
+            self.size -= stream.size
+            self._memory.resize(-stream.size)
             del self._streams[name]
 
     def close(self) -> None:
         for stream in list(self._streams.values()):
             stream.end()
+        self._memory.resize(-self.size)
+        self._memory = Memory()

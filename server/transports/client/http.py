@@ -11,29 +11,29 @@ import socket
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from foretool.server.config.addresses import Address
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage
 from foretool.server.transports.client.base import Fronts
+from foretool.server.transports.client.connections import Connections
+from foretool.server.transports.client.event_store import EventStore, Memory, Stream
 from foretool.server.transports.client.http_legacy import LegacyClients
 from foretool.server.transports.client.http_modern import InputSchema, ModernClients
-from foretool.server.transports.client.http_request import TRANSPORT, HttpRequest, Receive, Send
+from foretool.server.transports.client.http_request import Bodies, HttpRequest, Receive, Send
 from foretool.server.transports.client.http_rules import HttpRules
-from foretool.server.transports.client.listener import Listener
+from foretool.server.transports.client.listener import BACKLOG, Listener
 from foretool.server.transports.client.security import Refused
-from foretool.server.transports.pipes import BUFFER
 
 ROOT: Final = "/mcp"
-SWEEP_S: Final = 5.0
-"""Pause between two looks for idle sessions."""
-HEADER_BYTES: Final = 64 * 1024
-"""Most bytes of the header lines of one request."""
+SWEEP_S: Final = 1.0
+"""Pause between two looks for idle sessions and for connections that waste our time."""
+ACCEPTS: Final = 64
+"""Most connections that are taken in one round of the loop, so that a flood of them holds up nobody."""
 SHUTDOWN_S: Final = 2
 ANY_PORT: Final = Address()
 KEEP_ALIVE_S: Final = 65
@@ -58,8 +58,11 @@ class HttpServer:
         self.rules = rules
         self.ready = asyncio.Event()
         """Set when clients can connect."""
-        self.legacy = LegacyClients(fronts, self._admit, rules.limits, rules.access.shares)
-        self.modern = ModernClients(fronts, self._admit, input_schema)
+        self.memory = Memory(self._make_room)
+        self.legacy = LegacyClients(fronts, self._admit, rules.limits, rules.access.shares, self.memory)
+        self.modern = ModernClients(fronts, self._admit, input_schema, self.memory)
+        self.connections = Connections(rules.limits, rules.access.shares)
+        self._bodies = Bodies(rules.limits.max_bodies)
         self._server: _Server | None = None
         self._is_stopping = False
         self._stopped = asyncio.Event()
@@ -68,6 +71,8 @@ class HttpServer:
         """Put other rules in force: whoever they no longer let in loses sessions, streams and calls at once."""
         self.rules = rules
         self.legacy.set_limits(rules.limits, rules.access.shares)
+        self.connections.set_limits(rules.limits, rules.access.shares)
+        self._bodies.most = rules.limits.max_bodies
         self.legacy.close_refused(rules.access.opens)
         self.modern.close_refused(rules.access.opens)
 
@@ -77,14 +82,16 @@ class HttpServer:
         self.address = listener.address
         config = uvicorn.Config(
             self.app,
-            http=_Protocol,
+            http=cast("Any", self.connections.protocol()),
             interface="asgi3",
             proxy_headers=False,
             ws="none",
             lifespan="off",
             # uvicorn must write nothing to stdout, which belongs to the protocol.
             log_config=None,
-            log_level="warning",
+            # A warning for each odd request would let strangers fill the log.
+            log_level="error",
+            backlog=ACCEPTS,
             access_log=False,
             server_header=False,
             date_header=False,
@@ -116,13 +123,31 @@ class HttpServer:
         self.modern.close()
 
     async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(SWEEP_S, self.rules.limits.session_idle_s or SWEEP_S))
+            limits = self.rules.limits
+            await asyncio.sleep(min(SWEEP_S, limits.session_idle_s or SWEEP_S, limits.header_s / 4))
+            self.connections.sweep(loop.time())
             self.legacy.expire(time.monotonic())
+
+    def _make_room(self) -> None:
+        """Drop what clients have not read, or might read again: most of those for whom most is kept."""
+        kept: list[tuple[str, EventStore | Stream]] = [
+            *((session.principal, session.events) for session in self.legacy.sessions.values()),
+            *((principal, stream) for stream, principal in self.modern.open.items()),
+        ]
+        by_principal: dict[str, int] = {}
+        for principal, holder in kept:
+            by_principal[principal] = by_principal.get(principal, 0) + holder.size
+        kept.sort(key=lambda each: (by_principal[each[0]], each[1].size))
+        while self.memory.is_full and kept:
+            if not kept[-1][1].drop_oldest():
+                kept.pop()
 
     async def app(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serve one HTTP request; this is the ASGI application."""
-        request = HttpRequest(scope, receive, send, self.rules.limits.max_body)
+        largest = self.rules.limits.max_body
+        request = HttpRequest(scope, receive, send, largest, self._bodies, self.connections.check_unread)
         try:
             await self._route(request)
         except Refused as error:
@@ -147,6 +172,7 @@ class HttpServer:
             return
         # Nobody without a token learns which paths exist.
         principal = self.rules.access.identify(request.headers.get("authorization") or "")
+        request.connection.recognise(principal)
         profile = self._profile(request.path, principal)
         version = request.headers.get(http_headers.VERSION)
         if version is None or version in versions.LEGACY_VERSIONS:
@@ -171,31 +197,6 @@ class HttpServer:
             )
 
 
-class _Protocol(HttpToolsProtocol, asyncio.BufferedProtocol):
-    """Hands the connection to the application, limits the header lines, which uvicorn does not, and reads into the
-    shared buffer (`transports/pipes.py`)."""
-
-    _header_bytes = 0
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return BUFFER
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(bytes(BUFFER[:nbytes]))
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._header_bytes = 0
-        self.scope["extensions"] = {TRANSPORT: {"transport": self.transport}}
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > HEADER_BYTES:
-            self.transport.abort()
-        else:
-            super().on_header(name, value)
-
-
 class _Server(uvicorn.Server):
     """Leaves signals to the program, and sets an event when it listens."""
 
@@ -209,4 +210,6 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)  # what one round does not take must be able to wait
         self._ready.set()

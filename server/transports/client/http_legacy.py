@@ -18,13 +18,15 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.client import http_request
 from foretool.server.transports.client.base import Front, Fronts
-from foretool.server.transports.client.event_store import EventStore, Stream
+from foretool.server.transports.client.event_store import EventStore, Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.http_rules import HttpLimits
 from foretool.server.transports.client.security import Refused
 
 Admit = Callable[[str, str], None]
 
+MOST_REQUESTS: Final = 256
+"""Requests of one session that may wait for their answers; a client that goes away has cancelled none of them."""
 RETRY_MS: Final = 1000
 """When a client is to come back to a stream that ended early."""
 
@@ -32,11 +34,11 @@ RETRY_MS: Final = 1000
 class LegacySession:
     """One client between `initialize` and `DELETE`."""
 
-    def __init__(self, fronts: Fronts, profile: str, principal: str) -> None:
+    def __init__(self, fronts: Fronts, profile: str, principal: str, memory: Memory) -> None:
         self.id = secrets.token_hex(16)
         self.profile = profile
         self.principal = principal
-        self.events = EventStore()
+        self.events = EventStore(memory=memory)
         self.front: Front = fronts.open("legacy", "http", self.events.standalone, profile, principal)
         self.responses = 0
         """Responses that are being sent; a session in use is not idle."""
@@ -50,10 +52,11 @@ class LegacyClients:
     are; each may have an equal part of the sessions, so that none keeps the others out.
     """
 
-    def __init__(self, fronts: Fronts, admit: Admit, limits: HttpLimits, shares: int) -> None:
+    def __init__(self, fronts: Fronts, admit: Admit, limits: HttpLimits, shares: int, memory: Memory) -> None:
         self.sessions: dict[str, LegacySession] = {}
         self._fronts = fronts
         self._admit = admit
+        self._memory = memory
         self.set_limits(limits, shares)
 
     def set_limits(self, limits: HttpLimits, shares: int) -> None:
@@ -95,6 +98,8 @@ class LegacyClients:
             session.front.receive(message, session.events.standalone)
             await request.reply(202)
             return
+        if session.events.open_count > MOST_REQUESTS:
+            raise Refused(429, f"{MOST_REQUESTS} requests of this session have no answer yet", retry_after="2")
         stream = session.events.open_stream()
         try:
             session.front.receive(message, stream)
@@ -109,7 +114,7 @@ class LegacyClients:
         if own >= self._share or len(self.sessions) >= self._most:
             reason = f"all {self._share} sessions are taken; end some with DELETE, or try again later"
             raise Refused(503, reason, retry_after="60")
-        session = LegacySession(self._fronts, profile, principal)
+        session = LegacySession(self._fronts, profile, principal, self._memory)
         self.sessions[session.id] = session
         return session
 

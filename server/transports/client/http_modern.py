@@ -17,7 +17,7 @@ from foretool.server.protocol.headers import Headers
 from foretool.server.protocol.jsonrpc import Message, RpcError
 from foretool.server.transports.client import http_request
 from foretool.server.transports.client.base import Front, Fronts
-from foretool.server.transports.client.event_store import Stream
+from foretool.server.transports.client.event_store import Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.security import Refused
 
@@ -40,9 +40,10 @@ class ModernClients:
     """Serves the modern era, with one `Front` per credential and profile. `admit`: as for `LegacyClients`.
     `input_schema`: as for `HttpServer`."""
 
-    def __init__(self, fronts: Fronts, admit: Admit, input_schema: InputSchema | None) -> None:
-        self.open: set[Stream] = set()
-        """Requests that are not answered yet."""
+    def __init__(self, fronts: Fronts, admit: Admit, input_schema: InputSchema | None, memory: Memory) -> None:
+        self.open: dict[Stream, str] = {}
+        """Requests that are not answered yet, each with its principal."""
+        self._memory = memory
         self._fronts = fronts
         self._admit = admit
         self._input_schema = input_schema
@@ -66,7 +67,7 @@ class ModernClients:
             data = jsonrpc.error_object(error.code, str(error), error.data)
             await request.reply(STATUSES.get(error.code, 200), jsonrpc.failure(ident, data))
             return
-        await self._answer(request, message, self._front(profile, principal))
+        await self._answer(request, message, self._front(profile, principal), principal)
 
     def _check_arguments(self, message: Message, headers: Headers, profile: str) -> None:
         if message.method != "tools/call" or self._input_schema is None:
@@ -87,10 +88,10 @@ class ModernClients:
             self._by_caller[key] = self._fronts.open("modern", "http", nowhere, profile, principal)
         return self._by_caller[key]
 
-    async def _answer(self, request: HttpRequest, message: Message, front: Front) -> None:
-        stream = Stream("")
+    async def _answer(self, request: HttpRequest, message: Message, front: Front, principal: str) -> None:
+        stream = Stream("", memory=self._memory)
         reader = stream.attach(request.abort)
-        self.open.add(stream)
+        self.open[stream] = principal
         try:
             front.receive(message, stream)
             if not stream.is_finished and stream.is_read:
@@ -102,11 +103,12 @@ class ModernClients:
             elif not request.is_gone:
                 await request.send_events(reader)
         finally:
-            self.open.discard(stream)
+            self.open.pop(stream, None)
             if not stream.is_finished:
                 front.cancel(stream, "the client closed the stream of the request")
                 stream.end()
             stream.detach(reader)
+            stream.release()
 
     def close_refused(self, opens: Callable[[str, str], bool]) -> None:
         """Close the fronts of those who may not come in any more: their requests are cancelled, their streams end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import UNSET
 
@@ -20,10 +20,14 @@ PING_S: Final = 15.0
 STALL_S: Final = 60.0
 """A client that reads nothing for this long is given up."""
 BODY_S: Final = 30.0
-"""Longest wait for the whole body of a request."""
+BODY_RATE: Final = 64 * 1024
+"""A body has `BODY_S`, and a second more for each of so many bytes that have come."""
+SMALL_BODY: Final = 64 * 1024
+"""Bytes of each body that count for no limit of all bodies, so that large ones keep no small one out."""
+LARGE_ANSWER: Final = 64 * 1024
 
-TRANSPORT: Final = "foretool.transport"
-"""ASGI extension that holds the connection."""
+CONNECTION: Final = "foretool.connection"
+"""ASGI extension that holds the connection, under the same name."""
 
 EVENT_HEADERS: Final = (
     (b"content-type", EVENTS.encode()),
@@ -39,19 +43,54 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class HttpRequest:
-    """One HTTP request and its response. `max_body`: bytes of its message."""
+class Connection(Protocol):
+    """What a request knows of its connection."""
 
-    def __init__(self, scope: dict[str, Any], receive: Receive, send: Send, max_body: int) -> None:
+    transport: asyncio.Transport
+
+    def recognise(self, principal: str) -> None:
+        """Take in who sends the request at hand."""
+
+
+class Bodies:
+    """Counts the bytes of all bodies that are being received or answered."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
+
+    def take(self, size: int) -> None:
+        if self.taken + size > self.most:
+            reason = "too much is being sent at the same time; try again soon (the limit is max_bodies_mib)"
+            raise Refused(503, reason, retry_after="2")
+        self.taken += size
+
+
+class HttpRequest:
+    """One HTTP request and its response. `max_body`: bytes of its message. `on_large` is called when a large answer is
+    on its way."""
+
+    def __init__(
+        self,
+        scope: dict[str, Any],
+        receive: Receive,
+        send: Send,
+        max_body: int,
+        bodies: Bodies,
+        on_large: Callable[[], None],
+    ) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers = Headers(scope["headers"])
         self.is_gone = False
         """The client has disconnected or was given up."""
-        self._transport: asyncio.Transport = scope["extensions"][TRANSPORT]["transport"]
+        self.connection: Connection = scope["extensions"][CONNECTION][CONNECTION]
         self._receive = receive
         self._send = send
         self._max_body = max_body
+        self._bodies = bodies
+        self._taken = 0
+        self._on_large = on_large
         self._watcher: asyncio.Task[None] | None = None
 
     # -- what the client sends
@@ -64,6 +103,8 @@ class HttpRequest:
     async def message(self) -> Message:
         """Read the one message of a POST. Raises `Refused`, `BadMessage`, `TimeoutError`, or `ConnectionError` when
         the client goes before it has sent everything."""
+        if (self.headers.get("content-encoding") or "identity").strip().lower() != "identity":
+            raise Refused(415, "send the message without Content-Encoding", accept_encoding="identity")
         if media_type(self.headers.get("content-type")) != JSON:
             raise Refused(415, f"Content-Type must be {JSON}")
         if not self.accepts(JSON_KIND, EVENTS_KIND):
@@ -78,7 +119,8 @@ class HttpRequest:
         length = self.headers.get("content-length") or ""
         self._check_size(int(length[:19]) if length.isdecimal() else 0)
         parts, size = [], 0
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(BODY_S) as limit:
+            end = limit.when() or 0.0
             while True:
                 event = await self._receive()
                 if event["type"] != "http.request":
@@ -86,12 +128,20 @@ class HttpRequest:
                 parts.append(event["body"])
                 size += len(event["body"])
                 self._check_size(size)
+                self._count(size)
                 if not event["more_body"]:
                     return b"".join(parts)
+                limit.reschedule(end + size / BODY_RATE)
 
     def _check_size(self, size: int) -> None:
         if size > self._max_body:
             raise Refused(413, f"the message is over {self._max_body} bytes")
+
+    def _count(self, size: int) -> None:
+        # Only what has come counts: a length costs its sender nothing.
+        if size - SMALL_BODY > self._taken:
+            self._bodies.take(size - SMALL_BODY - self._taken)
+            self._taken = size - SMALL_BODY
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Call `wake` once the client is gone. To be called after the body was read."""
@@ -138,13 +188,17 @@ class HttpRequest:
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
             self.abort()
+        if len(data) > LARGE_ANSWER:
+            self._on_large()
 
     def abort(self) -> None:
         """Break the connection, and drop whatever waits to be written."""
         self.is_gone = True
-        self._transport.abort()
+        self.connection.transport.abort()
 
     def close(self) -> None:
+        self._bodies.taken -= self._taken
+        self._taken = 0
         if self._watcher is not None:
             self._watcher.cancel()
             # The last frame of the task points back at us: without this, every call would leave garbage to collect.

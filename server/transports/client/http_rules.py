@@ -28,6 +28,11 @@ class HttpLimits:
     max_sessions: int = 1000
     """Legacy sessions of all clients together."""
     session_idle_s: float = 1800.0
+    header_s: float = 10.0
+    """How long a connection may take until the header lines of a request are complete."""
+    max_connections: int = 512
+    max_bodies: int = 64 * MIB
+    """Bytes of all messages that are being received or answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,9 @@ def read_rules(config: Config, address: Address) -> HttpRules:
             max_body=int(settings.max_message_mib * MIB),
             max_sessions=settings.max_sessions,
             session_idle_s=settings.session_idle_s,
+            header_s=settings.header_s,
+            max_connections=settings.max_connections,
+            max_bodies=int(max(settings.max_bodies_mib, settings.max_message_mib) * MIB),
         ),
     )
 

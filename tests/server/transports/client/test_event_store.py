@@ -8,7 +8,15 @@ import re
 
 import pytest
 
-from foretool.server.transports.client.event_store import KEPT, KEPT_READ, EventStore, Reader, Stream
+from foretool.server.transports.client.event_store import (
+    KEPT,
+    KEPT_READ,
+    MOST_READERS,
+    EventStore,
+    Memory,
+    Reader,
+    Stream,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -127,10 +135,10 @@ def test_a_session_is_bounded_over_all_its_streams() -> None:
     for number in range(200):
         for stream in streams:
             stream.send(b"%100d" % number)
-    assert sum(stream.size for stream in streams) == shelf._size <= 1000
+    assert sum(stream.size for stream in streams) == shelf.size <= 1000
     for stream in streams:
         stream.finish(json.dumps("x" * 300).encode(), None)
-    assert shelf._size <= 1000
+    assert shelf.size <= 1000
     shelf.close()
 
 
@@ -156,3 +164,29 @@ async def test_polling_ends_the_response_of_a_primed_client_only() -> None:
         reader = attached(stream)
         stream.poll()
         assert (reader.is_over, stream.is_finished) == (primes, False)
+
+
+def test_all_clients_together_are_bounded() -> None:
+    asked: list[int] = []
+
+    def relieve() -> None:
+        asked.append(memory.size)
+        while memory.is_full and shelf.drop_oldest():
+            pass
+
+    memory = Memory(relieve, limit=1000)
+    shelf, lone = EventStore(memory=memory), Stream("", memory=memory)
+    for _ in range(3):
+        shelf.open_stream().finish(b"x" * 300, None)
+    lone.send(b"y" * 300)
+    assert asked == [1200]
+    assert memory.size == shelf.size + lone.size == 900
+    lone.release()
+    shelf.close()
+    assert memory.size == 0
+
+
+def test_one_more_response_of_a_stream_ends_its_oldest() -> None:
+    stream = EventStore().standalone
+    readers = [stream.attach(lambda: None) for _ in range(MOST_READERS + 1)]
+    assert [reader.is_over for reader in readers] == [True] + [False] * MOST_READERS

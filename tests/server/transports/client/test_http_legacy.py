@@ -21,6 +21,7 @@ from http_callers import (
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc
+from foretool.server.transports.client import http_legacy
 
 pytestmark = pytest.mark.anyio
 
@@ -182,3 +183,20 @@ async def test_a_legacy_client_that_does_not_read_loses_the_connection_but_not_t
         assert told[-1] == {"jsonrpc": "2.0", "id": 5, "result": {}}
         assert 1 < len(told) < 20
         writer.close()
+
+
+@requirement("trust:http:in-flight")
+async def test_requests_that_nobody_waits_for_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_legacy, "MOST_REQUESTS", 3)
+    async with http_server() as caller:
+        await caller.initialize()
+        statuses = []
+        for number in range(5):
+            async with caller.legacy("hold", id=number) as answer:  # and away: nothing is cancelled by that
+                statuses.append(answer.status_code)
+        assert statuses == [200, 200, 200, 429, 429]
+        for _ in range(3):
+            message, channel = await caller.front.next()
+            channel.finish(jsonrpc.result(message.id, jsonrpc.EMPTY), None)
+        async with caller.legacy("tools/list", id=9) as answer:
+            assert answer.status_code == 200

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from http_callers import (
     JSON_AND_EVENTS,
+    Caller,
     deaf,
     http_server,
     messages,
@@ -71,3 +72,70 @@ async def test_a_message_over_the_limit_is_refused_whether_or_not_its_length_is_
         response = await caller.http.post("/mcp", content=content, headers=JSON_AND_EVENTS)
         assert response.status_code == 413
         assert response.json()["error"]["message"] == "the message is over 1000 bytes"
+
+
+LINES = "".join(f"{name}: {value}\r\n" for name, value in JSON_AND_EVENTS.items())
+PART = "x" * 1_000_000
+
+
+async def sending(
+    caller: Caller, more: str = "", part: str = PART
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A request that has sent a part of its body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", caller.server.address.port)
+    writer.write(SLOW_POST.format(more=LINES + more, length=3_000_000, body=part).encode())
+    await writer.drain()
+    return reader, writer
+
+
+@requirement("trust:http:bodies")
+async def test_large_bodies_together_are_limited_and_keep_no_small_one_out() -> None:
+    async with http_server(max_bodies=1_500_000) as caller:
+        _, first = await sending(caller)
+        async with asyncio.timeout(PATIENCE_S):
+            while caller.server._bodies.taken < 900_000:
+                await asyncio.sleep(0.01)
+        refused, second = await sending(caller)
+        async with asyncio.timeout(PATIENCE_S):
+            head = await refused.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 2" in head
+        async with caller.modern("tools/list", text="x" * 50_000) as response:
+            assert response.status_code == 200
+        first.close()
+        second.close()
+        async with asyncio.timeout(PATIENCE_S):
+            while caller.server._bodies.taken:
+                await asyncio.sleep(0.01)
+
+
+@requirement("trust:http:bodies")
+async def test_without_a_token_no_body_is_read() -> None:
+    async with http_server(tokens={"a": ["*"]}) as caller:
+        reader, writer = await sending(caller, "expect: 100-continue\r\n", "")
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        assert caller.server._bodies.taken == 0
+        writer.close()
+
+
+@requirement("trust:http:bodies")
+async def test_a_body_has_more_time_the_more_of_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_request, "BODY_S", 0.1)
+    monkeypatch.setattr(http_request, "BODY_RATE", 1_000_000)
+    async with http_server() as caller:
+        started = asyncio.get_running_loop().time()
+        reader, writer = await sending(caller)
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+        assert asyncio.get_running_loop().time() - started > 0.9
+        writer.close()
+
+
+@requirement("limits:size")
+@pytest.mark.parametrize("coding", ["gzip", "br", "identity, gzip", "x"])
+async def test_a_compressed_body_is_refused(coding: str) -> None:
+    async with http_server() as caller:
+        headers = {**JSON_AND_EVENTS, "content-encoding": coding}
+        response = await caller.http.post("/mcp", content=b"\x1f\x8b", headers=headers)
+        assert response.status_code == 415

@@ -1,0 +1,242 @@
+"""The connections of HTTP clients: how they are read, how many there may be, and how long they may waste our time.
+
+uvicorn parses and answers; what it leaves unlimited is limited here. No request has a timer of its own: `sweep` looks
+at all connections about once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from foretool.server.transports.client.http_request import CONNECTION
+from foretool.server.transports.client.http_rules import HttpLimits
+from foretool.server.transports.client.listener import is_own_peer
+from foretool.server.transports.pipes import BUFFER
+
+READ_BYTES: Final = 64 * 1024
+"""Most bytes of one read, so that a thousand senders in one round of the loop take no more than 64 MiB."""
+HEADER_BYTES: Final = 64 * 1024
+"""Most bytes of one request that are not its body: request line, headers, chunk sizes, trailers."""
+MOST_HEADERS: Final = 128
+CHUNK_COST: Final = 8
+"""Bytes around each byte of a body that chunks of one byte take."""
+LEFT_BYTES: Final = 16 * 1024 * 1024
+"""Most bytes of a body that a client still sends after its answer; they are thrown away."""
+UNREAD_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes that all clients together may leave unread; a single larger answer still passes."""
+STALL_S: Final = 60.0
+"""A client that reads nothing of an answer for this long is given up."""
+
+
+class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
+    """One connection of a client."""
+
+    def __init__(self, connections: Connections, **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
+        self.principal: str | None = None
+        """Who sent the latest request; None until a token was checked."""
+        self.source = ""
+        self.waiting_since: float | None = None
+        """Since when the rest of a request's header lines is awaited, or what belongs to no request is coming in."""
+        self.unread = 0
+        """How much the client had left unread at the last sweep."""
+        self.unread_since = 0.0
+        self._connections = connections
+        self._overhead = 0
+        self._left = 0
+        self._status = HTTPStatus.BAD_REQUEST
+
+    @property
+    def is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        super().connection_made(transport)
+        if not is_own_peer(transport.get_extra_info("socket")):
+            transport.abort()
+            return
+        self.source = self.client[0] if self.client else ""
+        self.waiting_since = self.loop.time()
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.remove(self)
+        super().connection_lost(exc)
+
+    def recognise(self, principal: str) -> None:
+        """Take in who sends the request at hand."""
+        if self.principal != principal:
+            self._connections.recognise(self, principal)
+
+    # -- what comes in
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return BUFFER[:READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.waiting_since is None and self.is_idle:
+            self.waiting_since = self.loop.time()
+        self._overhead += nbytes
+        self.data_received(bytes(BUFFER[:nbytes]))
+        if self._overhead > HEADER_BYTES:
+            self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self.waiting_since is None:
+            self.waiting_since = self.loop.time()
+        self._overhead = self._left = 0
+        self.scope["extensions"] = {CONNECTION: {CONNECTION: self}}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.waiting_since is None:
+            return  # a trailer: whatever it says, the request has been let in without it
+        super().on_header(name, value)
+        if len(self.headers) > MOST_HEADERS:
+            self._status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            raise ValueError("too many header lines")  # ends the parsing, see `send_400_response`
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self.waiting_since = None
+
+    def on_body(self, body: bytes) -> None:
+        self._overhead = max(0, self._overhead - (1 + CHUNK_COST) * len(body))
+        if self.is_idle:
+            self._left += len(body)
+            if self._left > LEFT_BYTES:
+                self.transport.abort()
+        super().on_body(body)
+
+    # -- how it ends
+
+    def send_400_response(self, msg: str) -> None:
+        self.refuse(self._status)
+
+    def refuse(self, status: HTTPStatus, more: bytes = b"") -> None:
+        """Close the connection, with a last answer unless one is being sent."""
+        if self.transport.is_closing():
+            return
+        if not self.is_idle and self.cycle.response_started:
+            self.transport.abort()
+            return
+        line = f"HTTP/1.1 {status.value} {status.phrase}\r\nconnection: close\r\ncontent-length: 0\r\n".encode()
+        self.transport.write(line + more + b"\r\n")
+        self.transport.close()
+
+
+class Connections:
+    """All connections, the oldest first.
+
+    When a connection more than `max_connections` comes, one goes: the oldest that has never shown a token, of the
+    address with most of those; else the oldest idle one of the token with most connections; else the new one.
+    """
+
+    def __init__(self, limits: HttpLimits, shares: int) -> None:
+        self.set_limits(limits, shares)
+        self._strangers: dict[str, dict[HttpConnection, None]] = {}
+        """By address: connections that have not shown a token."""
+        self._known: dict[str, dict[HttpConnection, None]] = {}
+        """By principal: the others."""
+        self._count = 0
+
+    def set_limits(self, limits: HttpLimits, shares: int) -> None:
+        self._most = min(limits.max_connections, _most_files() * 3 // 4)
+        self._share = self._most // shares
+        self._header_s = limits.header_s
+
+    def __len__(self) -> int:
+        return self._count
+
+    def protocol(self) -> Callable[..., HttpConnection]:
+        """Return what uvicorn makes a connection with."""
+        return lambda **uvicorn: HttpConnection(self, **uvicorn)
+
+    def add(self, connection: HttpConnection) -> None:
+        self._strangers.setdefault(connection.source, {})[connection] = None
+        self._count += 1
+        if self._count > self._most:
+            self._make_room(connection)
+
+    def recognise(self, connection: HttpConnection, principal: str) -> None:
+        self._forget(connection)
+        connection.principal = principal
+        self._known.setdefault(principal, {})[connection] = None
+
+    def remove(self, connection: HttpConnection) -> None:
+        if self._forget(connection):
+            self._count -= 1
+
+    def _forget(self, connection: HttpConnection) -> bool:
+        groups = self._strangers if connection.principal is None else self._known
+        key = connection.source if connection.principal is None else connection.principal
+        group = groups.get(key, {})
+        if connection not in group:
+            return False
+        del group[connection]
+        if not group:
+            del groups[key]
+        return True
+
+    def _make_room(self, newest: HttpConnection) -> None:
+        crowds = [
+            (len(group), first is not newest, first) for group in self._strangers.values() for first in [*group][:1]
+        ]
+        _, is_other, oldest = max(crowds, key=lambda crowd: crowd[:2])
+        victim = oldest if is_other else self._least_needed() or newest
+        self.remove(victim)
+        if victim is newest:
+            victim.refuse(HTTPStatus.SERVICE_UNAVAILABLE, b"retry-after: 5\r\n")
+        else:
+            victim.transport.abort()
+
+    def _least_needed(self) -> HttpConnection | None:
+        group = max(self._known.values(), key=len, default={})
+        idle = next((connection for connection in group if connection.is_idle), None)
+        if idle is None and len(group) > self._share:
+            return next(iter(group))
+        return idle
+
+    # -- about once a second
+
+    def sweep(self, now: float) -> None:
+        """Close the connections whose headers do not come, and those that read nothing."""
+        for connection in self._all():
+            if connection.waiting_since is not None and now - connection.waiting_since > self._header_s:
+                connection.refuse(HTTPStatus.REQUEST_TIMEOUT)
+            unread = connection.transport.get_write_buffer_size()
+            if not unread or unread < connection.unread:
+                connection.unread_since = now
+            elif connection.unread and now - connection.unread_since > STALL_S:
+                connection.transport.abort()
+            connection.unread = unread
+
+    def check_unread(self) -> None:
+        """Break connections while clients leave too much unread: the largest of the principal that leaves most."""
+        unread = {each: each.transport.get_write_buffer_size() for each in self._all()}
+        unread = {each: size for each, size in unread.items() if size}
+        while sum(unread.values()) > UNREAD_BYTES and len(unread) > 1:
+            by_principal: dict[str | None, int] = {}
+            for each, size in unread.items():
+                by_principal[each.principal] = by_principal.get(each.principal, 0) + size
+            worst = max(by_principal, key=lambda principal: by_principal[principal])
+            largest = max((each for each in unread if each.principal == worst), key=lambda each: unread[each])
+            del unread[largest]
+            largest.transport.abort()
+
+    def _all(self) -> list[HttpConnection]:
+        return [each for groups in (self._strangers, self._known) for group in groups.values() for each in group]
+
+
+def _most_files() -> int:
+    """Return how many files the process may open."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 1 << 20
