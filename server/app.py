@@ -120,7 +120,7 @@ class App:
             Bridge(live, self.server_requests, self._arguments),
             ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor),
         )
-        listing = ListTools(self.upstreams, self.catalog)
+        listing = ListTools(self.upstreams, self.catalog, self.recorder.now)
         self.router = Router(
             self.clients, self.upstreams, self.server_requests, subscriptions,
             (self.greeting, listing, calls, resources, prompts),

@@ -66,6 +66,8 @@ async def serve_http(config: Config, written: str = "") -> None:
         ended = _stop_on_signals()
         async with app.running():
             serving = asyncio.create_task(transport.serve())
+            # Nobody started this process to ask it something at once, so there is time to know every tool by then.
+            app.upstreams.wake_unlisted("modern")
             await _wait_for_first(ended, transport.ready, serving)
             if transport.ready.is_set():
                 shown = transport.address

@@ -81,6 +81,10 @@ MANIFEST: Final[dict[str, Promise]] = {
         "design: exposure", "a changed catalogue moves the list and is announced to all"
     ),
     "list:modern:caching": Promise(f"{MODERN}: server/utilities/caching", "lists carry ttlMs and cacheScope private"),
+    "list:modern:ttl": Promise(
+        f"{MODERN}: server/utilities/caching", "a list that may change soon is not cached for long"
+    ),
+    "era:url-elicitation": Promise(f"{MODERN}: basic/messages", "no client gets a code that its era does not have"),
     "list:one-page": Promise(
         f"{MODERN}: server/utilities/pagination", "the list is one page; other cursors are errors"
     ),

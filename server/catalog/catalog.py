@@ -426,6 +426,8 @@ def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
         members["inputSchema"] = jsonrpc.raw({"type": "object", **parts})
     elif kind != "object":
         raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')
+    if "execution" in members and jsonrpc.member(members["execution"], "taskSupport") == "required":
+        raise ValueError(f"{name!r} runs only as a task, which foretool does not carry")
     if "_meta" in members and bytes(members["_meta"])[:1] != b"{":
         del members["_meta"]
     data = jsonrpc.encode(members)

@@ -73,6 +73,8 @@ class View(Struct, frozen=True):
     """Returns the tools in the order in which they competed for the budget, best first."""
     offline: frozenset[str] = frozenset()
     """Upstreams whose tools were unknown when the list was made."""
+    until: float | None = None
+    """When its epoch ends, in seconds since 1970; None if it never does."""
 
     def why_hidden(self, tool: ToolId, upstream: str) -> Why:
         """Explain why a tool is not in `shown`, and which change would have shown it."""
@@ -213,6 +215,7 @@ class Exposures:
         return View(
             policy, stored.epoch, stored.tools, frozenset(stored.tools), stored.listing,
             tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
+            stored.created_at + epoch_s if (epoch_s := self._config.settings.epoch_s) else None,
         )  # fmt: skip
 
     def _digest_inputs(self, profile: Profile, policy: Policy) -> str:

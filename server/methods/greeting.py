@@ -11,7 +11,7 @@ from foretool.server.clients.client import LEVELS
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import Profile
-from foretool.server.methods.lists import TTL_MS
+from foretool.server.methods.lists import INCOMPLETE_TTL_MS, TTL_MS
 from foretool.server.methods.prompts import offers_steps
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import RpcError
@@ -68,7 +68,7 @@ class Greeting:
                 "supportedVersions": [*versions.MODERN_VERSIONS, *versions.LEGACY_VERSIONS],
                 "capabilities": self.capabilities("modern", exchange.client.profile),
                 "instructions": self.instructions(exchange.client.profile),
-                "ttlMs": TTL_MS,
+                "ttlMs": INCOMPLETE_TTL_MS if self._upstreams.still_coming() else TTL_MS,
                 "cacheScope": "private",
             }
         )

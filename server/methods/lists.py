@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
-from foretool.server.clients.exposure import list_result
+from foretool.server.clients.exposure import View, list_result
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.forwarder import Forwarder
@@ -24,7 +24,9 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
 TTL_MS: Final = 3_600_000
-"""How long a modern client may cache our lists, unless a notification ends that earlier."""
+"""How long a modern client may cache a list that stays as it is, unless a notification ends that earlier."""
+INCOMPLETE_TTL_MS: Final = 2_000
+"""How long it may cache a list that lacks the tools of servers which are still starting."""
 
 PAGES: Final = 100
 """An upstream may have at most so many pages of a list."""
@@ -61,9 +63,11 @@ class _Pending(Struct, eq=False):
 class ListTools:
     """Lists tools once all upstreams have listed theirs, at the latest at the deadline for cold starts."""
 
-    def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog) -> None:
+    def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog, clock: Callable[[], float]) -> None:
+        """`clock` says when an epoch ends, in seconds since 1970."""
         self._upstreams = upstreams
         self._catalog = catalog
+        self._clock = clock
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {"tools/list": self.start}
@@ -76,9 +80,17 @@ class ListTools:
     def _answer(self, exchange: Exchange) -> None:
         session, tools = exchange.own_session, exchange.client.tools
         self._catalog.fix_names()
-        exchange.result(list_result(tools.array(session), exchange.era, TTL_MS))
+        exchange.result(list_result(tools.array(session), exchange.era, self._ttl_ms(tools.view(session))))
         tools.record(session, "list")
         tools.mark_listed()
+
+    def _ttl_ms(self, view: View) -> int:
+        """Return how long a modern client may cache a list: not at all where it may grow."""
+        if view.policy == "growing":
+            return 0
+        if self._upstreams.still_coming():
+            return INCOMPLETE_TTL_MS
+        return TTL_MS if view.until is None else max(0, min(TTL_MS, round(1000 * (view.until - self._clock()))))
 
 
 class MergedLists:

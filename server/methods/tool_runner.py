@@ -67,7 +67,8 @@ class ToolRunner:
         self._forwarder.forward(
             exchange,
             attempt.upstream,
-            {**exchange.params, "name": jsonrpc.raw(tool.name)},
+            # We declare no tasks, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
+            {key: value for key, value in exchange.params.items() if key != "task"} | {"name": jsonrpc.raw(tool.name)},
             lambda at, reply: self._settle(attempt, at, reply),
             call_headers(tool.definition, arguments),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
@@ -13,6 +13,7 @@ from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
+from foretool.server.protocol.versions import META_SUBSCRIPTION
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request
 from foretool.server.upstreams.memory import UpstreamMemory
@@ -50,6 +51,7 @@ class UpstreamMessages:
         if not isinstance(params, dict):
             return
         if method == "notifications/resources/updated":
+            _drop_subscription(params)
             self._subscriptions.resource_updated(upstream, str(params.get("uri", "")), params, era)
         elif method == "notifications/cancelled":
             self._server_requests.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
@@ -109,3 +111,12 @@ class UpstreamEvents:
         self._memory.save_state(upstream)
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
             self._upstreams.wake(upstream)
+
+
+def _drop_subscription(params: dict[str, Any]) -> None:
+    """Remove which of our subscriptions a notification answers: clients have ids of their own, or none."""
+    if isinstance(meta := params.get("_meta"), dict) and META_SUBSCRIPTION in meta:
+        kept = {key: value for key, value in meta.items() if key != META_SUBSCRIPTION}
+        del params["_meta"]
+        if kept:
+            params["_meta"] = kept

@@ -105,11 +105,24 @@ def own_result(value: Mapping[str, Any], method: str, front: Era) -> Raw:
 
 
 def error(value: Raw, front: Era) -> Raw:
-    """Translate an error on its way to the client: the modern era has no code for a missing resource."""
-    code, _ = jsonrpc.error_of(value)
+    """Translate an error on its way to the client: the modern era has no code for a missing resource, and none for a
+    sign-in at an address, which the message names instead."""
+    code, reason = jsonrpc.error_of(value)
     if front == "modern" and code == jsonrpc.RESOURCE_NOT_FOUND:
         return jsonrpc.merge(value, {"code": jsonrpc.INVALID_PARAMS})
+    if front == "modern" and code == jsonrpc.URL_ELICITATION_REQUIRED:
+        where = ", ".join(_addresses(value))
+        said = f"{reason}: open {where}, then call again"
+        return jsonrpc.merge(value, {"code": jsonrpc.INTERNAL_ERROR, "message": said})
     return value
+
+
+def _addresses(value: Raw) -> list[str]:
+    """Return the addresses that a user has to open, from the data of an error."""
+    data = jsonrpc.plain_object(jsonrpc.fields(value).get("data")) or {}
+    asked = data.get("elicitations")
+    urls = [each.get("url") for each in asked if isinstance(each, dict)] if isinstance(asked, list) else []
+    return [url for url in urls if isinstance(url, str)]
 
 
 def is_tool_error(value: Raw) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fakes import BOTH, LIST_CHANGED, FakeUpstream, failing_store, proxy_over, set_settings, tool
 from requirements import requirement
@@ -115,6 +117,24 @@ async def test_a_modern_list_may_be_cached_for_an_hour_by_its_client_alone() -> 
     async with proxy_over(github()) as stage:
         listed = await stage.client.modern().ask("tools/list")
     assert (listed["ttlMs"], listed["cacheScope"], listed["resultType"]) == (3_600_000, "private", "complete")
+
+
+@requirement("list:modern:ttl")
+async def test_a_list_that_may_change_soon_is_not_cached_for_long() -> None:
+    quick, slow = FakeUpstream("quick", ["a"], BOTH), FakeUpstream("slow", ["b"], BOTH, gate=asyncio.Event())
+    async with proxy_over(quick, slow, cold_list_s=0.1) as stage:
+        client = stage.client.modern()
+        incomplete = await client.ask("tools/list")
+        assert slow.gate is not None
+        slow.gate.set()
+    async with proxy_over(github(), policy="growing") as stage:
+        growing = await stage.client.modern().ask("tools/list")
+    async with proxy_over(github(), epoch_s=60) as stage:
+        short = await stage.client.modern().ask("tools/list")
+    async with proxy_over(github(), epoch_s=0) as stage:
+        endless = await stage.client.modern().ask("tools/list")
+    assert (incomplete["ttlMs"], growing["ttlMs"], endless["ttlMs"]) == (2_000, 0, 3_600_000)
+    assert 50_000 < short["ttlMs"] <= 60_000
 
 
 @requirement("list:one-page")

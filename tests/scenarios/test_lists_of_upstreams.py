@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from callers import on_the_real_clock
 from fakes import BOTH, LEGACY, LIST_CHANGED, MODERN, FakeUpstream, failing_store, proxy_over, said, tool
 from requirements import requirement
 from stored_records import saved_upstreams
@@ -23,6 +24,7 @@ BROKEN: list[Any] = [
     {"name": 5, "inputSchema": {"type": "object"}},
     {"inputSchema": {"type": "object"}},
     {"name": "huge", "inputSchema": {"type": "object"}, "description": "x" * 300_000},
+    {"name": "task_only", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
     "text",
     7,
     None,
@@ -47,6 +49,7 @@ async def test_one_bad_tool_is_dropped_alone_and_said(broken: Any) -> None:
 
 
 @requirement("catalog:odd-tool")
+@on_the_real_clock
 @pytest.mark.parametrize(
     "odd",
     [

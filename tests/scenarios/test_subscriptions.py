@@ -10,6 +10,7 @@ from callers import Caller, http_over, on_the_real_clock
 from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over
 from requirements import requirement
 
+from foretool.server.protocol.versions import META_SUBSCRIPTION
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
@@ -148,10 +149,11 @@ async def test_a_legacy_client_hears_of_a_resource_of_a_modern_upstream() -> Non
         await client.ask("resources/list")
         assert await client.ask(SUBSCRIBE, {"uri": URI}) == {}
         listen = await upstream.asked("subscriptions/listen", 2)
-        upstream.link.say(UPDATED, {"uri": URI})
-        await client.heard(UPDATED)
+        upstream.link.say(UPDATED, {"uri": URI, "_meta": {META_SUBSCRIPTION: 7, "kept": 1}})
+        heard = await client.heard(UPDATED)
         assert await client.ask(UNSUBSCRIBE, {"uri": URI}) == {}
         after = await upstream.asked("subscriptions/listen", 3)
+    assert heard == {"uri": URI, "_meta": {"kept": 1}}
     assert listen.params["notifications"]["resourceSubscriptions"] == [URI]
     assert "resourceSubscriptions" not in after.params["notifications"]
 

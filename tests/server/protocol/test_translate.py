@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from requirements import requirement
 
 from foretool.server.protocol import translate, versions
 from foretool.server.protocol.jsonrpc import Raw, raw
@@ -60,6 +61,16 @@ def test_a_resource_that_is_missing_has_the_code_of_the_clients_era() -> None:
     missing = raw({"code": -32002, "message": "no", "data": {"uri": "x"}})
     assert members(translate.error(missing, "modern")) == {"code": -32602, "message": "no", "data": {"uri": "x"}}
     assert translate.error(missing, "legacy") == missing
+
+
+@requirement("era:url-elicitation")
+def test_a_modern_client_reads_where_to_sign_in_instead_of_a_code_that_it_does_not_know() -> None:
+    data = {"elicitations": [{"mode": "url", "url": "https://example.org/in", "message": "Sign in"}, 7]}
+    asked = raw({"code": -32042, "message": "Sign in first", "data": data})
+    assert members(translate.error(asked, "modern")) == {
+        "code": -32603, "message": "Sign in first: open https://example.org/in, then call again", "data": data,
+    }  # fmt: skip
+    assert translate.error(asked, "legacy") == asked
 
 
 @pytest.mark.parametrize(
