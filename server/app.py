@@ -47,6 +47,7 @@ from foretool.server.protocol.headers import annotated_schema
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
+from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.stdio import ChildWatcher
@@ -55,7 +56,7 @@ from foretool.server.upstreams.launcher import Launcher, link_opener, message_li
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import OpenLink, Upstream
-from foretool.storage.stores import Store
+from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.server.methods.agent_step import AgentSteps
@@ -132,6 +133,9 @@ class App:
         self._events = UpstreamEvents(self.upstreams, self.catalog, lists, self.announcements, self.memory, messages)
         self._launcher = Launcher(self.upstreams, self.memory, self._make_upstream)
         self._launcher.load(list(config.servers.values()))
+        self.store_watch = StoreWatch(
+            store, self.recorder, self.clients.warn, self._follow_store, self.memory.started_at
+        )
         self.reloader = Reloader(
             live, self._launcher, self.catalog, self.clients, self.announcements,
             (self.clients.follow_config, self.exposures.forget, lambda: self.embedding.configure(live.settings)),
@@ -191,6 +195,7 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Run upstreams and housekeeping until the block ends, then end everything in order."""
         self.memory.open()
+        self.store_watch.tick()
         async with asyncio.TaskGroup() as tasks:
             self._launcher.run(tasks)
             keeper = tasks.create_task(self._keep_house())
@@ -203,14 +208,15 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
-        for part in (self.search, self.embedding, self.schedule, self.models, self._arguments):
+        for part in (self.search, self.embedding, self.schedule, self.models, self.store_watch, self._arguments):
             await part.stop()
         await self.recalibrator.finish()
         await self._launcher.stop()
         self.outbox.flush()
-        self.recorder.retry()
+        self.store_watch.write_last()
         self._names.save()
         self.memory.close()
+        self.store_watch.close()
 
     async def _keep_house(self) -> None:
         await asyncio.sleep(housekeeping.TICK_S)
@@ -218,6 +224,7 @@ class App:
         memory = housekeeping.MemoryReturn()
         await housekeeping.keep_house(
             (
+                self.store_watch.tick,
                 self.tick,
                 self._names.save,
                 self._index,
@@ -249,6 +256,18 @@ class App:
 
     async def _count_tokens(self) -> None:
         await self._tokens.count()
+
+    def _follow_store(self) -> None:
+        """Bring a store that can be used again up to date; where it says something else than we do, it is right."""
+        with contextlib.suppress(StorageError):
+            self.catalog.follow_names(self._names.load(), self.config.prefixes)
+            self._names.save()
+            self.memory.save_all()
+        for session in (session for client in self.clients for session in client.sessions()):
+            self.recorder.begin_session(session.record)  # it may be another file
+        self.recorder.retry()
+        self.embedding.retry()
+        self.announcements.soon()
 
     def _begin_epoch(self) -> None:
         """Make new lists, because other models serve or a learning run has ended."""

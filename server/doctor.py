@@ -28,6 +28,7 @@ from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.recording.store_watch import read_notes
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.launcher import link_opener, message_limit
@@ -365,6 +366,9 @@ def check_storage(path: Path) -> Iterator[Finding]:
     if not health.is_writable:
         do = "check the permissions of the file and its directory"
         yield Finding("storage", "error", f"{path}: cannot be written", do)
+    for note in read_notes(path):
+        what = f"{path}: proxy {note.pid} serves without it: {note.trouble}"
+        yield Finding("storage", "warning", what, "mend the file; the proxy then uses it again by itself")
     for line in exposure(path):
         what, _, do = line.partition("; ")
         yield Finding("storage", "warning", what, do)

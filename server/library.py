@@ -32,7 +32,7 @@ from foretool.server.config.loader import Config, load, parse
 from foretool.server.methods.agent_step import BUDGET, Plan
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
-from foretool.storage.opening import open_store
+from foretool.storage.opening import open_serving_store
 from foretool.storage.records import Level
 from foretool.storage.stores import Store
 
@@ -176,7 +176,7 @@ class Foretool:
     async def __aenter__(self) -> Self:
         if self._app is not None:
             raise RuntimeError("a Foretool is entered once; make another one")
-        store = self._stack.enter_context(open_store(self._config.storage))
+        store = self._stack.enter_context(open_serving_store(self._config.storage))
         try:
             app = self._make(self._config, store)
             await self._stack.enter_async_context(app.running())

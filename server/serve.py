@@ -18,7 +18,7 @@ from foretool.server.config.addresses import parse_address
 from foretool.server.config.loader import Config
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
-from foretool.storage.opening import exposure, open_store
+from foretool.storage.opening import exposure, open_serving_store
 from foretool.storage.stores import StorageError, Store
 
 GRACE_S: Final = 2.0
@@ -80,8 +80,8 @@ async def serve_http(config: Config, written: str = "") -> None:
 
 
 def _open(config: Config) -> Store:
-    """Open the store, and log who else could read it. Raises `StorageError`."""
-    store = open_store(config.storage)
+    """Open the store, if it can be had, and log who else could read it."""
+    store = open_serving_store(config.storage)
     for line in exposure(config.storage):
         log.warning("%s", line)
     with contextlib.suppress(StorageError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from foretool.storage.sqlite.database import Database, examine
+from foretool.storage.sqlite.database import Database
 from foretool.storage.sqlite.files import find_exposure
+from foretool.storage.sqlite.health import examine
 from foretool.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ def open_store(path: Path | Literal[":memory:"], *, busy_ms: int = 250) -> Store
     damaged file, for one of a newer foretool or of another program, and for missing permissions.
     """
     return SqliteStore(Database.open(path, busy_ms))
+
+
+def open_serving_store(path: Path | Literal[":memory:"], *, busy_ms: int = 250) -> Store:
+    """Open the store at `path` for a proxy. Never raises: a proxy serves without its store until it can be used.
+
+    While `Store.trouble` says why it cannot be used, every method raises a temporary `StorageError`; `Store.reopen`
+    tries again.
+    """
+    return SqliteStore(Database.open_to_serve(path, busy_ms))
 
 
 def open_existing_store(path: Path) -> Store:

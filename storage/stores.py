@@ -47,10 +47,12 @@ KEPT_MODELS: Final = 3
 class StorageError(Exception):
     """The store could not be read or written; the message says which store, what was found, and the way out."""
 
-    def __init__(self, message: str, *, temporary: bool = False) -> None:
+    def __init__(self, message: str, *, temporary: bool = False, lost: bool = False) -> None:
         super().__init__(message)
         self.temporary = temporary
         """The same call may succeed later: the store was locked, or the disk full."""
+        self.lost = lost
+        """No call succeeds until something happens to the file: it is damaged, read-only or of another version."""
 
 
 class CallStore(Protocol):
@@ -299,6 +301,22 @@ class Store(AbstractContextManager["Store"], Protocol):
     close: Callable[[], None]
     hide: Callable[[Callable[[], Known]], None]
     """Keep the secrets that this returns out of everything that is written from now on; see `storage.redaction`."""
+
+    check: Callable[[], None]
+    """Notice cheaply that the file was removed, replaced, or changed by a newer foretool."""
+    reopen: Callable[[], bool]
+    """Try to use the file again, from any thread; return whether it can be used."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the file cannot be used now, or ""; every method then raises a temporary `StorageError`.
+
+        Only a store that was opened for serving gets into trouble; any other one raises what it finds.
+        """
+
+    @property
+    def notice(self) -> str:
+        """What to do about a file that can still be used, or ""."""
 
     @property
     def is_checkpoint_due(self) -> bool:

@@ -564,6 +564,12 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:terminal:rows": Promise(
         "SECURITY.md", "no text of a server or a client makes a row of its own or steers the terminal; JSON is exact"
     ),
+    "trust:storage:serves-without": Promise(
+        "SECURITY.md", "a proxy serves without its storage file, says so everywhere once, and takes the file up again"
+    ),
+    "trust:storage:no-record-lost": Promise(
+        "SECURITY.md", "trouble with the file while a proxy runs loses no later record, and another schema none at all"
+    ),
     "trust:data:private-files": Promise(
         "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"
     ),

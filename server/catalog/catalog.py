@@ -270,6 +270,11 @@ class Catalog:
             members["_meta"] = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
         return jsonrpc.raw(members)
 
+    def follow_names(self, given: Mapping[ToolId, Key], prefixes: Mapping[str, str] | None = None) -> None:
+        """Take names that a store gives for good, which beat the ones given while it could not be read."""
+        self._given = lawful({**self._given, **given})
+        self.configure(list(self._entries.values()), prefixes)
+
     def _hide_credentials(self, data: bytes) -> bytes:
         """Return what a server says without the credentials of any server: it may repeat its environment."""
         for entry in self._entries.values():

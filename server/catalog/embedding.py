@@ -65,6 +65,11 @@ class Embedder(BackgroundWork):
                 self._search.install_encoders(None)
             self._begin(settings)
 
+    def retry(self) -> None:
+        """Try again after a problem that may be over: the store can be used again."""
+        if self.problem:
+            self.problem, self._done = "", -1
+
     def tick(self) -> None:
         """Begin the work there is, unless earlier work still goes on. Housekeeping calls this about once a second."""
         if self._settings.encoder == "none" or self.problem or not len(self._catalog):

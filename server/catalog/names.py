@@ -205,8 +205,10 @@ class NameKeeper:
         self._unsaved: dict[ToolId, Key] = {}
 
     def load(self) -> dict[ToolId, Key]:
-        """Return every name that was ever given."""
-        return self._store.exposed_names()
+        """Return every name that was ever given, none while the store cannot be read."""
+        with contextlib.suppress(StorageError):
+            return self._store.exposed_names()
+        return {}
 
     def keep(self, names: Mapping[ToolId, Key]) -> None:
         """Save names in a later turn of the loop."""

@@ -136,6 +136,14 @@ class ClientRegistry:
             union = translate.unite(union, translate.forwardable(each.capabilities))
         return translate.unite(union, ANY_CLIENT)
 
+    def warn(self, text: str) -> None:
+        """Tell each legacy client that wants warnings something about foretool itself, once; "" takes it back."""
+        for client in self:
+            if client.warned != text and client.session is not None:
+                client.warned = text
+                if text and client.era == "legacy" and client.wants_log("warning"):
+                    client.notify("", "notifications/message", {"level": "warning", "logger": "foretool", "data": text})
+
     def set_levels(self) -> None:
         """Set the log level of each upstream to the least severe one that any of its clients wants."""
         asking = [client for client in self._clients if client.log_level in LEVELS]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.exit import complain
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
@@ -47,8 +47,6 @@ def plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
 
 def serve(options: ServeOptions) -> int:
     """Serve until the client leaves or a signal arrives. Returns the exit status."""
-    from foretool.storage.stores import StorageError
-
     try:
         config = load(options.config)
         _check_options(options, config)
@@ -68,8 +66,6 @@ def serve(options: ServeOptions) -> int:
             asyncio.run(serving.serve_stdio(config, options.profile))
     except ConfigError as error:
         return complain(str(error))
-    except StorageError as error:
-        return complain(config.secrets.redact(str(error)), WRONG)
     return 0
 
 

@@ -17,11 +17,12 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
 from foretool.server.config.settings import Record
 from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
+from foretool.server.recording.store_watch import TroubleNote, read_notes
 from foretool.server.system.processes import is_running
 from foretool.server.upstreams.upstream import State
-from foretool.storage.opening import exposure, open_existing_store
+from foretool.storage.opening import exposure, open_existing_store, open_store
 from foretool.storage.records import Statistics, UpstreamState
-from foretool.storage.stores import Store
+from foretool.storage.stores import StorageError, Store
 
 STDERR_SHOWN = 3
 """How many stderr lines of a failing upstream are shown without `--verbose`."""
@@ -72,12 +73,17 @@ class Status(Struct, frozen=True):
     broken: dict[str, str]
     disabled: tuple[str, ...]
     warnings: tuple[str, ...]
+    storage_trouble: str
+    """Why the storage file cannot be read, or ""."""
+    without_storage: tuple[TroubleNote, ...]
+    """Running proxies that cannot write the storage file, and why."""
 
     @property
     def is_well(self) -> bool:
-        """Whether no server is broken, and no upstream of a running proxy is down or lists no tools."""
+        """Whether no server is broken, no upstream of a running proxy is down or lists no tools, and all is stored."""
         states = {state.state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams}
-        return not self.broken and states.isdisjoint((State.RETRYING.value, State.UNLISTED.value))
+        is_stored = not self.storage_trouble and not self.without_storage
+        return is_stored and not self.broken and states.isdisjoint((State.RETRYING.value, State.UNLISTED.value))
 
 
 @click.command("status")
@@ -104,7 +110,12 @@ def command(path: Path | None, as_json: bool, verbose: bool) -> int:
 
 def read_status(config: Config) -> Status:
     now = time.time()
-    with open_existing_store(config.storage) as store:
+    trouble = ""
+    try:
+        opened = open_existing_store(config.storage)
+    except StorageError as error:
+        opened, trouble = open_store(":memory:"), str(error)
+    with opened as store:
         by_proxy = groupby(store.serving.states(), lambda state: (state.started_at, state.pid))
         last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
         last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
@@ -112,7 +123,7 @@ def read_status(config: Config) -> Status:
             config=config.path,
             config_named_by=config.named_by,
             storage=config.storage,
-            contents=store.statistics() if config.storage.exists() else None,
+            contents=store.statistics() if config.storage.exists() and not trouble else None,
             recording=Recording(config.settings.record, last_call, last_discovery),
             encoder=_describe_encoders(config, store),
             confidence=rate_confidence(discovery_outcomes(store.discoveries)),
@@ -123,6 +134,8 @@ def read_status(config: Config) -> Status:
             broken=config.broken,
             disabled=config.disabled,
             warnings=(*config.warnings, *exposure(config.storage)),
+            storage_trouble=trouble,
+            without_storage=tuple(read_notes(config.storage)),
         )
 
 
@@ -139,7 +152,11 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
 
 
 def _print(status: Status, verbose: bool) -> None:
-    if not status.proxies:
+    for note in status.without_storage:
+        for_how_long = output.span(time.time() - note.since)
+        output.say(f"proxy {note.pid} has served without the storage file for {for_how_long}:", "red")
+        output.say(f"  {note.trouble}")
+    if not status.proxies and not status.without_storage:
         output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
     for proxy in status.proxies:
         _print_proxy(proxy, verbose)
@@ -150,7 +167,10 @@ def _print(status: Status, verbose: bool) -> None:
     for warning in status.warnings:
         output.say(f"warning   {warning}", "yellow")
     output.say(f"config    {status.config} ({status.config_named_by})")
-    output.say(f"storage   {status.storage}: {_say_contents(status.contents)}")
+    if status.storage_trouble:
+        output.say(f"storage   {status.storage_trouble}", "red")
+    else:
+        output.say(f"storage   {status.storage}: {_say_contents(status.contents)}")
     encoding, recording = status.encoder, status.recording
     embedded = (f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
     ranks = f"only words rank: {encoding.problem}" if encoding.problem else ", ".join(embedded)

@@ -88,15 +88,14 @@ class Greeting:
         """Return our capabilities and those of the upstreams; every one while some upstreams are still unknown."""
         declared, is_whole = self._upstreams.all_capabilities()
         union = {key for known in declared for key in known}
-        capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+        # We log ourselves, whatever the upstreams do.
+        capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
         if not is_whole or "resources" in union:
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
         if not is_whole or "prompts" in union or offers_steps(profile):
             capabilities["prompts"] = {"listChanged": True}
         if not is_whole or "completions" in union:
             capabilities["completions"] = {}
-        if not is_whole or "logging" in union:
-            capabilities["logging"] = {}
         extensions = {}
         for known in declared:
             extensions.update(translate.forwardable(known).get("extensions", {}))

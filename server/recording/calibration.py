@@ -68,7 +68,7 @@ class Recalibrator(BackgroundWork):
     def tick(self) -> None:
         """Start to read the outcomes if it is time; a store in memory is not read."""
         path = self._store.path
-        if time.monotonic() < self._due or not isinstance(path, Path):
+        if time.monotonic() < self._due or not isinstance(path, Path) or self._store.trouble:
             return
         self._due = time.monotonic() + EVERY_S
         if not self.is_working:

@@ -61,6 +61,8 @@ class Recorder:
         self.dropped = self.failures = 0
         """How many records were lost, and how often the store refused."""
         self._failing = False
+        self.refusal = ""
+        """What the store said when it last refused a record, until it takes records again."""
 
     def now(self) -> float:
         """Return the time that records bear, in seconds since 1970."""
@@ -163,7 +165,7 @@ class Recorder:
             self._write_singly()
         self._calls, self._misses = [], []
         if self._failing:
-            self._failing = False
+            self._failing, self.refusal = False, ""
             log.warning("storage: records are written again; %d were lost", self.dropped)
 
     @property
@@ -217,7 +219,7 @@ class Recorder:
             return question()
         except StorageError as error:
             self.failures += 1
-            if not self._failing:
+            if not self._failing and not self._store.trouble:
                 log.warning("%s", error)
             return instead
 
@@ -242,9 +244,11 @@ class Recorder:
 
     def _refused(self, error: StorageError) -> None:
         self.failures += 1
+        self.refusal = str(error)
         if not self._failing:
             self._failing = True
-            log.warning("%s; calls go on, their records wait in memory", error)
+            if not self._store.trouble:  # `StoreWatch` says that
+                log.warning("%s; calls go on, their records wait in memory", error)
 
     def _trim(self) -> None:
         over = len(self._calls) - KEEP

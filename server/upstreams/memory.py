@@ -17,7 +17,7 @@ from foretool.server.config.servers import Server, fingerprint
 from foretool.server.system.processes import is_running
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import UpstreamRecord, UpstreamState
+from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
 from foretool.storage.stores import StorageError, Store
 
 SAVE_S: Final = 0.5
@@ -39,18 +39,24 @@ class UpstreamMemory:
         self.started_at = time.time()
         self._fingerprints: dict[str, str] = {}
         self._listed_at: dict[str, float] = {}
+        self._records: dict[str, UpstreamRecord] = {}
+        """What the store has, or is to have, about each upstream."""
         self._changed: set[str] = set()
         """Upstreams whose state is to be written."""
         self._timer: asyncio.TimerHandle | None = None
 
     def load(self, servers: Sequence[Server]) -> dict[str, UpstreamRecord]:
-        """Take what the store knows of these servers into catalog and registry; return the records by name."""
+        """Take what the store knows of these servers into catalog and registry; return the records by name. A store
+        that cannot be read knows none."""
         self._fingerprints |= {server.name: fingerprint(server) for server in servers}
-        known = self._store.catalog.load([(server.name, self._fingerprints[server.name]) for server in servers])
+        known: list[tuple[UpstreamRecord, list[Tool]]] = []
+        with contextlib.suppress(StorageError):
+            known = self._store.catalog.load([(server.name, self._fingerprints[server.name]) for server in servers])
         for record, tools in known:
             self._catalog.load(record.name, tools, record.instructions)
             self._upstreams.remember(record.name, json.loads(record.capabilities or "{}"))
             self._listed_at[record.name] = record.listed_at
+            self._records[record.name] = record
         self._catalog.settle()
         return {record.name: record for record, _ in known}
 
@@ -76,12 +82,24 @@ class UpstreamMemory:
             lacks=upstream.spoken_era(lacking=True),
         )
         self._listed_at[upstream.name] = record.listed_at
+        self._records[upstream.name] = record
         try:
-            with self._store.atomic():
-                self._store.catalog.save_upstream(record, self._catalog.of(upstream.name))
+            self._save_record(record)
         except StorageError as error:
-            log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
+            if not self._store.trouble:
+                log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
         self.save_state(upstream)
+
+    def _save_record(self, record: UpstreamRecord) -> None:
+        with self._store.atomic():
+            self._store.catalog.save_upstream(record, self._catalog.of(record.name))
+
+    def save_all(self) -> None:
+        """Bring a store that was away, or is another one now, up to date. May raise `StorageError`."""
+        for upstream in self._upstreams:
+            if (record := self._records.get(upstream.name)) is not None:
+                self._save_record(record)
+            self.save_state(upstream)
 
     def save_state(self, upstream: Upstream) -> None:
         self._changed.add(upstream.name)
@@ -119,8 +137,9 @@ class UpstreamMemory:
     # -- states of this and other proxies
 
     def open(self) -> None:
-        """Delete the states that a dead process with our id has left. Raises `StorageError`."""
-        self._store.serving.clear_states(os.getpid())
+        """Delete the states that a dead process with our id has left."""
+        with contextlib.suppress(StorageError):
+            self._store.serving.clear_states(os.getpid())
 
     def close(self) -> None:
         """Delete our states: this proxy ends."""

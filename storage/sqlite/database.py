@@ -1,4 +1,4 @@
-"""Opens and examines the SQLite file, runs statements, and turns SQLite's errors into `StorageError`.
+"""Opens the SQLite file and runs statements; a file that cannot be used makes a proxy wait, not end.
 
 The connection is in autocommit mode, so every transaction is one that this file begins. Several processes share the
 file through a write-ahead log. A write that cannot get the lock within `busy_ms`, or has no room on the disk, raises
@@ -14,38 +14,37 @@ nobody calls `checkpoint`.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec.json import Decoder
 
-from foretool.storage.records import Health, ToolId
+from foretool.storage.records import ToolId
 from foretool.storage.redaction import Known, Redaction
-from foretool.storage.sqlite.files import create_private
+from foretool.storage.sqlite.errors import Location, explain_error, result_code
+from foretool.storage.sqlite.files import create_private, identify
+from foretool.storage.sqlite.health import examine
 from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
 from foretool.storage.stores import StorageError
 
-Location = Path | Literal[":memory:"]
-
 _OPENING_S = 5.0
 """How long opening waits for another process that migrates the same file."""
+
+_SERVING_S = 0.2
+"""How long opening waits so before a proxy begins to serve without the file, and at each later try."""
+_EXAMINING_S = 5.0
 
 _BACKSTOP_PAGES = 4096
 """Pages of 4 KiB in the log at which SQLite checkpoints by itself, inside a commit: 16 MiB."""
 
 _CHECKPOINT_COMMITS = 250
 """Commits after which a `checkpoint` is worth a thread: 2 to 4 MiB of log."""
-
-_MOST_PROBLEMS = 5
-_CHECK_STEPS = 10_000
-"""SQLite instructions of a check between two looks at the clock: under a millisecond."""
 
 _TRANSACTION = ("COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("RELEASE inner_block", ("ROLLBACK TO inner_block", "RELEASE inner_block"))
@@ -63,11 +62,19 @@ class Database:
     Every method may raise `StorageError`. A write that raised has left nothing in the file and may be repeated.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Location, busy_ms: int = 250) -> None:
-        """Wrap an open, migrated connection in autocommit mode; use `Database.open` for a path."""
+    def __init__(
+        self, connection: sqlite3.Connection | None, path: Location, busy_ms: int = 250, *, serves: bool = False
+    ) -> None:
+        """Wrap an open, migrated connection in autocommit mode; use `Database.open` for a path.
+
+        `serves`: let go of a file that cannot be used, and wait until `reopen` can use it again.
+        """
         self.path = path
-        self._connection = connection
+        self.trouble = self.notice = ""
+        self._held = connection
+        self._serves = serves
         self._busy_ms = busy_ms
+        self._file = identify(path)
         # 0 outside every `atomic`; the connection's own `in_transaction` may outlive it if a rollback failed.
         self._depth = 0
         # Commits since the last `checkpoint`: a guess at the length of the log.
@@ -77,25 +84,73 @@ class Database:
     @classmethod
     def open(cls, path: Location, busy_ms: int) -> Database:
         """Open the file; create and migrate it if needed. See `storage.opening.open_store`."""
+        return cls(_connect(path, busy_ms, _OPENING_S), path, busy_ms)
+
+    @classmethod
+    def open_to_serve(cls, path: Location, busy_ms: int) -> Database:
+        """Open the file if it can be had at once; otherwise wait for it as `reopen` does. Never raises."""
         try:
-            if isinstance(path, Path):
-                create_private(path)
-            connection = sqlite3.connect(path, timeout=_OPENING_S, isolation_level=None)
-            try:
-                _prepare(connection, path)
-                connection.execute(f"PRAGMA busy_timeout = {int(busy_ms)}")
-            except BaseException:
-                connection.close()
-                raise
-        except OSError as error:
-            raise StorageError(f"{path}: {error.strerror}; check the storage path and its permissions") from error
-        except sqlite3.Error as error:
-            raise explain_error(error, path, busy_ms) from error
-        return cls(connection, path, busy_ms)
+            return cls(_connect(path, busy_ms, _SERVING_S), path, busy_ms, serves=True)
+        except StorageError as error:
+            waiting = cls(None, path, busy_ms, serves=True)
+            waiting.trouble = str(error)
+            return waiting
 
     def close(self) -> None:
         """Close the connection; the last process to close the file also empties the log (up to some 10 ms)."""
-        self._connection.close()
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
+
+    # A file that cannot be used
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if self._held is None:
+            raise StorageError(self.trouble or f"{self.path}: closed", temporary=True)
+        return self._held
+
+    def _explain(self, error: Exception) -> StorageError:
+        """Return what to raise for an error of SQLite; let go of the file if it cannot be used any more."""
+        found = explain_error(error, self.path, self._busy_ms)
+        if not (found.lost and self._serves):
+            return found
+        self._let_go(str(found))
+        return StorageError(str(found), temporary=True)
+
+    def _let_go(self, trouble: str) -> None:
+        self.trouble, self.notice = trouble, ""
+        self.close()
+
+    def check(self) -> None:
+        """Let go of a file that was removed or replaced, which would take writes into nothing."""
+        if self._held is None or not self._serves or not isinstance(self.path, Path):
+            return
+        if identify(self.path) != self._file:
+            found = "another file took its place" if self.path.exists() else "it was removed"
+            self._let_go(f"{self.path}: {found} while it was open")
+            return
+        with suppress(StorageError):
+            (version,) = self.rows("PRAGMA user_version")[0]
+            newer = f"{self.path}: changed by a newer foretool (schema {version}); restart this proxy with that version"
+            self.notice = newer if version > len(MIGRATIONS) else ""
+
+    def reopen(self) -> bool:
+        """Try to use the file again, from any thread. Returns whether it can be used; if not, `trouble` says why."""
+        if self._held is not None:
+            return True
+        try:
+            if isinstance(self.path, Path) and self.path.exists():
+                problems = examine(self.path, _EXAMINING_S).problems
+                if problems:
+                    raise StorageError(f"{self.path}: damaged ({problems[0]}); move it away, or restore a copy")  # noqa: TRY301
+            found = _connect(self.path, self._busy_ms, _SERVING_S, writes=True)
+        except StorageError as error:
+            self.trouble = str(error)
+            return False
+        self._file = identify(self.path)
+        self.trouble, self._held = "", found
+        return True
 
     def hide(self, known: Callable[[], Known]) -> None:
         """Keep these secrets out of every text from now on, as well as whatever looks like a secret."""
@@ -136,7 +191,7 @@ class Database:
             self.run(commit)
         except BaseException:
             # SQLite itself has already rolled back after some errors (full disk, I/O).
-            if self._connection.in_transaction:
+            if self._held is not None and self._held.in_transaction:
                 for statement in undo:
                     self.run(statement)
             raise
@@ -145,7 +200,7 @@ class Database:
 
     def _settle(self) -> None:
         """Roll back a transaction whose rollback failed; without this the next commit would not happen."""
-        if not self._depth and self._connection.in_transaction:
+        if not self._depth and self._held is not None and self._held.in_transaction:
             self.run("ROLLBACK")
 
     # Statements
@@ -164,7 +219,7 @@ class Database:
         except UnicodeEncodeError:
             return self.run(sql, _replace_surrogates(values))
         except (sqlite3.Error, OverflowError) as error:
-            raise explain_error(error, self.path, self._busy_ms) from error
+            raise self._explain(error) from error
 
     def run_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run one statement for each row; call it inside `atomic`."""
@@ -173,7 +228,7 @@ class Database:
             rows = [row if all(map(_is_writable, row)) else _replace_surrogates(row) for row in map(self._clean, rows)]
             self._connection.executemany(sql, rows)
         except (sqlite3.Error, OverflowError) as error:
-            raise explain_error(error, self.path, self._busy_ms) from error
+            raise self._explain(error) from error
 
     def write_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run one statement for each row, in one transaction."""
@@ -191,14 +246,14 @@ class Database:
         try:
             return self._connection.execute(sql, self._clean(values)).fetchall()
         except sqlite3.Error as error:
-            raise explain_error(error, self.path, self._busy_ms) from error
+            raise self._explain(error) from error
 
     def each_row(self, sql: str, values: Values = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query one by one, for a query with many rows of which little is kept."""
         try:
             yield from self._connection.execute(sql, self._clean(values))
         except sqlite3.Error as error:
-            raise explain_error(error, self.path, self._busy_ms) from error
+            raise self._explain(error) from error
 
     def row(self, sql: str, values: Values = ()) -> tuple[Any, ...] | None:
         """Return the first row of a query, or None."""
@@ -233,7 +288,7 @@ class Database:
         if not isinstance(self.path, Path):
             return 0
         try:
-            with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as connection:
+            with closing(_connect_existing(self.path)) as connection:
                 _, in_log, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
             raise explain_error(error, self.path, 0) from error
@@ -332,7 +387,34 @@ def _replace_surrogate(value: object) -> object:
 # Opening
 
 
-def _prepare(connection: sqlite3.Connection, path: Location) -> None:
+def _connect(path: Location, busy_ms: int, patience_s: float, *, writes: bool = False) -> sqlite3.Connection:
+    """Open the file; create and migrate it if needed. `writes`: fail if it cannot be written. Raises `StorageError`."""
+    try:
+        if isinstance(path, Path):
+            create_private(path)
+        # A file that comes back is opened in a thread, and used by the thread of the loop from then on.
+        connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=not writes)
+        try:
+            _prepare(connection, path, patience_s)
+            if writes:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+            connection.execute(f"PRAGMA busy_timeout = {int(busy_ms)}")
+        except BaseException:
+            connection.close()
+            raise
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}; check the storage path and its permissions") from error
+    except sqlite3.Error as error:
+        raise explain_error(error, path, int(patience_s * 1000)) from error
+    return connection
+
+
+def _connect_existing(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None)
+
+
+def _prepare(connection: sqlite3.Connection, path: Location, patience_s: float) -> None:
     found = schema_version(connection)
     if is_foreign(connection):
         raise StorageError(f"{path}: made by another program (schema {found}); set another storage path")
@@ -344,82 +426,21 @@ def _prepare(connection: sqlite3.Connection, path: Location) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_BACKSTOP_PAGES}")
     if found < len(MIGRATIONS):
-        _use_write_ahead_log(connection)
+        _use_write_ahead_log(connection, patience_s)
         migrate(connection)
     # After the migrations, which may rebuild a table that others reference.
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+def _use_write_ahead_log(connection: sqlite3.Connection, patience_s: float) -> None:
     """Switch the file to a write-ahead log, which it remembers; retry here, since SQLite does not wait for this."""
-    deadline = time.monotonic() + _OPENING_S
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if _result_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if result_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
             return
-
-
-# Examining
-
-
-def examine(path: Path, patience_s: float) -> Health:
-    """Check a file for at most `patience_s`, without changing it; raises `StorageError` if it cannot be read at all."""
-    end = time.monotonic() + patience_s
-    try:
-        with closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        ) as database:
-            version, foreign = schema_version(database), is_foreign(database)
-            database.set_progress_handler(lambda: time.monotonic() > end, _CHECK_STEPS)
-            problems, is_complete = _quick_check(database)
-    except sqlite3.Error as error:
-        raise StorageError(
-            f"{path}: cannot be read ({error}); check its permissions, or move it away to start with an empty one"
-        ) from error
-    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    return Health(version, len(MIGRATIONS), foreign, writable, problems, is_complete)
-
-
-def _quick_check(database: sqlite3.Connection) -> tuple[tuple[str, ...], bool]:
-    try:
-        found = database.execute(f"PRAGMA quick_check({_MOST_PROBLEMS})").fetchall()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        return (), False
-    return tuple(line for (text,) in found for line in text.splitlines() if text != "ok"), True
-
-
-# Errors
-
-
-def _result_code(error: Exception) -> int:
-    """Return SQLite's primary result code, or 0."""
-    code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF
-
-
-def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageError:
-    """Return the `StorageError` that says what SQLite found and what to do about it."""
-    match _result_code(error):
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            message = f"locked by another process for more than {busy_ms} ms; nothing was written, try again"
-            return StorageError(f"{path}: {message}", temporary=True)
-        case sqlite3.SQLITE_FULL:
-            return StorageError(f"{path}: disk full; nothing was written, free some space", temporary=True)
-        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_INTERRUPT:
-            return StorageError(f"{path}: {error}; nothing was written, try again", temporary=True)
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return StorageError(
-                f"{path}: not a readable SQLite file ({error}); the file was not changed:"
-                " move it away to start with an empty one, or restore a copy"
-            )
-        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return StorageError(f"{path}: {error}; check that the file and its directory are writable")
-        case _:
-            return StorageError(f"{path}: {error}; nothing was written")

@@ -33,6 +33,15 @@ def create_private(path: Path) -> None:
                 each.chmod(mode)
 
 
+def identify(path: Path | str) -> tuple[int, int] | None:
+    """Return what tells the file at a path from another one that takes its place; None if there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 -- the path may be ":memory:"
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def find_exposure(path: Path) -> tuple[str, ...]:
     """Return one line for each way in which another user of the machine could read or change the store."""
     return tuple(_find_exposure(path))

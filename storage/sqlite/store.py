@@ -30,7 +30,9 @@ class SqliteStore(Store):
         self.atomic = database.atomic
         self.checkpoint = database.checkpoint
         self.close = database.close
+        self.check = database.check
         self.hide = database.hide
+        self.reopen = database.reopen
         self.artifacts = Artifacts(database)
         self.calls = Calls(database)
         self.catalog = Catalog(database)
@@ -44,6 +46,14 @@ class SqliteStore(Store):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def trouble(self) -> str:
+        return self._database.trouble
+
+    @property
+    def notice(self) -> str:
+        return self._database.notice
 
     @property
     def is_checkpoint_due(self) -> bool:

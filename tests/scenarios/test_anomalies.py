@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeLink, FakeUpstream, Stage, failing_store, proxy_over, tool
+from fakes import FakeLink, FakeUpstream, Stage, failing_file, failing_store, proxy_over, tool
 from requirements import requirement
 from stored_records import calls_of
 
@@ -154,3 +155,28 @@ async def test_whichever_write_fails_the_client_notices_nothing_and_no_call_is_l
         assert len(calls_of(store, session.key)) == 4
         assert len(store.discoveries.recent(-1)) == 1
     assert store.sessions.get(session.key) is not None
+
+
+@requirement("anomaly:writes", "trust:storage:no-record-lost")
+@pytest.mark.parametrize("k", range(1, WRITES))
+async def test_whichever_write_finds_the_file_unusable_no_call_is_lost_once_it_can_be_used_again(
+    k: int, tmp_path: Path
+) -> None:
+    store, connection = failing_file(tmp_path / "store.sqlite3")
+    upstream = calc()
+    async with proxy_over(upstream, store=store) as stage:
+        connection.arm(k, (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CANTOPEN)[k % 3])
+        replies = await conversation(stage)
+        check(stage, replies, upstream)
+        for _ in range(10_000):  # of the loop's own time: the file is opened in a thread
+            await asyncio.sleep(1)
+            if not store.trouble and not stage.app.recorder.waiting:
+                break
+        assert [call.tool for call in stage.calls()] == ["calc__add", "calc__sub", "calc__sub", "calc__add"]
+        assert ("calc__sub", "discovery") in {(miss.tool, miss.noticed) for miss in stage.misses()}
+        (session,) = [each for each in store.sessions.recent() if each.client == "t"]
+        assert len(calls_of(store, session.key)) == 4
+        (found,) = store.discoveries.recent(-1)
+        assert {call.discovery for call in stage.calls()} <= {0, found.id}
+        assert store.statistics().tools == 2
+    store.close()

@@ -290,5 +290,5 @@ async def test_what_we_declare_is_what_the_upstreams_can() -> None:
         await stage.client.initialize()
         await stage.client.list_tools()
         large = (await stage.connect().initialize())["capabilities"]
-    assert small == {"tools": {"listChanged": True}, "prompts": {"listChanged": True}}
+    assert small == {"tools": {"listChanged": True}, "prompts": {"listChanged": True}, "logging": {}}
     assert set(large) == {"tools", "resources", "prompts", "completions", "logging", "extensions"}

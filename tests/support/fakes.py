@@ -404,9 +404,16 @@ class FailingConnection(sqlite3.Connection):
             raise error
 
 
+def failing_file(path: Path) -> tuple[Store, FailingConnection]:
+    """A store in a file as proxies open it, and its first connection, which can be told to fail."""
+    open_store(path).close()
+    connection = sqlite3.connect(path, isolation_level=None, factory=FailingConnection, check_same_thread=False)
+    return SqliteStore(Database(connection, path, 0, serves=True)), connection
+
+
 def failing_store() -> tuple[Store, FailingConnection]:
     """A store in memory, and the connection below it that can be told to fail."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, factory=FailingConnection)
+    connection = sqlite3.connect(":memory:", isolation_level=None, factory=FailingConnection, check_same_thread=False)
     migrate(connection)
     return SqliteStore(Database(connection, ":memory:", 0)), connection
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, STATE, UPSTREAM, fill_store, rows, tool
 
 from foretool.storage.opening import open_store
-from foretool.storage.records import ClientRecord, Health, ToolId, WorkingSet
-from foretool.storage.sqlite.database import Database, examine
+from foretool.storage.records import ClientRecord, ToolId, WorkingSet
+from foretool.storage.sqlite.database import Database
 from foretool.storage.sqlite.migrations import MIGRATIONS, migrate
 from foretool.storage.sqlite.store import SqliteStore
 from foretool.storage.stores import StorageError, Store
@@ -320,59 +320,3 @@ def test_rows_come_one_by_one_and_errors_are_storage_errors() -> None:
     with pytest.raises(StorageError, match="no such table: gone"):
         list(database.each_row("SELECT * FROM gone"))
     database.close()
-
-
-def create_store(path: Path) -> Path:
-    open_store(path).close()
-    return path
-
-
-def test_a_good_file_has_no_problems(tmp_path: Path) -> None:
-    path = create_store(tmp_path / "a b?.sqlite3")
-    assert examine(path, 5.0) == Health(len(MIGRATIONS), len(MIGRATIONS), False, True, (), True)
-
-
-def test_an_old_file_is_not_migrated(tmp_path: Path) -> None:
-    path = create_store(tmp_path / "old.sqlite3")
-    with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 1")
-    database.close()
-    assert [examine(path, 5.0).version, examine(path, 5.0).version] == [1, 1]
-
-
-def test_examining_tells_that_another_program_made_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "other.sqlite3"
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE theirs (id)")
-    database.close()
-    assert examine(path, 5.0).is_foreign
-
-
-def test_damage_is_reported(tmp_path: Path) -> None:
-    path = create_store(tmp_path / "bad.sqlite3")
-    with sqlite3.connect(path) as database:
-        database.execute("PRAGMA journal_mode = DELETE")
-    database.close()
-    data = bytearray(path.read_bytes())
-    data[4096 * 3 : 4096 * 4] = b"\xff" * 4096
-    path.write_bytes(data)
-    assert examine(path, 5.0).problems
-
-
-def test_a_check_that_takes_too_long_ends_incomplete(tmp_path: Path) -> None:
-    path = create_store(tmp_path / "large.sqlite3")
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE filler (a)")
-        database.executemany("INSERT INTO filler VALUES (?)", ((number,) for number in range(20_000)))
-    database.close()
-    health = examine(path, 0.0)
-    assert (health.is_complete, health.problems) == (False, ())
-
-
-@pytest.mark.parametrize("content", [b"this is no database, " * 100, None])
-def test_the_error_for_an_unreadable_file_says_what_to_do(content: bytes | None, tmp_path: Path) -> None:
-    path = tmp_path / "none.sqlite3"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(StorageError, match=r"cannot be read .*; check its permissions, or move it away"):
-        examine(path, 5.0)

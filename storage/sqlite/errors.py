@@ -1,0 +1,45 @@
+"""Turns SQLite's errors into `StorageError`, which says what was found and what to do about it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Literal
+
+from foretool.storage.stores import StorageError
+
+Location = Path | Literal[":memory:"]
+
+_OTHER_SCHEMA = ("no such table", "no such column", "has no column", "schema has changed")
+
+
+def result_code(error: Exception) -> int:
+    """Return SQLite's primary result code, or 0."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageError:
+    """Return the `StorageError` that says what SQLite found and what to do about it."""
+    match result_code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            message = f"locked by another process for more than {busy_ms} ms; nothing was written, try again"
+            return StorageError(f"{path}: {message}", temporary=True)
+        case sqlite3.SQLITE_FULL:
+            return StorageError(f"{path}: disk full; nothing was written, free some space", temporary=True)
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_INTERRUPT:
+            return StorageError(f"{path}: {error}; nothing was written, try again", temporary=True)
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            message = (
+                f"not a readable SQLite file ({error}); the file was not changed:"
+                " move it away to start with an empty one, or restore a copy"
+            )
+            return StorageError(f"{path}: {message}", lost=True)
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            message = f"{path}: {error}; check that the file and its directory are writable"
+            return StorageError(message, lost=True)
+        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA if any(sign in str(error) for sign in _OTHER_SCHEMA):
+            message = f"changed by another version of foretool ({error}); restart this proxy with the newer version"
+            return StorageError(f"{path}: {message}", lost=True)
+        case _:
+            return StorageError(f"{path}: {error}; nothing was written")

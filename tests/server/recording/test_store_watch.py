@@ -1,0 +1,73 @@
+"""Trouble with the storage file is said once, noted where `status` finds it, and over when the file is back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+from fakes import live_config
+
+from foretool.server.recording.recorder import Recorder
+from foretool.server.recording.store_watch import StoreWatch, TroubleNote, read_notes, write_note
+from foretool.storage.opening import open_serving_store
+
+pytestmark = pytest.mark.anyio
+
+
+def test_a_note_is_read_while_its_proxy_runs_and_removed_after(tmp_path: Path) -> None:
+    storage = tmp_path / "store.sqlite3"
+    mine = TroubleNote(os.getpid(), time.time(), 5.0, "no room")
+    (path,) = write_note(storage, mine)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_notes(storage) == [mine]
+    write_note(storage, TroubleNote(2**22 + 1, 1.0, 2.0, "dead"))
+    assert read_notes(storage) == [mine]
+    assert len(list(tmp_path.glob("*.trouble"))) == 1
+
+
+def test_a_note_goes_to_the_runtime_folder_where_the_other_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = tmp_path / "run"
+    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    storage = tmp_path / "missing" / "store.sqlite3"
+    (path,) = write_note(storage, TroubleNote(os.getpid(), time.time(), 5.0, "no room"))
+    assert path.parent == runtime
+    assert [note.trouble for note in read_notes(storage)] == ["no room"]
+    assert read_notes(tmp_path / "other.sqlite3") == []
+
+
+def test_a_link_in_place_of_a_note_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    storage = tmp_path / "store.sqlite3"
+    (tmp_path / f"store.sqlite3.{os.getpid()}.trouble").symlink_to(victim)
+    assert write_note(storage, TroubleNote(os.getpid(), time.time(), 5.0, "no room")) == []
+    assert victim.read_text() == "precious"
+
+
+async def test_trouble_is_told_until_the_file_can_be_used(tmp_path: Path) -> None:
+    blocker = tmp_path / "kept"
+    blocker.write_text("a file")
+    told: list[str] = []
+    back: list[bool] = []
+    with open_serving_store(blocker / "store.sqlite3") as store:
+        recorder = Recorder(store, live_config(), time.time)
+        watch = StoreWatch(store, recorder, told.append, lambda: back.append(True), time.time())
+        watch.tick()
+        assert "storage path" in told[-1] and "kept in memory" in told[-1]
+        await watch.finish()
+        assert not back
+        blocker.unlink()
+        async with asyncio.timeout(20):
+            while not back:
+                watch.tick()
+                await asyncio.sleep(0.05)
+        watch.tick()
+        assert told[-1] == ""
+        watch.close()
