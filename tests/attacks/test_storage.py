@@ -323,6 +323,9 @@ def test_over_http_a_proxy_serves_without_its_file_too(place: Place) -> None:
     import httpx2
 
     damage(place)
+    written = json.loads(place.config.read_text())
+    written["foretool"]["insecure_loopback"] = True
+    place.config.write_text(json.dumps(written))
     served = Served(place.config, "--http", "127.0.0.1:0")
     try:
         assert wait_until(lambda: any("serving on" in line for line in served.errors), 20), served.errors

@@ -216,3 +216,13 @@ def test_a_name_of_nothing_finds_nothing(name: str) -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", listed("add"))
     assert one.find(name) is None
+
+
+def test_names_of_a_store_that_comes_back_beat_the_ones_given_meanwhile() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add", "sub"))
+    one.fix_names()
+    one.follow_names({ToolId("calc__add"): ("calc", "gone")})
+    assert one.get(ToolId("calc__add")) is None
+    assert {tool.name for tool in one.tools()} == {"add", "sub"}
+    assert one.get(ToolId("calc__sub")) is not None
