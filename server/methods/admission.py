@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
-from foretool.server.methods.tool_lookup import answer_refusal
+from foretool.server.methods.tool_lookup import answer_refusal, refused_call
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import Refuse, TrustPolicy
-from foretool.storage.records import Call, Tool
+from foretool.storage.records import Tool
 
 Go = Callable[[Exchange, Tool], None]
 
@@ -30,19 +30,8 @@ class Admission:
             go(exchange, tool)
 
     def _refuse(self, exchange: Exchange, via: Via, tool: Tool, refusal: Refuse) -> None:
-        session, chat, at = exchange.own_session, exchange.chat, self._recorder.now()
-        call = Call(
-            session=session.record.key,
-            at=at,
-            tool=tool.id,
-            upstream=tool.upstream,
-            via=via,
-            hidden=not session.sees(tool.id),
-            outcome="refused",
-            took_ms=0.0,
-            sent=False,
-            arguments=self._recorder.describe_arguments(exchange.params.get("arguments")),
-            handle=chat.handle if chat else "",
-        )
-        self._recorder.call(call, session.denied(tool, via, refusal.change, at, chat) if refusal.change else [])
+        call = refused_call(exchange, self._recorder, via, tool.id, tool.upstream)
+        denied = exchange.own_session.denied
+        misses = denied(tool, via, refusal.change, call.at, exchange.chat) if refusal.change else []
+        self._recorder.call(call, misses)
         answer_refusal(exchange, via, f"{tool.id} was not run: {refusal.reason}")

@@ -16,7 +16,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import Call, Tool, ToolId
 
 Go = Callable[[Tool], None]
 
@@ -91,8 +91,9 @@ class ToolLookup:
         if not self._upstreams.admits(exchange.client.profile, gone.upstream):
             self._refuse_unknown(exchange, name, via)
             return
+        call = refused_call(exchange, self._recorder, via, ToolId(name), gone.upstream)
         change = f"{gone.reason}: {gone.way_out}"
-        self._recorder.miss(exchange.own_session.gone(name, change, via, self._recorder.now(), exchange.chat))
+        self._recorder.call(call, [exchange.own_session.gone(name, change, via, call.at, exchange.chat)])
         answer_refusal(
             exchange, via, f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools"
         )
@@ -108,6 +109,24 @@ class ToolLookup:
         self._recorder.miss(session.unknown(name, candidates, at, exchange.chat))
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ""
         answer_refusal(exchange, via, f"Unknown tool: {name}{meant} discover_tools finds tools by task")
+
+
+def refused_call(exchange: Exchange, recorder: Recorder, via: Via, tool: ToolId, upstream: str) -> Call:
+    """Return the record of a call that does not run."""
+    session, chat = exchange.own_session, exchange.chat
+    return Call(
+        session=session.record.key,
+        at=recorder.now(),
+        tool=tool,
+        upstream=upstream,
+        via=via,
+        hidden=not session.sees(tool),
+        outcome="refused",
+        took_ms=0.0,
+        sent=False,
+        arguments=recorder.describe_arguments(exchange.params.get("arguments")),
+        handle=chat.handle if chat else "",
+    )
 
 
 def answer_refusal(exchange: Exchange, via: Via, text: str) -> None:
