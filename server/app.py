@@ -105,7 +105,7 @@ class App:
         self.predictor = Predictor(self.search, self.catalog, live, self.policy)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients)
         lists = MergedLists(self.upstreams, self.clients, forwarder, live)
-        resources = Resources(self.upstreams, lists, forwarder)
+        resources = Resources(self.upstreams, lists, forwarder, self.catalog)
         prompts = Prompts(
             self.upstreams, lists, forwarder, self.catalog, resources,
             lambda exchange: self.steps.answer_prompt(exchange),
@@ -119,7 +119,7 @@ class App:
             ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, self.policy),
             Admission(self.policy, self.recorder),
             Bridge(live, self.server_requests, self._arguments),
-            ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor),
+            ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor, resources.note_result),
         )
         listing = ListTools(self.upstreams, self.catalog, self.recorder.now)
         self.router = Router(
@@ -129,7 +129,9 @@ class App:
         self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, self.policy, time.time)
 
         # What takes the reports of upstreams, and what follows the config
-        messages = UpstreamMessages(self.clients, self.server_requests, subscriptions, lambda: self._instructions)
+        messages = UpstreamMessages(
+            self.clients, self.server_requests, subscriptions, resources, lambda: self._instructions
+        )
         self._events = UpstreamEvents(self.upstreams, self.catalog, lists, self.announcements, self.memory, messages)
         self._launcher = Launcher(self.upstreams, self.memory, self._make_upstream)
         self._launcher.load(list(config.servers.values()))

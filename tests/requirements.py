@@ -47,6 +47,18 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "trust:names:alike": Promise("SECURITY.md", "servers whose prefixes differ in case and punctuation are reported"),
     "trust:names:prompts": Promise("SECURITY.md", "prompts follow the rules of tools' names"),
+    # Resources that belong to one server
+    "trust:resources:owner": Promise(
+        "SECURITY.md", "a URI goes to the server that it belongs to, and a template for everything owns nothing"
+    ),
+    "trust:resources:broadcast": Promise("SECURITY.md", "a URI that fits no server is shown to none"),
+    "trust:resources:first": Promise("SECURITY.md", "no later listing takes a URI from the server that listed it"),
+    "trust:resources:profile": Promise("SECURITY.md", "what one profile lists changes nothing for another"),
+    "trust:resources:updates": Promise("SECURITY.md", "a server announces changes of its own resources alone"),
+    "trust:resources:links": Promise(
+        "SECURITY.md", "a link in a result leads to the server that gave it, unless the URI is another's"
+    ),
+    "trust:resources:linear": Promise("SECURITY.md", "matching URI templates takes linear time, within bounds"),
     "trust:policy:deny": Promise(
         "SECURITY.md", "a denied tool is not listed, not found, and runs under no name and in no way"
     ),

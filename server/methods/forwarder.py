@@ -45,15 +45,17 @@ class Forwarder:
         params: dict[str, Raw],
         on_reply: OnReply,
         headers: Mapping[str, str] | None = None,
+        method: str = "",
     ) -> None:
         """Forward a request. `on_reply` gets the reply, untranslated, exactly once, with the exchange to answer: a
-        retry if the client had to be asked in between. `headers`: for an HTTP upstream."""
+        retry if the client had to be asked in between. `headers`: for an HTTP upstream. `method`: what to ask for, if
+        not for what the client did."""
         if "requestState" in params and upstream.era_for(exchange.era) == "legacy":
             # The request was parked here and is no more; to send it again could carry it out twice.
             raise RpcError(jsonrpc.INVALID_PARAMS, "requestState has expired; send the request again without it")
         exchange.upstream = upstream
         owner = exchange.session or exchange.client
-        request = Request(exchange.method, params, _unset, owner=owner, exchange=exchange)
+        request = Request(method or exchange.method, params, _unset, owner=owner, exchange=exchange)
         request.build_meta = partial(_build_meta, exchange)
         request.reply = lambda reply: self._on_reply(request, upstream, reply, on_reply)
         request.notice = lambda message: _on_notice(request, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -41,8 +41,17 @@ CHANGES: Final = {
 IDENTIFIERS: Final = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
 """By list: the member by which clients ask for an item."""
 
-Merge = Callable[[dict[str, list[Raw]]], list[Raw]]
-"""Takes the members by upstream, remembers which upstream each one came from, and returns the merged list."""
+METHODS: Final = {
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+    "prompts": "prompts/list",
+}
+"""By list: how an upstream is asked for it."""
+
+Parts = dict[str, list[Raw]]
+"""Members of a list by upstream, in config order."""
+Merge = Callable[[Parts], list[Raw]]
+"""Takes the members, remembers which upstream each one came from, and returns the merged list."""
 
 
 log = logging.getLogger("foretool.upstreams")
@@ -53,10 +62,12 @@ class _Pending(Struct, eq=False):
 
     exchange: Exchange
     key: str
-    merge: Merge
+    done: Callable[[Parts], None]
+    is_patient: bool
+    """Waits for upstreams that are up and slow."""
     waiting: dict[str, Upstream]
     """Upstreams whose parts are still to come."""
-    parts: dict[str, list[Raw]] = field(default_factory=dict)
+    parts: Parts = field(default_factory=dict)
     requests: list[tuple[Upstream, Request]] = field(default_factory=list)
 
 
@@ -111,7 +122,20 @@ class MergedLists:
         if jsonrpc.text(exchange.params.get("cursor")) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: unknown cursor; the whole list is one page")
         upstreams = self._upstreams.with_capability(capability, exchange.client.profile)
-        pending = _Pending(exchange, key, merge, {upstream.name: upstream for upstream in upstreams})
+        self.gather(exchange, upstreams, key, lambda parts: exchange.own_result({key: merge(parts)}), is_patient=True)
+
+    def gather(
+        self,
+        exchange: Exchange,
+        upstreams: Sequence[Upstream],
+        key: str,
+        done: Callable[[Parts], None],
+        *,
+        is_patient: bool = False,
+    ) -> None:
+        """Ask upstreams for their parts of a list in the course of a request and call `done` with them. Unless
+        `is_patient`, nobody waits for an upstream that is up and slow, either."""
+        pending = _Pending(exchange, key, done, is_patient, {upstream.name: upstream for upstream in upstreams})
         if not upstreams:
             self._finish(pending)
         for upstream in upstreams:
@@ -138,25 +162,28 @@ class MergedLists:
             if not pending.waiting:
                 self._finish(pending)
 
-        self._forwarder.forward(pending.exchange, upstream, params, on_reply)
+        self._forwarder.forward(pending.exchange, upstream, params, on_reply, method=METHODS[pending.key])
         if pending.exchange.request is not None:
             pending.requests.append((upstream, pending.exchange.request))
 
     def _stop_waiting(self, pending: _Pending) -> None:
-        """Go on without the upstreams that have not come up; keep waiting for those that are up and slow."""
-        if pending.exchange.done:
+        """Go on without the upstreams that have not come up; keep waiting for those that are up and slow, where the
+        list is what the client asked for."""
+        if pending.exchange.done or not pending.waiting:
             return
         for name, upstream in list(pending.waiting.items()):
-            if not upstream.is_up:
+            if not (pending.is_patient and upstream.is_up):
                 del pending.waiting[name]
-                self._absent.setdefault(name, set()).add(pending.key)
+                if pending.is_patient:
+                    self._absent.setdefault(name, set()).add(pending.key)
                 _cancel(pending, upstream)
         if not pending.waiting:
             self._finish(pending)
 
     def _finish(self, pending: _Pending) -> None:
         ordered = {each.name: pending.parts[each.name] for each in self._upstreams if each.name in pending.parts}
-        pending.exchange.own_result({pending.key: pending.merge(ordered)})
+        pending.exchange.on_drop = None
+        pending.exchange.attempt(pending.done, ordered)
 
 
 def _take_page(pending: _Pending, upstream: str, reply: Reply) -> Raw | None:

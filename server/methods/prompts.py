@@ -91,12 +91,17 @@ class Prompts:
             reference["name"] = jsonrpc.raw(own)
         else:
             uri = jsonrpc.text(reference.get("uri")) or ""
-            found = self._resources.template_owner(uri, profile)
-            candidates = self._upstreams.with_capability("completions", profile)
-            if found is None and not candidates:
-                raise RpcError(jsonrpc.INVALID_PARAMS, f"completion/complete: nothing is known of {uri!r}")
-            upstream = found or candidates[0]
+            self._resources.find_owner(exchange, uri, partial(self._complete_uri, exchange, uri))
+            return
         self._forwarder.pass_on(exchange, upstream, {**exchange.params, "ref": jsonrpc.raw(reference)})
+
+    def _complete_uri(self, exchange: Exchange, uri: str, upstream: Upstream | None) -> None:
+        """Send a request on a template or URI to its upstream, else to the only one that completes anything."""
+        able = self._upstreams.with_capability("completions", exchange.client.profile)
+        upstream = upstream or (able[0] if len(able) == 1 else None)
+        if upstream is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"completion/complete: nothing is known of {uri!r}")
+        self._forwarder.pass_on(exchange, upstream, exchange.params)
 
     def _is_own(self, name: str, profile: Profile) -> bool:
         return name == STEP and offers_steps(profile)

@@ -2,119 +2,175 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.resource_owners import ResourceOwners
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
-from foretool.server.methods.lists import MergedLists
+from foretool.server.methods.lists import MergedLists, Parts
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
-from foretool.server.upstreams.connection import Lost, Reply
+from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
-MOST_URIS: Final = 50_000
-"""The upstreams of at most so many resources are remembered; the oldest are forgotten and searched for again."""
+ASK_AGAIN_S: Final = 60.0
+"""An upstream that did not list its resources is asked again at most this often."""
+MOST_SCANNED: Final = 1024 * 1024
+"""Bytes of a result that is searched for links."""
+
+Found = Callable[[Upstream | None], None]
+"""Takes the upstream of a resource, None if it has none."""
 
 
 class Resources:
-    """Lists resources and finds the upstream of each."""
+    """Lists resources and finds the one upstream that each belongs to, within the profile of the client."""
 
-    def __init__(self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder) -> None:
+    def __init__(self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder, catalog: Catalog) -> None:
         self._upstreams = upstreams
         self._lists = lists
         self._forwarder = forwarder
-        self._owners: dict[str, str] = {}
-        """By URI: the upstream that listed it last."""
-        self._templates: list[tuple[re.Pattern[str], str, str]] = []
-        """Each template as a pattern and as text, with its upstream."""
+        self._catalog = catalog
+        self._owners = ResourceOwners()
+        self._asked_at: dict[str, float] = {}
+        """By upstream: when it was asked for its lists because they were not known, in seconds of the loop."""
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {
-            "resources/list": lambda exchange: self._lists.answer(exchange, "resources", "resources", self._merge),
-            "resources/templates/list": lambda exchange: self._lists.answer(
-                exchange, "resources", "resourceTemplates", self._merge_templates
-            ),
+            "resources/list": self.list_all,
+            "resources/templates/list": self.list_templates,
             "resources/read": self.read,
         }
 
-    def _merge(self, parts: dict[str, list[Raw]]) -> list[Raw]:
-        found: dict[str, Raw] = {}
-        for upstream, items in parts.items():
-            for item in items:
-                uri = jsonrpc.member(item, "uri")
-                if uri is not None and uri not in found:
-                    found[uri] = item
-                    self._owners[uri] = upstream
-        return list(found.values())
+    # -- lists
 
-    def _merge_templates(self, parts: dict[str, list[Raw]]) -> list[Raw]:
-        self._templates = []
+    def list_all(self, exchange: Exchange) -> None:
+        self._lists.answer(exchange, "resources", "resources", partial(self._merge, exchange.client.profile))
+
+    def list_templates(self, exchange: Exchange) -> None:
+        self._lists.answer(exchange, "resources", "resourceTemplates", self._merge_templates)
+
+    def _merge(self, profile: Profile, parts: Parts) -> list[Raw]:
+        """Return each resource once, as its owner lists it."""
+        named = {upstream: list(_named(items, "uri")) for upstream, items in parts.items()}
+        for upstream, found in named.items():
+            self._owners.note_resources(upstream, (uri for uri, _ in found))
+        servers = self._servers(profile)
+        merged: dict[str, Raw] = {}
+        owned: list[tuple[str, str]] = []
+        for upstream, found in named.items():
+            for uri, item in found:
+                owner = self._owners.lists(uri, profile.name, servers)
+                if uri not in merged and owner in (upstream, None):  # None: more than is remembered
+                    merged[uri] = item
+                    owned.append((uri, upstream))
+        self._owners.hold(profile.name, owned)
+        return list(merged.values())
+
+    def _merge_templates(self, parts: Parts) -> list[Raw]:
         for upstream, items in parts.items():
-            for item in items:
-                if (template := jsonrpc.member(item, "uriTemplate")) is not None:
-                    self._templates.append((_pattern(template), template, upstream))
+            self._owners.note_templates(upstream, (template for template, _ in _named(items, "uriTemplate")))
         return [item for items in parts.values() for item in items]
+
+    def changed(self, upstream: str) -> None:
+        """Take in that an upstream has announced other resources."""
+        self._owners.forget(upstream)
+        self._asked_at.pop(upstream, None)
+
+    def note_result(self, upstream: str, result: Raw) -> None:
+        """Take in the links of a tool's result: the resources need not be in any list."""
+        data = bytes(result)
+        if b'"resource' in data and len(data) <= MOST_SCANNED:
+            self._owners.note_links(upstream, _links(data))
+
+    # -- whose a resource is
 
     def read(self, exchange: Exchange) -> None:
         self.with_owner(exchange, lambda upstream: self._forwarder.pass_on(exchange, upstream, exchange.params))
 
     def with_owner(self, exchange: Exchange, go: Callable[[Upstream], None]) -> None:
-        """Call `go` with the upstream of the request's URI. If no upstream has listed the URI, forward the request to
-        one after the other until one knows it. If none can have it, answer that."""
+        """Call `go` with the upstream of the request's URI, or answer that there is none."""
         uri = jsonrpc.text(exchange.params.get("uri"))
         if uri is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: uri is missing")
-        candidates = self.possible_owners(uri, exchange.client.profile)
-        if len(candidates) == 1:
-            go(candidates[0])
-        elif candidates:
-            self._try_each(exchange, candidates, uri)
-        else:
+
+        def found(upstream: Upstream | None) -> None:
+            if upstream is not None:
+                go(upstream)
+                return
             code = jsonrpc.INVALID_PARAMS if exchange.era == "modern" else jsonrpc.RESOURCE_NOT_FOUND
             exchange.error(code, f"Resource not found: {uri}", {"uri": uri})
 
-    def _owner(self, uri: str) -> Upstream | None:
-        """Return the upstream that listed a resource, or a template that the URI fits."""
-        name = self._owners.get(uri)
-        if name is None:
-            name = next((upstream for pattern, _, upstream in self._templates if pattern.fullmatch(uri)), None)
-        return self._upstreams.get(name) if name else None
+        self.find_owner(exchange, uri, found)
 
-    def template_owner(self, template: str, profile: Profile) -> Upstream | None:
-        """Return the upstream of a template, or of a URI, within a profile."""
-        name = next((upstream for _, each, upstream in self._templates if each == template), None)
-        found = self._upstreams.get(name) if name else self._owner(template)
-        return found if found is not None and self._upstreams.admits(profile, found.name) else None
+    def find_owner(self, exchange: Exchange, uri: str, found: Found) -> None:
+        """Call `found` with the upstream that a URI or a template belongs to, in the profile of a request. Upstreams
+        whose lists are not known are asked for them first, in its course."""
+        profile = exchange.client.profile
+        upstreams = self._upstreams.with_capability("resources", profile)
+        servers = [upstream.name for upstream in upstreams]
+        unknown = [upstream for upstream in upstreams if self._may_list(upstream)]
+        if not unknown or len(servers) == 1 or self._owners.is_held(uri, profile.name, servers):
+            found(self._decide(uri, profile))
+            return
+        now = asyncio.get_running_loop().time()
+        self._asked_at |= {upstream.name: now for upstream in unknown}
 
-    def possible_owners(self, uri: str, profile: Profile) -> list[Upstream]:
-        """Return the upstream of a URI, or all upstreams that may have it, within a profile."""
-        owner = self._owner(uri)
-        found = [owner] if owner is not None else self._upstreams.with_capability("resources", profile)
-        return [upstream for upstream in found if self._upstreams.admits(profile, upstream.name)]
+        def decide(parts: Parts) -> None:
+            self._merge_templates(parts)
+            found(self._decide(uri, profile))
 
-    def _try_each(self, exchange: Exchange, candidates: list[Upstream], uri: str) -> None:
-        upstream, *rest = candidates
+        def ask_for_templates(parts: Parts) -> None:
+            self._merge(profile, parts)
+            self._lists.gather(exchange, unknown, "resourceTemplates", decide)
 
-        def on_reply(at: Exchange, reply: Reply) -> None:
-            known = not isinstance(reply, Lost) and reply.error is UNSET
-            if known or not rest:
-                if known:
-                    self._owners.setdefault(uri, upstream.name)
-                    while len(self._owners) > MOST_URIS:
-                        del self._owners[next(iter(self._owners))]
-                self._forwarder.answer(at, upstream, reply)
-            else:
-                self._try_each(at, rest, uri)
+        self._lists.gather(exchange, unknown, "resources", ask_for_templates)
 
-        self._forwarder.forward(exchange, upstream, dict(exchange.params), on_reply)
+    def _may_list(self, upstream: Upstream) -> bool:
+        """Tell whether an upstream is to be asked for its lists before a resource that nobody lists is looked for."""
+        asked_at = self._asked_at.get(upstream.name)
+        is_due = asked_at is None or asyncio.get_running_loop().time() - asked_at > ASK_AGAIN_S
+        return is_due and not self._owners.knows(upstream.name)
+
+    def _decide(self, uri: str, profile: Profile) -> Upstream | None:
+        servers = self._servers(profile)
+        name = self._owners.template_owner(uri, servers) if "{" in uri else None
+        name = name or self._owners.owner(uri, profile.name, servers, self._linking(uri, servers))
+        return self._upstreams.get(name) if name is not None else None
+
+    def _servers(self, profile: Profile) -> list[str]:
+        return [upstream.name for upstream in self._upstreams.with_capability("resources", profile)]
+
+    def _linking(self, uri: str, servers: Sequence[str]) -> list[str]:
+        """Return the upstreams whose tools name a resource in their definitions, as those of MCP Apps do."""
+        spelled = jsonrpc.encode(uri)
+        return [
+            server
+            for server in servers
+            if any(b"esourceUri" in tool.definition and spelled in tool.definition for tool in self._catalog.of(server))
+        ]
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    """Return a pattern for what a URI template (RFC 6570) can expand to; each expression matches any text."""
-    parts = re.split(r"(\{[^{}]*\})", template)
-    return re.compile("".join(".*" if part.startswith("{") else re.escape(part) for part in parts))
+def _named(items: Sequence[Raw], key: str) -> Iterator[tuple[str, Raw]]:
+    """Yield the items that say what they are asked for by."""
+    for item in items:
+        if (name := jsonrpc.member(item, key)) is not None:
+            yield name, item
+
+
+def _links(data: bytes) -> Iterator[str]:
+    """Yield the URIs of the resources that a result embeds or links to."""
+    try:
+        content = jsonrpc.plain(jsonrpc.fields(Raw(data)).get("content", Raw(b"[]")))
+    except ValueError:
+        return
+    for block in content if isinstance(content, list) else ():
+        inner = block.get("resource") if isinstance(block, dict) else None
+        for each in (block, inner):
+            if isinstance(each, dict) and isinstance(uri := each.get("uri"), str):
+                yield uri

@@ -17,6 +17,9 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
+_Key = tuple[str, str]
+"""The upstream that a resource belongs to, and its URI. No other upstream is heard about it."""
+
 
 class Subscriptions:
     """Subscribes to resources at upstreams on behalf of clients, and passes changes on to these clients."""
@@ -28,8 +31,10 @@ class Subscriptions:
         self._clients = clients
         self._resources = resources
         self._forwarder = forwarder
-        self._legacy: dict[str, set[Caller]] = {}
-        """By URI: the legacy clients that subscribed to it."""
+        self._legacy: dict[_Key, set[Caller]] = {}
+        """The legacy clients that subscribed to a resource."""
+        self._modern: dict[_Key, set[Exchange]] = {}
+        """The open `subscriptions/listen` requests that name a resource."""
 
     def handlers(self, era: Era) -> dict[str, Any]:
         if era == "modern":
@@ -46,42 +51,49 @@ class Subscriptions:
 
         def on_reply(at: Exchange, reply: Reply) -> None:
             if not isinstance(reply, Lost) and reply.error is UNSET:
-                self._legacy.setdefault(uri, set()).add(at.client)
+                self._legacy.setdefault((upstream.name, uri), set()).add(at.client)
                 upstream.subscriptions.add(upstream.era_for("legacy"), [uri], asked=True)
             self._forwarder.answer(at, upstream, reply)
 
         if upstream.era_for("legacy") == "legacy":
             self._forwarder.forward(exchange, upstream, exchange.params, on_reply)
             return
-        self._legacy.setdefault(uri, set()).add(exchange.client)
+        self._legacy.setdefault((upstream.name, uri), set()).add(exchange.client)
         upstream.subscriptions.add(upstream.era_for("legacy"), [uri])
         exchange.result(jsonrpc.EMPTY)
 
     def unsubscribe(self, exchange: Exchange) -> None:
         uri = jsonrpc.text(exchange.params.get("uri")) or ""
-        self._leave(exchange.client, uri)
-
-        def go(upstream: Upstream) -> None:
-            if upstream.era_for("legacy") == "legacy" and not self._is_wanted(upstream, "legacy", uri):
-                upstream.subscriptions.remove("legacy", [uri], asked=True)
-                self._forwarder.pass_on(exchange, upstream, exchange.params)
-                return
+        left = self._leave(exchange.client, uri)
+        upstream = self._upstreams.get(left[0]) if len(left) == 1 else None
+        if upstream is not None:
+            self._unsubscribe(exchange, upstream)
+        else:
             self._release([uri])
-            exchange.result(jsonrpc.EMPTY)
+            self._resources.with_owner(exchange, lambda upstream: self._unsubscribe(exchange, upstream))
 
-        self._resources.with_owner(exchange, go)
+    def _unsubscribe(self, exchange: Exchange, upstream: Upstream) -> None:
+        uri = jsonrpc.text(exchange.params.get("uri")) or ""
+        if upstream.era_for("legacy") == "legacy" and not self._is_wanted(upstream, "legacy", uri):
+            upstream.subscriptions.remove("legacy", [uri], asked=True)
+            self._forwarder.pass_on(exchange, upstream, exchange.params)
+            return
+        self._release([uri])
+        exchange.result(jsonrpc.EMPTY)
 
-    def _leave(self, client: Caller, uri: str) -> None:
-        clients = self._legacy.get(uri, set())
-        clients.discard(client)
-        if not clients:
-            self._legacy.pop(uri, None)
+    def _leave(self, client: Caller, *uris: str) -> list[str]:
+        """Drop subscriptions of a legacy client; return the upstreams that they were at."""
+        left = [key for key, clients in self._legacy.items() if client in clients and (not uris or key[1] in uris)]
+        for key in left:
+            self._legacy[key].discard(client)
+            if not self._legacy[key]:
+                del self._legacy[key]
+        return [name for name, _ in left]
 
     def forget(self, client: Client) -> None:
         """Drop the subscriptions of a client that has gone."""
-        uris = [uri for uri, clients in self._legacy.items() if client in clients]
-        for uri in uris:
-            self._leave(client, uri)
+        uris = [uri for (_, uri), clients in self._legacy.items() if client in clients]
+        self._leave(client)
         self._release(uris)
 
     # -- the modern era
@@ -94,17 +106,34 @@ class Subscriptions:
         honoured = honoured_filter(wanted)
         uris = honoured.get("resourceSubscriptions", ())
         exchange.client.add_listen(exchange, honoured)
-        exchange.on_end = lambda: self._release(uris)
+        exchange.on_end = lambda: self._stop_listening(exchange)
         params = {"_meta": {versions.META_SUBSCRIPTION: exchange.id}, "notifications": honoured}
         exchange.send(jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.raw(params)))
-        by_upstream: dict[str, list[str]] = {}
-        for uri in uris:
-            for upstream in self._resources.possible_owners(uri, exchange.client.profile):
-                by_upstream.setdefault(upstream.name, []).append(uri)
-        for name, owned in by_upstream.items():
-            upstream = self._upstreams[name]
-            upstream.subscriptions.add(upstream.era_for("modern"), owned)
-            upstream.start("modern")  # a stopped upstream announces nothing
+        self._find_owners(exchange, list(uris))
+
+    def _find_owners(self, exchange: Exchange, uris: list[str]) -> None:
+        """Subscribe to resources at their upstreams, one after the other: the first may have to ask for lists."""
+        if not uris or exchange.done:
+            return
+        uri, *rest = uris
+
+        def found(upstream: Upstream | None) -> None:
+            exchange.request = None  # asked for its list; it is not what this exchange waits for
+            if upstream is not None:
+                self._modern.setdefault((upstream.name, uri), set()).add(exchange)
+                upstream.subscriptions.add(upstream.era_for("modern"), [uri])
+                upstream.start("modern")  # a stopped upstream announces nothing
+            self._find_owners(exchange, rest)
+
+        self._resources.find_owner(exchange, uri, found)
+
+    def _stop_listening(self, exchange: Exchange) -> None:
+        left = [key for key, listening in self._modern.items() if exchange in listening]
+        for key in left:
+            self._modern[key].discard(exchange)
+            if not self._modern[key]:
+                del self._modern[key]
+        self._release([uri for _, uri in left])
 
     # -- both eras
 
@@ -118,22 +147,19 @@ class Subscriptions:
 
     def _is_wanted(self, upstream: Upstream, era: Era, uri: str) -> bool:
         """Tell whether any client served by the upstream's connection for `era` is subscribed to a resource."""
-        carrier = upstream.era_for(era)
-        legacy = upstream.era_for("legacy") == carrier and bool(self._legacy.get(uri))
-        modern = upstream.era_for("modern") == carrier and any(
-            uri in wanted.get("resourceSubscriptions", ())
-            for client in self._clients
-            for _, wanted in client.listens.values()
-        )
+        carrier, key = upstream.era_for(era), (upstream.name, uri)
+        legacy = upstream.era_for("legacy") == carrier and key in self._legacy
+        modern = upstream.era_for("modern") == carrier and key in self._modern
         return legacy or modern
 
     def resource_updated(self, upstream: Upstream, uri: str, params: dict[str, Any], era: Era) -> None:
         """Tell clients that a resource has changed; the upstream announced it on its connection of `era`."""
-        legacy = self._legacy.get(uri, set())
+        legacy = self._legacy.get((upstream.name, uri), set())
+        listening = {exchange.client for exchange in self._modern.get((upstream.name, uri), ())}
         for client in self._clients.admitted(upstream.name):
             # An upstream of both eras announces it on both connections; each client is told once.
             carrier = upstream.era_for("modern" if client.listens else "legacy")
-            if (client in legacy or client.listens) and carrier == era:
+            if (client in listening if client.listens else client in legacy) and carrier == era:
                 client.notify("", "notifications/resources/updated", params, uri=uri)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -50,13 +51,15 @@ class ToolRunner:
 
     def __init__(
         self, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder, flows: FlowWatch,
-        predictor: Predictor,
+        predictor: Predictor, note_result: Callable[[str, Raw], None],
     ) -> None:  # fmt: skip
+        """`note_result` takes in the result of an upstream, which may link to its resources."""
         self._upstreams = upstreams
         self._forwarder = forwarder
         self._recorder = recorder
         self._flows = flows
         self._predictor = predictor
+        self._note_result = note_result
 
     def run_call(self, via: Via, exchange: Exchange, tool: Tool) -> None:
         """Forward the call and answer the exchange, once, with what comes back."""
@@ -109,6 +112,7 @@ class ToolRunner:
         else:
             assert isinstance(reply.result, Raw)
             failed = translate.is_tool_error(reply.result)
+            self._note_result(attempt.upstream.name, reply.result)
             self._record(attempt, "tool_error" if failed else "ok", True)
             self._flows.add_result((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
             if attempt.hint is not None and not failed:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.methods.lists import CHANGES, MergedLists
+from foretool.server.methods.resources import Resources
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
@@ -32,12 +33,13 @@ class UpstreamMessages:
 
     def __init__(
         self, clients: ClientRegistry, server_requests: ServerRequests, subscriptions: Subscriptions,
-        instructions: Callable[[], Instructions | None],
+        resources: Resources, instructions: Callable[[], Instructions | None],
     ) -> None:  # fmt: skip
         """`instructions` returns the instruction corpus, None before the first search."""
         self._clients = clients
         self._server_requests = server_requests
         self._subscriptions = subscriptions
+        self._resources = resources
         self._instructions = instructions
 
     def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
@@ -60,6 +62,8 @@ class UpstreamMessages:
         elif kind := next((kind for kind, change in CHANGES.values() if change == method), ""):
             if kind == "promptsListChanged" and (instructions := self._instructions()) is not None:
                 instructions.prompts_changed(upstream)
+            if kind == "resourcesListChanged":
+                self._resources.changed(upstream.name)
             for client in self._clients.admitted(upstream.name):
                 client.notify(kind, method)
         elif method == "notifications/message":

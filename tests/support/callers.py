@@ -70,7 +70,8 @@ class Caller:
             versions.META_CAPABILITIES: self.capabilities,
         } | ({versions.META_LOG_LEVEL: self.log_level} if self.log_level else {})
         headers = {"mcp-protocol-version": versions.LATEST_MODERN, "mcp-method": method}
-        headers |= {"mcp-name": params["name"]} if "name" in params else {}
+        named = params.get("name") or (params.get("uri") if method == "resources/read" else None)
+        headers |= {"mcp-name": named} if named else {}
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": {**params, "_meta": meta}}, headers
 
     async def reply(self, method: str, params: Json | None = None) -> Json:

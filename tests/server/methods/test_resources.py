@@ -7,29 +7,12 @@ from typing import Any
 import pytest
 from fakes import FakeUpstream, SwiftLoop, proxy_over
 
-from foretool.server.methods.resources import _pattern
-
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"loop_factory": SwiftLoop}
-
-
-@pytest.mark.parametrize(
-    ("template", "uri", "fits"),
-    [
-        ("file:///{path}", "file:///a/b", True),
-        ("file:///{path}", "files:///a", False),
-        ("db://{table}/{id}", "db://t/1", True),
-        ("db://{table}/{id}", "db://t", False),
-        ("a.b{?x}", "a.b?x=1", True),
-        ("a.b{?x}", "axb?x=1", False),
-    ],
-)
-def test_a_template_fits_what_it_can_expand_to(template: str, uri: str, fits: bool) -> None:
-    assert bool(_pattern(template).fullmatch(uri)) is fits
 
 
 async def test_a_resource_that_moved_to_another_upstream_is_listed_and_read_there() -> None:

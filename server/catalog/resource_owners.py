@@ -1,0 +1,181 @@
+"""Which server a resource belongs to, within one profile.
+
+A URI belongs to the server that lists it: of several, to the first that did, then to the first in the config. A URI
+that nobody lists belongs to one server as well, or to none. It is never shown to several servers to see who knows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from foretool.server.catalog.uri_templates import MOST_CHARACTERS, UriTemplate, parse_template
+
+MOST_URIS: Final = 10_000
+MOST_TEMPLATES: Final = 200
+MOST_LINKS: Final = 1_000
+"""What is remembered of one server. What it lists beyond that counts as unlisted."""
+
+SHARED_SCHEMES: Final = frozenset({"http", "https", "file", "git", "ui", "data", "urn", "ftp", "ftps", "ssh", "mailto"})
+"""Schemes that say nothing of the server. The others are taken to be the server's own."""
+_uri = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?(/[^/?#]*(?=/))?")
+
+
+class ResourceOwners:
+    """Remembers what each server lists, and decides."""
+
+    def __init__(self) -> None:
+        self._listed: dict[str, dict[str, None]] = {}
+        self._templates: dict[str, tuple[UriTemplate, ...]] = {}
+        self._linked: dict[str, dict[str, None]] = {}
+        """By server: URIs that the results and definitions of its tools name."""
+        self._roots: dict[str, frozenset[str]] = {}
+        """By server: the beginnings of URIs that are its own, from what it lists."""
+        self._held: dict[str, dict[str, str]] = {}
+        """By profile: which server a URI was listed by first."""
+        self._fresh: dict[str, set[str]] = {}
+        """By server: which of its two lists are known as they are now."""
+
+    # -- what servers list and name
+
+    def note_resources(self, server: str, uris: Iterable[str]) -> None:
+        """Take in the resources that a server lists now."""
+        known: dict[str, None] = {}
+        for uri in uris:
+            if len(known) >= MOST_URIS:
+                break
+            if len(uri) <= MOST_CHARACTERS:
+                known[uri] = None
+        self._listed[server] = known
+        self._fresh.setdefault(server, set()).add("resources")
+        self._find_roots(server)
+
+    def note_templates(self, server: str, texts: Iterable[str]) -> None:
+        """Take in the templates that a server lists now."""
+        found: list[UriTemplate] = []
+        for text in texts:
+            if len(found) >= MOST_TEMPLATES:
+                break
+            if (template := parse_template(text)) is not None:
+                found.append(template)
+        self._templates[server] = tuple(found)
+        self._fresh.setdefault(server, set()).add("templates")
+        self._find_roots(server)
+
+    def note_links(self, server: str, uris: Iterable[str]) -> None:
+        """Take in URIs that a server names in a result; they need not be in its list (specification: tools)."""
+        linked = self._linked.setdefault(server, {})
+        for uri in uris:
+            if len(uri) <= MOST_CHARACTERS:
+                linked.pop(uri, None)
+                linked[uri] = None
+        while len(linked) > MOST_LINKS:
+            del linked[next(iter(linked))]
+
+    def hold(self, profile: str, owned: Iterable[tuple[str, str]]) -> None:
+        """Remember whose resources the clients of a profile were shown: no later listing takes them over."""
+        held = self._held.setdefault(profile, {})
+        for uri, server in owned:
+            if uri in held or len(held) < MOST_URIS:
+                held[uri] = server
+
+    def knows(self, server: str) -> bool:
+        """Tell whether a server has listed its resources and its templates, and has not announced others since."""
+        return len(self._fresh.get(server, ())) == 2
+
+    def forget(self, server: str) -> None:
+        """Take in that the lists of a server have changed. Those that are known count until it has listed again."""
+        self._fresh.pop(server, None)
+
+    def _find_roots(self, server: str) -> None:
+        uris = (_root(uri) for uri in self._listed.get(server, ()))
+        heads = (_root(template.head, whole=False) for template in self._templates.get(server, ()))
+        self._roots[server] = frozenset(root for root in (*uris, *heads) if root)
+
+    # -- whose a resource is
+
+    def is_held(self, uri: str, profile: str, servers: Sequence[str]) -> bool:
+        """Tell whether one of these servers lists a URI and clients of the profile were shown that it is its own."""
+        held = self._held.get(profile, {}).get(uri)
+        return held in servers and uri in self._listed.get(held or "", ())
+
+    def lists(self, uri: str, profile: str, servers: Sequence[str]) -> str | None:
+        """Return which of these servers, in config order, owns a URI because it lists it."""
+        listing = [server for server in servers if uri in self._listed.get(server, ())]
+        held = self._held.get(profile, {}).get(uri)
+        return held if held in listing else next(iter(listing), None)
+
+    def owner(self, uri: str, profile: str, servers: Sequence[str], linking: Sequence[str] = ()) -> str | None:
+        """Return which of these servers, in config order, a URI belongs to. `linking`: those whose tools name it."""
+        if (listing := self.lists(uri, profile, servers)) is not None:
+            return listing
+        fitting = {server: fit for server in servers if (fit := self._fit(server, uri)) is not None}
+        links = [each for each in servers if each in linking or uri in self._linked.get(each, ())]
+        root = _root(uri)
+        of_root = next((server for server in servers if root and root in self._roots.get(server, ())), None)
+        if of_root is not None:
+            return self._within(of_root, root, fitting, links)
+        named = [server for server in links if _authority(uri) == server.lower()]
+        if found := [*named, *links, *fitting]:
+            return found[0]
+        scheme = _scheme_of(uri)
+        own = [server for server in servers if scheme in {_scheme_of(each) for each in self._roots.get(server, ())}]
+        if len(own) == 1 and scheme not in SHARED_SCHEMES:
+            return own[0]
+        return servers[0] if len(servers) == 1 and not self._is_known_elsewhere(uri, servers[0]) else None
+
+    def _is_known_elsewhere(self, uri: str, server: str) -> bool:
+        """Tell whether what another server lists says that a URI is its own, whatever profile that server is in."""
+        others = [each for each in self._listed.keys() | self._templates.keys() if each != server]
+        root = _root(uri)
+        return any(
+            uri in self._listed.get(each, ()) or root in self._roots.get(each, ()) or self._fit(each, uri) is not None
+            for each in others
+        )
+
+    def _within(self, owner: str, root: str, fitting: dict[str, int], links: Sequence[str]) -> str:
+        """Return whose an unlisted URI is under a beginning that belongs to a server. Another one needs to have named
+        the URI, or to have a template that says more than this beginning."""
+        if owner in fitting or owner in links:
+            return owner
+        deeper = [server for server, fit in fitting.items() if fit > len(root)]
+        return next(iter(links), None) or max(deeper, key=fitting.__getitem__, default=owner)
+
+    def _fit(self, server: str, uri: str) -> int | None:
+        """Return how long a literal beginning the URI shares with a template of a server; None if it fits none."""
+        fits = [each for each in self._templates.get(server, ()) if each.names_scheme and each.fits(uri)]
+        return max((len(each.head) for each in fits), default=None)
+
+    def template_owner(self, text: str, servers: Sequence[str]) -> str | None:
+        """Return which of these servers, in config order, lists this template. One that names no scheme is nobody's."""
+        for server in servers:
+            if any(each.text == text and each.names_scheme for each in self._templates.get(server, ())):
+                return server
+        return None
+
+
+def _root(uri: str, *, whole: bool = True) -> str:
+    """Return the beginning of a URI that says whose it is: scheme and authority; without an authority also the first
+    folder. `whole`: the URI does not go on; else only what is complete counts. "" if nothing says whose it is."""
+    found = _uri.match(uri)
+    if found is None:
+        return ""
+    scheme, authority, folder = found[1].lower(), found[2], found[3]
+    if authority:
+        ends = found.end(2)
+        if not whole and ends == len(uri):
+            return ""
+        return f"{scheme}://{authority.rpartition('@')[2].lower()}/"
+    if authority is None:
+        return "" if scheme in SHARED_SCHEMES else f"{scheme}:"
+    return f"{scheme}://{folder}/" if folder else ""
+
+
+def _authority(uri: str) -> str:
+    found = _uri.match(uri)
+    return (found[2] or "").lower() if found is not None else ""
+
+
+def _scheme_of(uri: str) -> str:
+    return uri.partition(":")[0].lower()

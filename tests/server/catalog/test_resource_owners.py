@@ -1,0 +1,115 @@
+"""Whose a resource is. Attacks: tests/attacks/test_resources.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretool.server.catalog.resource_owners import MOST_LINKS, MOST_TEMPLATES, MOST_URIS, ResourceOwners, _root
+
+
+def owners(**servers: list[str]) -> ResourceOwners:
+    """Servers with these URIs and templates, in this order."""
+    found = ResourceOwners()
+    for name, texts in servers.items():
+        found.note_resources(name, (text for text in texts if "{" not in text))
+        found.note_templates(name, (text for text in texts if "{" in text))
+    return found
+
+
+BOTH = ("a", "b")
+
+
+def test_of_two_that_list_a_uri_the_first_that_clients_were_shown_has_it_else_the_first_in_the_config() -> None:
+    found = owners(a=["x:1"], b=["x:1"])
+    assert found.owner("x:1", "", BOTH) == "a"
+    found.hold("", [("x:1", "b")])
+    assert found.owner("x:1", "", BOTH) == "b"
+    assert found.owner("x:1", "other", BOTH) == "a"
+    found.note_resources("b", [])
+    assert found.owner("x:1", "", BOTH) == "a"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "uri", "owner"),
+    [
+        (["{+any}"], [], "x:1", None),
+        (["{+any}"], ["{+any}"], "x:1", None),
+        (["{s}://h/{x}"], ["https://h/{x}"], "https://h/1", "b"),
+        (["https://h/{x}"], ["https://h/deep/{x}"], "https://h/deep/1", "a"),
+        (["https://h/other"], ["https://h/deep/{x}"], "https://h/deep/1", "b"),
+        (["https://h/other"], ["https://h/{x}"], "https://h/1", "a"),
+        (["https://h"], [], "https://h.evil/1", None),
+        (["https://h/1"], [], "https://H/2", "a"),
+        (["https://{host}/{x}"], ["https://h/1"], "https://h/2", "b"),
+        (["https://{host}/{x}"], [], "https://h/2", "a"),
+        (["file:///{path}"], ["file:///home/x"], "file:///home/y", "b"),
+        (["file:///{path}"], ["file:///home/x"], "file:///etc/y", "a"),
+        (["note://in/1"], [], "note://out/1", "a"),
+        (["note://in/1"], ["note://by/1"], "note://out/1", None),
+        (["note:1"], ["other:1"], "note:2", "a"),
+        ([], [], "x:1", None),
+        ([], [], "no uri", None),
+    ],
+)
+def test_a_uri_that_nobody_lists_belongs_to_one_server_or_to_none(
+    a: list[str], b: list[str], uri: str, owner: str | None
+) -> None:
+    assert owners(a=a, b=b).owner(uri, "", BOTH) == owner
+
+
+def test_the_only_server_of_a_profile_is_asked_for_what_no_server_lists() -> None:
+    found = owners(a=["x:1"], b=["y:1", "https://h/{x}"])
+    assert found.owner("z:1", "", ("a",)) == "a"
+    for uri in ("y:1", "y:2", "https://h/2"):
+        assert found.owner(uri, "", ("a",)) is None
+
+
+def test_a_link_counts_where_nobody_else_has_what_it_names() -> None:
+    found = owners(a=["https://h/{x}", "x:1"], b=[])
+    found.note_links("b", ["https://h/2", "x:1", "y:1"])
+    assert [found.owner(uri, "", BOTH) for uri in ("https://h/2", "x:1", "y:1")] == ["a", "a", "b"]
+    assert found.owner("ui://b/page", "", BOTH, linking=BOTH) == "b"
+
+
+def test_a_template_belongs_to_the_first_that_lists_it() -> None:
+    found = owners(a=["{+any}"], b=["{+any}", "x:{y}"])
+    assert found.template_owner("x:{y}", BOTH) == "b"
+    assert found.template_owner("{+any}", BOTH) is None
+
+
+def test_a_server_that_announces_other_resources_is_not_known_until_it_has_listed_both() -> None:
+    found = owners(a=["x:1"])
+    assert found.knows("a") and not found.knows("b")
+    found.forget("a")
+    assert not found.knows("a") and found.owner("x:1", "", BOTH) == "a"
+    found.note_resources("a", [])
+    assert not found.knows("a")
+    found.note_templates("a", [])
+    assert found.knows("a")
+
+
+def test_of_a_server_that_lists_without_end_some_is_remembered() -> None:
+    found = owners(a=[f"x:{number}" for number in range(MOST_URIS + 1)] + ["y:" + "1" * 10_000])
+    found.note_templates("a", (f"z:{number}{{x}}" for number in range(MOST_TEMPLATES + 1)))
+    found.note_links("a", (f"l:{number}" for number in range(MOST_LINKS + 1)))
+    assert (len(found._listed["a"]), len(found._templates["a"])) == (MOST_URIS, MOST_TEMPLATES)
+    assert next(iter(found._linked["a"])) == "l:1"
+
+
+@pytest.mark.parametrize(
+    ("uri", "whole", "root"),
+    [
+        ("https://Api.GitHub.com/x", True, "https://api.github.com/"),
+        ("https://user@h/x", True, "https://h/"),
+        ("https://h", True, "https://h/"),
+        ("https://h", False, ""),
+        ("https://h?", False, "https://h/"),
+        ("file:///home/me/a", True, "file:///home/"),
+        ("file:///home", True, ""),
+        ("note:1", True, "note:"),
+        ("urn:isbn:1", True, ""),
+        ("/path", True, ""),
+    ],
+)
+def test_the_beginning_of_a_uri_says_whose_it_is(uri: str, whole: bool, root: str) -> None:
+    assert _root(uri, whole=whole) == root
