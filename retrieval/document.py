@@ -29,6 +29,8 @@ MAX_SERVER_TEXT = 200
 MAX_SUMMARY = 120
 MAX_EMBEDDED = 2_000
 """How many characters of a description are embedded; encoders cut at 128 to 256 tokens."""
+EMBEDDED_PARAMETERS = 60
+"""How many names of parameters are embedded."""
 DEPTH = 3
 """How deep an `outputSchema` is read: a list of issues has its ids on the second level."""
 
@@ -101,7 +103,7 @@ def embedded_text(document: Document) -> str:
     if text := " ".join((document.description or document.title)[:MAX_EMBEDDED].split()):
         parts.append(text if text.endswith((".", "!", "?")) else text + ".")
     if document.parameters:
-        parts.append(f"Parameters: {', '.join(map(in_words, document.parameters))}.")
+        parts.append(f"Parameters: {', '.join(map(in_words, document.parameters[:EMBEDDED_PARAMETERS]))}.")
     if document.server_text:
         parts.append(" ".join(document.server_text.split()))
     return " ".join(parts)

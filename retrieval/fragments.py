@@ -262,7 +262,7 @@ class FragmentIndex:
 
     def __init__(self, found: Sequence[Fragment] = ()) -> None:
         self.fragments = tuple(found)
-        self._lexical = Lexical()
+        self._lexical = Lexical(wide=0)
         for fragment in self.fragments:
             self._lexical.add(Document(ToolId(fragment.id), fragment.upstream, slug(fragment.id), "", fragment.text))
 

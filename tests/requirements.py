@@ -30,24 +30,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:text:quoted": Promise(
         "SECURITY.md", "no line of a server's text can pose as another server's, as the user's or as ours"
     ),
-    "trust:pin:description": Promise("SECURITY.md", "a changed description reaches no list, search, index or store"),
-    "trust:pin:schema": Promise("SECURITY.md", "a changed tool whose calls would not fit is refused and recorded"),
-    "trust:pin:annotations": Promise("SECURITY.md", "a lowered risk counts once it is approved"),
-    "trust:pin:new-tool": Promise("SECURITY.md", "a new tool of a known server is neither shown nor called"),
-    "trust:pin:removed": Promise("SECURITY.md", "a tool that comes back or is renamed is compared like any other"),
-    "trust:pin:flapping": Promise("SECURITY.md", "the same change is held each time and said once"),
-    "trust:pin:bounded": Promise("SECURITY.md", "a server that changes all the time fills nothing"),
-    "trust:pin:spelling": Promise("SECURITY.md", "another spelling of the same value is no change"),
-    "trust:pin:instructions": Promise("SECURITY.md", "changed instructions are not quoted"),
-    "trust:pin:prompts": Promise("SECURITY.md", "changed prompts are not listed, got or quoted"),
-    "trust:pin:launch": Promise("SECURITY.md", "a new command line approves no texts"),
-    "trust:pin:two-proxies": Promise("SECURITY.md", "all proxies over one store agree on what was approved"),
-    "trust:pin:store": Promise("SECURITY.md", "a store that cannot be read or written approves nothing"),
-    "trust:pin:http": Promise("SECURITY.md", "changes of servers behind HTTP are held as well"),
-    "trust:auto": Promise("SECURITY.md", "with `trust: auto` a server is served as it lists"),
-    "trust:approve:exact": Promise("SECURITY.md", "what is approved is what was shown"),
-    "trust:approve:live": Promise("SECURITY.md", "a running proxy takes a decision up at once"),
-    "trust:approve:new": Promise("SECURITY.md", "with `approve_new` nothing is served before it was reviewed"),
+    "trust:ranking:copies": Promise("SECURITY.md", "a near copy never collapses the tool that was there first"),
+    "trust:ranking:stuffed": Promise(
+        "SECURITY.md", "a tool stuffed with the words of hundreds of tools is in no answer to an unrelated task"
+    ),
     "trust:text:invisible": Promise(
         "SECURITY.md",
         "no invisible character of a server's definitions, lists, questions or log lines reaches a client",
@@ -568,10 +554,6 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:processes:left-behind": Promise(
         "SECURITY.md", "what a server starts ends with it and with us, also outside its process group"
     ),
-    "trust:risks:file": Promise(
-        "SECURITY.md", "a config with secrets that others may read, or that others may write, is reported"
-    ),
-    "trust:risks:wire": Promise("SECURITY.md", "credentials that leave this machine without encryption are reported"),
     "trust:folder:config": Promise(
         "SECURITY.md", "the config of the working folder is not read unless the user names it, and a line says so"
     ),

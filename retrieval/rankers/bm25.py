@@ -51,6 +51,17 @@ PARAMETER_TEXTS = Field(0.3, 0.75)
 SERVER_TEXT = Field(0.5, 0.75)
 FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT)
 
+# What one tool may count for, so that stuffing it with words gains nothing. Few real tools reach these bounds
+# (`docs/benchmarks.md`).
+READ = (12, 12, 500, 60, 250, 40)
+"""By field, how many terms are read."""
+MOST_TIMES = 16
+"""How often one term counts in one field."""
+WIDE = 150
+"""How many different terms a tool may have; with more, it counts the less the more it has."""
+OUT_OF_PLACE = 0.25
+"""A wide tool with less than this share of the best score is left out: with so many words, some always match."""
+
 
 def field_texts(document: Document) -> tuple[str, ...]:
     """Return the text of each field, in the order of `FIELDS`."""
@@ -90,11 +101,14 @@ class Impacts:
 class Lexical:
     """A BM25F index over slots: documents are added to new slots and dropped from old ones, never changed in place."""
 
-    def __init__(self, fields: Sequence[Field] = FIELDS) -> None:
+    def __init__(self, fields: Sequence[Field] = FIELDS, wide: int = WIDE) -> None:
+        """`wide`: the bound `WIDE`; 0 for texts that may be as rich as they are."""
         self.fields = tuple(fields)
         self.live = 0
         """Tools that are not dropped; the N of idf."""
         self._alive = bytearray()  # (slots,), 1 until dropped
+        self._bound = wide
+        self._wide: dict[int, float] = {}  # by slot of a wide tool, what its scores are multiplied by
         # Ascending in slot, dropped slots included.
         self._postings: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
         self._lengths = tuple(array("I") for _ in self.fields)  # (slots,) each
@@ -105,7 +119,9 @@ class Lexical:
 
     def add(self, document: Document) -> int:
         """Index a document; its slot is the next one."""
-        return self.add_counts([Counter(terms(text)) for text in field_texts(document)])
+        return self.add_counts(
+            [Counter(terms(text)[:most]) for text, most in zip(field_texts(document), READ, strict=True)]
+        )
 
     def add_counts(self, counts: Sequence[Mapping[str, int]]) -> int:
         """Index a document given as occurrences of each term, by field."""
@@ -115,10 +131,13 @@ class Lexical:
         for number, (found, lengths) in enumerate(zip(counts, self._lengths, strict=True)):
             length = 0
             for term, times in found.items():
-                self._postings[term].append(slot << _SLOT | number << _FIELD | min(times, _MAX_COUNT))
+                times = min(times, MOST_TIMES)
+                self._postings[term].append(slot << _SLOT | number << _FIELD | times)
                 length += times
             lengths.append(length)
             self._totals[number] += length
+        if self._bound and (different := len(set[str]().union(*counts))) > self._bound:
+            self._wide[slot] = (self._bound / different) ** 2
         self._alive.append(1)
         self.live += 1
         self._stale()
@@ -128,6 +147,7 @@ class Lexical:
         """Forget the document in this slot; the slot stays empty."""
         if self._alive[slot]:
             self._alive[slot] = 0
+            self._wide.pop(slot, None)
             self.live -= 1
             for number, lengths in enumerate(self._lengths):
                 self._totals[number] -= lengths[slot]
@@ -151,12 +171,19 @@ class Lexical:
         self._lengths = tuple(
             array("I", (n for n, alive in zip(lengths, self._alive, strict=True) if alive)) for lengths in self._lengths
         )
+        self._wide = {numbers[slot]: factor for slot, factor in self._wide.items()}
         self._alive = bytearray(repeat(1, kept))
         self._stale()
 
     def search(self, wanted: Mapping[str, float]) -> dict[int, float]:
         """Score the terms of a query (`weigh_terms`) by slot; a slot without a telling term is left out."""
-        return self.hits(self.telling(wanted))
+        scores = self.hits(self.telling(wanted))
+        if wide := [slot for slot in self._wide if slot in scores]:
+            least = OUT_OF_PLACE * max(scores.values())
+            for slot in wide:
+                if scores[slot] < least:
+                    del scores[slot]
+        return scores
 
     def telling(self, wanted: Mapping[str, float]) -> dict[str, float]:
         """Return the terms that tell enough: many terms of a long query occur in half of all tools and decide
@@ -222,6 +249,10 @@ class Lexical:
                 weights[slot] = weights.get(slot, 0.0) + value
         worth = idf(self.live, len(weights))
         values = array("f", [worth * weight / (K1 + weight) for weight in weights.values()])
+        if self._wide:
+            for place, slot in enumerate(weights):
+                if slot in self._wide:
+                    values[place] *= self._wide[slot]
         return Impacts(array("I", weights), values, worth)
 
     def _computed_norms(self) -> list[list[float]]:

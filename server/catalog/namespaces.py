@@ -54,6 +54,9 @@ class Namespaces:
         given for good."""
         self.problems: dict[str, tuple[str, ...]] = {}
         """By server, what is wrong with its prefix."""
+        self._given = {} if given is None else given
+        self._places: dict[ToolId, int] = {}
+        """The place of each name among those given, the oldest first; built when it is first needed."""
         self._entries = {entry.name: entry for entry in entries}
         self._written = dict(prefixes or {entry.name: entry.prefix for entry in entries})
         self._owners: dict[str, str] = {}
@@ -104,6 +107,13 @@ class Namespaces:
             return f"clients put {CLIENT_HEAD}{SEPARATOR} before the names of all servers"
         found = self.split(plain_name(prefix, tool))
         return f"the name belongs to server {found[0]!r}" if found is not None and found[0] != upstream else None
+
+    def count_older(self, tool: ToolId) -> int:
+        """Return how many names were given before this one: of two tools that are alike, the one with fewer was there
+        first. Names of tools that came together are given in the order of the config."""
+        if len(self._places) < len(self._given):
+            self._places = {name: place for place, name in enumerate(self._given)}
+        return self._places.get(tool, len(self._given))
 
     def why_gone(self, upstream: str, tool: str) -> Gone | None:
         """Return why a tool of a server cannot be called: the config excludes it, or the server is not in use."""

@@ -17,8 +17,7 @@ from foretool.server import doctor
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
-from foretool.server.diagnosis import Diagnosis, Severity
-from foretool.server.doctor import TIMEOUT_S, OnProbed
+from foretool.server.doctor import TIMEOUT_S, Diagnosis, OnProbed, Severity
 
 _STYLES: dict[Severity, str] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 

@@ -133,7 +133,7 @@ def answer(
     chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
     chosen = chosen[: max(arguments.wanted, len(asked))]
     known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
-    known, like = _grouped(known, len(asked))
+    known, like = _grouped(known, len(asked), catalog.namespaces.count_older)
     cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
     whole = {each.tool for each in asked}
     more: dict[str, Any] = {}
@@ -242,23 +242,32 @@ def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
 
 
 def _grouped(
-    known: Sequence[tuple[Tool, Ranked]], asked: int
+    known: Sequence[tuple[Tool, Ranked]], asked: int, count_older: Callable[[ToolId], int]
 ) -> tuple[list[tuple[Tool, Ranked]], dict[ToolId, ToolId]]:
-    """Group tools of several servers that say nearly the same. In each group, a tool whose server is in use changes
-    places with the first. Return the new order, and for each grouped tool the one before it that it is like. The first
-    `asked` tools are not grouped."""
+    """Group tools of several servers that say nearly the same. Return the new order, and for each tool that need not be
+    described the one that it is like. The first `asked` tools are not grouped.
+
+    The tool that was there first is described and stands first: a newer one may be a copy made to take its place. Only
+    where the newer one's server is in use does that one stand first, and then both are described.
+    """
     order = list(known)
     like: dict[ToolId, ToolId] = {}
-    words = [_words(tool.definition, tool.name, tool.upstream) for tool, _ in order]
+    words = {tool.id: _words(tool.definition, tool.name, tool.upstream) for tool, _ in order}
     for place in range(asked, len(order)):
         tool, ranked = order[place]
-        first = next((one for one in range(asked, place) if _are_alike(words[one], words[place])), None)
+        alike = (one for one in range(asked, place) if _are_alike(words[order[one][0].id], words[tool.id]))
+        first = next(alike, None)
         if first is None or order[first][0].id in like or order[first][0].upstream == tool.upstream:
             continue
-        if IN_USE in ranked.reasons and IN_USE not in order[first][1].reasons:
-            like = {one: tool.id if other == order[first][0].id else other for one, other in like.items()}
+        other, other_ranked = order[first]
+        is_older = count_older(tool.id) < count_older(other.id)
+        in_use = (IN_USE in ranked.reasons) - (IN_USE in other_ranked.reasons)
+        if in_use > 0 or (is_older and in_use == 0):
             order[first], order[place] = order[place], order[first]
-        like[order[place][0].id] = order[first][0].id
+        older, newer = (tool, other) if is_older else (other, tool)
+        if order[first][0] is older:
+            like = {one: older.id if its == newer.id else its for one, its in like.items()}
+            like[newer.id] = older.id
     return order, like
 
 

@@ -107,7 +107,7 @@ class Catalog(Subject):
         )
 
     def exposed_names(self) -> dict[ToolId, tuple[str, str]]:
-        rows = self._database.rows("SELECT exposed, upstream, name FROM exposed_names")
+        rows = self._database.rows("SELECT exposed, upstream, name FROM exposed_names ORDER BY rowid")
         return {exposed: (upstream, name) for exposed, upstream, name in rows}
 
     def save_exposed_names(self, names: Mapping[ToolId, tuple[str, str]]) -> dict[ToolId, tuple[str, str]]:

@@ -9,10 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from http_callers import JSON_AND_EVENTS
-from listening import over_http
 from requirements import requirement
 from served import Served, write_config
 
@@ -114,29 +111,6 @@ def test_a_server_inherits_no_open_file_of_ours(tmp_path: Path, servings: list[S
     assert (told(served, "one")["files"], told(served, "two")["files"]) == ([], [])
 
 
-@requirement("trust:environment:short", "trust:environment:files")
-def test_behind_http_it_gets_no_more_and_neither_the_socket_nor_a_client_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in SECRETS.items():
-        monkeypatch.setenv(name, value)
-    servers = {"one": tells(), "all": tells(inherit=["*"])}
-    config = write_config(tmp_path, servers, insecure_loopback=True, token="")
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-    with over_http(config) as url:
-        for server in servers:
-            name = f"{server}__tell"
-            params = {"name": name, "arguments": {}, "_meta": meta}
-            headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
-            request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-            answer = httpx2.post(url, json=request, headers={**JSON_AND_EVENTS, **headers}, timeout=30)
-            line = next(line for line in answer.text.splitlines() if "result" in line).removeprefix("data: ")
-            found = json.loads(json.loads(line)["result"]["content"][0]["text"])
-            assert found["files"] == []
-            held = found["env"].keys() & SECRETS.keys()
-            assert held == (set() if server == "one" else SECRETS.keys() - {"FORETOOL_TOKEN"})
-
-
 @requirement("trust:environment:doctor")
 def test_a_server_that_asks_for_a_secret_gets_the_user_asked(tmp_path: Path, servings: list[Served]) -> None:
     servers = {"needy": tells("--need", "GITHUB_TOKEN"), "lacking": tells("--need", "SLACK_BOT_TOKEN")}
@@ -203,40 +177,3 @@ def test_the_change_is_said_once_and_only_to_whom_it_concerns(tmp_path: Path, se
     (warning,) = warnings()
     assert "If one of one fails" in warning and "GITHUB_TOKEN" in warning and "ghp_" not in warning
     assert warnings() == []
-
-
-@requirement("trust:risks:file")
-def test_a_config_with_secrets_that_others_may_read_is_reported_at_start_and_by_the_doctor(
-    tmp_path: Path, servings: list[Served]
-) -> None:
-    servers = {"one": tells(env={"SOME_API_KEY": "abcdef0123456789"})}
-    config = write_config(tmp_path, servers)
-    config.chmod(0o644)
-    found = doctor.diagnose(loader.load(config))
-    (finding,) = [each for each in found.findings if each.do.startswith("run: chmod 600")]
-    assert "one: env.SOME_API_KEY" in finding.what and finding.severity == "warning"
-    served = Served(config)
-    servings.append(served)
-    served.initialize()
-    assert served.leave() == 0
-    assert len([line for line in served.errors if f"chmod 600 {config}" in line]) == 1
-    assert "abcdef0123456789" not in repr(found) + "".join(served.errors)
-    config.chmod(0o600)
-    assert not [each for each in doctor.diagnose(loader.load(config)).findings if "chmod" in each.do]
-
-
-@requirement("trust:risks:wire")
-def test_credentials_over_plain_http_are_reported_at_start_and_by_the_doctor(
-    tmp_path: Path, servings: list[Served]
-) -> None:
-    remote = {"url": "http://192.0.2.1:9/mcp", "headers": {"Authorization": "Bearer abcdef0123456789"}}
-    config = write_config(tmp_path, {"far": remote})
-    config.chmod(0o600)
-    found = doctor.diagnose(loader.load(config), 0.2)
-    (finding,) = [each for each in found.findings if "over http://" in each.what]
-    assert (finding.severity, finding.what.partition(" over")[0]) == ("warning", "far: credentials are sent")
-    served = Served(config)
-    servings.append(served)
-    served.initialize()
-    assert served.leave() == 0
-    assert len([line for line in served.errors if "over http:// to 192.0.2.1" in line]) == 1

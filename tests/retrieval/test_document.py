@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from requirements import requirement
 from tools import raw_tool, schema_tool
 
 from foretool.retrieval.document import (
+    EMBEDDED_PARAMETERS,
     MAX_DESCRIPTION,
     MAX_PARAMETERS,
     MAX_SUMMARY,
     Document,
     document,
+    embedded_text,
     fields,
     identifies,
     summary_line,
@@ -172,3 +175,10 @@ def test_identifiers_are_told_by_their_last_word() -> None:
         None,
         None,
     ]
+
+
+@requirement("trust:ranking:stuffed")
+def test_an_encoder_reads_the_first_names_of_many_parameters() -> None:
+    names = [f"word{number}" for number in range(200)]
+    read_by_encoder = embedded_text(read({"inputSchema": {"properties": {name: {} for name in names}}}))
+    assert f"word{EMBEDDED_PARAMETERS - 1}." in read_by_encoder and f"word{EMBEDDED_PARAMETERS}" not in read_by_encoder

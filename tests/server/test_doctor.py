@@ -13,7 +13,7 @@ from command_fakes import echo, fill, write_config
 
 from foretool.server import doctor
 from foretool.server.config import loader as configs
-from foretool.server.diagnosis import Diagnosis, Finding
+from foretool.server.doctor import Diagnosis, Finding
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 
@@ -60,18 +60,6 @@ def test_a_program_that_is_not_there_is_told_once_with_how_to_get_it(tmp_path: P
         ("environment", "no-such-program is not on PATH; needed by two", "install it, or write its full path"),
     ]
     assert [each.is_well for each in found.upstreams] == [False, False]
-
-
-def test_a_relative_argument_is_noted_with_the_folder_that_it_means(tmp_path: Path) -> None:
-    servers = {"one": echo(), "two": echo(), "three": echo(cwd=str(tmp_path))}
-    for each, argument in (("one", "."), ("two", "./x"), ("three", ".")):
-        servers[each]["args"] = ["-c", "pass", argument]
-    found = diagnosis(tmp_path, servers)
-    notes = [each.what for each in found.findings if each.severity == "note"]
-    assert notes == [
-        f"one: the argument '.' starts in {tmp_path}, the folder of the config",
-        f"two: the argument './x' starts in {tmp_path}, the folder of the config",
-    ]
 
 
 def test_dropped_tools_and_noise_are_told_and_are_no_error(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from math import log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from requirements import requirement
 
 from foretool.retrieval.document import Document
 from foretool.retrieval.rankers import bm25 as rankers_lexical
@@ -147,3 +148,60 @@ def test_only_so_much_of_what_was_asked_for_is_kept(monkeypatch: pytest.MonkeyPa
     assert (list(lexical._impacts), lexical._held) == (["gamma", "alpha"], 4)
     fresh = index([[["alpha", "beta"]], [["alpha", "beta"]], [["alpha", "gamma"]]], [Field(1.0, 0.75)])
     assert lexical.search(weigh_terms("alpha gamma")) == fresh.search(weigh_terms("alpha gamma"))
+
+
+NOUNS = [f"noun{number}" for number in range(400)]
+REAL = [Document(ToolId(f"s__{noun}"), "s", f"get_{noun}", "", f"Gets the {noun} of a page.") for noun in NOUNS]
+
+
+def ranks(stuffed: Document, real: Sequence[Document] = REAL[:60]) -> list[int]:
+    """The place of a stuffed tool for each task that is about another one; 0 where it is not found."""
+    lexical = Lexical()
+    for document in real:
+        lexical.add(document)
+    slot = lexical.add(stuffed)
+    found = []
+    for noun in NOUNS[: len(real)]:
+        hits = lexical.search(weigh_terms(f"get the {noun} of this page"))
+        order = sorted(hits, key=lambda each: -hits[each])
+        found.append(order.index(slot) + 1 if slot in order else 0)
+    return found
+
+
+@requirement("trust:ranking:stuffed")
+@pytest.mark.parametrize(
+    "stuffed",
+    [
+        Document(ToolId("e__x"), "e", "x", "", " ".join(NOUNS)),
+        Document(ToolId("e__x"), "e", "x", " ".join(NOUNS), " ".join(NOUNS)),
+        Document(ToolId("e__x"), "e", "x", "", " ".join(NOUNS * 9)),
+        Document(ToolId("e__x"), "e", "x", "", "", (), (" ".join(NOUNS),)),
+        Document(ToolId("e__x"), "e", "_".join(NOUNS[20:]), "", "page " * 500, tuple(NOUNS), tuple(NOUNS)),
+    ],
+    ids=["description", "title", "repeated", "parameter texts", "everywhere"],
+)
+def test_a_tool_with_the_words_of_hundreds_is_in_no_answer_to_a_task_about_another(stuffed: Document) -> None:
+    assert sum(place > 0 for place in ranks(stuffed)) <= 2
+
+
+@requirement("trust:ranking:stuffed")
+def test_a_word_said_a_thousand_times_counts_like_one_said_a_few_times() -> None:
+    lexical = Lexical()
+    for times in (rankers_lexical.MOST_TIMES, 4000):
+        lexical.add(Document(ToolId("e__x"), "e", "x", "", "page " * times))
+    one, other = lexical.search({"page": 1.0}).values()
+    assert one == pytest.approx(other)
+
+
+@requirement("trust:ranking:stuffed")
+def test_a_name_counts_with_its_first_words() -> None:
+    stuffed = Document(ToolId("e__x"), "e", "_".join(NOUNS), "", "Helps.")
+    assert sum(place == 1 for place in ranks(stuffed)) == 0
+    assert sum(place > 0 for place in ranks(stuffed)) <= rankers_lexical.READ[0]
+
+
+def test_a_text_index_has_no_bound_on_different_words() -> None:
+    rich = Lexical(wide=0)
+    rich.add(Document(ToolId("a"), "", "a", "", " ".join(NOUNS)))
+    rich.add(Document(ToolId("b"), "", "b", "", "noun1"))
+    assert len(rich.search({"noun1": 1.0})) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fakes import FakeUpstream, config_of
+from requirements import requirement
 
 from foretool.server.catalog.names import Key
 from foretool.server.catalog.namespaces import Namespaces, lawful, say_refused
@@ -100,3 +101,11 @@ def test_many_refused_tools_are_one_line() -> None:
 
 def test_a_long_name_is_split_in_bounded_time() -> None:
     assert namespaces(a="-").split("b__" * 100_000) is None
+
+
+@requirement("trust:ranking:copies")
+def test_of_two_names_the_one_that_was_given_first_is_older_and_an_unknown_one_the_youngest() -> None:
+    given = {ToolId("z__add"): ("z", "add")}
+    found = namespaces(given, a="-", z="-")
+    given[ToolId("a__add")] = ("a", "add")  # the catalog gives more names while it runs
+    assert [found.count_older(ToolId(name)) for name in ("z__add", "a__add", "a__new")] == [0, 1, 2]

@@ -154,9 +154,10 @@ def test_tools_of_several_servers_that_say_the_same_are_one_group_and_all_there(
 
 
 @requirement("discovery:alike")
-def test_of_tools_that_are_alike_the_one_of_a_server_in_use_is_described() -> None:
+def test_of_tools_that_are_alike_the_one_of_a_server_in_use_comes_first_and_the_older_stays_described() -> None:
     made = catalog(tool("click", "Click an element of the page"), "paint")
     made.replace("mail", [raw(tool("click", "Click an element of the page"))])
+    made.fix_names()
     best, other = (ToolId("calc__click"), ToolId("mail__click"))
     in_use = Ranked(other, 1.0, {}, (discovery_answer.IN_USE,))
     ranking = Ranking((Ranked(best, 2.0), Ranked(ToolId("calc__paint"), 1.5), in_use))
@@ -165,11 +166,33 @@ def test_of_tools_that_are_alike_the_one_of_a_server_in_use_is_described() -> No
     assert [(match["name"], match["description"]) for match in answer.structured["matches"]] == [
         ("mail__click", "Click an element of the page"),
         ("calc__paint", ""),
-        ("calc__click", "as mail__click"),
+        ("calc__click", "Click an element of the page"),
     ]
     assert [(match.tool, match.rank) for match in answer.matches] == [
         ("mail__click", 1), ("calc__paint", 2), ("calc__click", 3)
     ]  # fmt: skip
+
+
+@requirement("trust:ranking:copies")
+def test_a_copy_never_takes_the_place_of_the_tool_that_was_there_first() -> None:
+    made = catalog("paint")
+    made.replace("mail", [raw(tool("click", "Click an element of the page"))])
+    made.fix_names()
+    made.replace("calc", [raw(tool("click", "Click an element of the page"))])  # comes first by config and by name
+    made.fix_names()
+    copy, original = Ranked(ToolId("calc__click"), 2.0), Ranked(ToolId("mail__click"), 1.0)
+    arguments = discovery_answer.Arguments(task="click")
+
+    def described(*ranked: Ranked) -> list[tuple[str, str]]:
+        answer = discovery_answer.answer(arguments, Ranking(ranked), "high", made, lambda _: False, REACH, 1500, 300)
+        return [(match["name"], match["description"]) for match in answer.structured["matches"]]
+
+    whole = "Click an element of the page"
+    assert described(copy, original) == [("mail__click", whole), ("calc__click", "as mail__click")]
+    assert described(original, copy) == [("mail__click", whole), ("calc__click", "as mail__click")]
+    used = Ranked(ToolId("calc__click"), 2.0, {}, (discovery_answer.IN_USE,))
+    assert described(used, original) == [("calc__click", whole), ("mail__click", whole)]
+    assert described(original, used) == [("calc__click", whole), ("mail__click", whole)]
 
 
 def test_an_answer_is_json_that_a_client_can_read() -> None:
