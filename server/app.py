@@ -47,6 +47,7 @@ from foretool.server.protocol.headers import annotated_schema
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
+from foretool.server.recording.retention import Retention
 from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
@@ -85,6 +86,7 @@ class App:
         self.models = ModelLoader(self.search, store, self._begin_epoch)
         self.recalibrator = Recalibrator(store)
         self.schedule = Schedule(store, config.path)
+        self.retention = Retention(store, live, lambda: self.search.update_corpus().digests)
         self._tokens = TokenCounter(self.catalog, store.catalog, lambda: self._instructions)
 
         # Upstreams, and the clients in front of them
@@ -210,7 +212,8 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
-        for part in (self.search, self.embedding, self.schedule, self.models, self.store_watch, self._arguments):
+        work = (self.search, self.embedding, self.schedule, self.models, self.retention, self.store_watch)
+        for part in (*work, self._arguments):
             await part.stop()
         await self.recalibrator.finish()
         await self._launcher.stop()
@@ -235,6 +238,7 @@ class App:
                 lambda: self.search.install_calibration(self.recalibrator.calibrate),
                 lambda: self.models.tick(has_listed=bool(self.exposures.views())),
                 lambda: self.schedule.tick(self.config.settings.learn_s),
+                self.retention.tick,
                 self.reloader.look,
                 lambda: housekeeping.refresh_stale(self.upstreams, self.clients, self.memory),
                 memory.tick,

@@ -206,6 +206,22 @@ class ServingStore(Protocol):
         """
 
 
+class RetentionStore(Protocol):
+    """How long records are kept."""
+
+    def take_turn(self, now: float, until: int) -> bool:
+        """Reserve pruning for one process until then; return False if another process has reserved it."""
+
+    def touch_vectors(self, digests: Collection[bytes], now: float, before: float) -> None:
+        """Note that the vectors of these texts, used last before some time, are still used."""
+
+    def prune(self, before: float, most: int = 1_000_000) -> int:
+        """Delete about `most` older records, in small batches, from any thread; return how many rows were deleted.
+
+        Counts of calls and misses, names of tools, approvals, models that were served and demonstrations stay.
+        """
+
+
 class FlowStore(Protocol):
     """Which tools' results came back as arguments of which other tools: names of fields, never values."""
 
@@ -289,6 +305,7 @@ class Store(AbstractContextManager["Store"], Protocol):
     clients: ClientLedger
     discoveries: DiscoveryStore
     flows: FlowStore
+    retention: RetentionStore
     serving: ServingStore
     sessions: SessionStore
     tasks: TaskStore

@@ -586,6 +586,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:storage:no-record-lost": Promise(
         "SECURITY.md", "trouble with the file while a proxy runs loses no later record, and another schema none at all"
     ),
+    "trust:data:retention": Promise(
+        "SECURITY.md", "records older than retention_days are deleted and overwritten, without long locks"
+    ),
     "trust:data:private-files": Promise(
         "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"
     ),

@@ -19,6 +19,7 @@ CLASSES = ("@write", "@destructive")
 # The upper bounds only prevent overflows of clocks and memory.
 Tokens = Annotated[int, Meta(ge=0, le=100_000_000, extra={"unit": "tokens"})]
 Seconds = Annotated[float, Meta(ge=0, le=31_536_000, extra={"unit": "s"})]
+Days = Annotated[float, Meta(ge=0, le=36_500, extra={"unit": "days"})]
 Milliseconds = Annotated[int, Meta(ge=0, le=60_000, extra={"unit": "ms"})]
 
 
@@ -214,6 +215,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_bodies_mib: Annotated[float, Meta(gt=0, le=65_536, extra={"unit": "MiB"})] = 64
     """How much all HTTP messages together may hold while they are received and answered, besides 64 KiB of each, and at
     least one message of `max_message_mib`. More is refused with 503 for the moment."""
+    retention_days: Days = 90
+    """How long the log is kept; older records are deleted about once an hour while a proxy runs. `0` means for ever.
+    Numbers of calls and misses, names of tools, models and imported demonstrations stay."""
     idle_stop_s: Seconds = 0
     """Stops a local server that was not called for this long; `0` means never."""
     log_level: LogLevel = "info"

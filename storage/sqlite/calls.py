@@ -71,10 +71,10 @@ class Calls(Subject):
         return dict(self._database.rows(sql, (since,)))
 
     def usage(self) -> list[Usage]:
-        self._fold_usage()
+        self.fold_usage()
         return _USAGE.find_all(self._database, "ORDER BY calls DESC, last_at DESC, tool")
 
-    def _fold_usage(self) -> None:
+    def fold_usage(self) -> None:
         """Add new calls and misses to the table `usage`; `record` does not, so that it stays cheap."""
         with self._database.atomic():
             call, miss = self._database.row("SELECT call, miss FROM usage_folded WHERE id = 1") or (0, 0)

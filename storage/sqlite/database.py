@@ -7,15 +7,14 @@ file through a write-ahead log. A write that cannot get the lock within `busy_ms
 A commit survives the death of the process. It does not fsync (`synchronous=NORMAL`): a power cut may lose the last
 moments, but does not damage the file. Commits fill the write-ahead log, and moving the log into the file does need
 fsyncs: with SQLite's defaults that stalls the event loop for 4 ms every few hundred calls. `checkpoint` therefore moves
-the log from a worker thread. SQLite's own checkpoint still runs at `_BACKSTOP_PAGES`, so the log stays bounded even if
-nobody calls `checkpoint`.
+the log from a worker thread. SQLite's own checkpoint still runs at `_BACKSTOP_PAGES` (in `connecting`), so the log
+stays bounded even if nobody calls `checkpoint`.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from operator import attrgetter
@@ -27,10 +26,11 @@ from msgspec.json import Decoder
 
 from foretool.storage.records import ToolId
 from foretool.storage.redaction import Known, Redaction
-from foretool.storage.sqlite.errors import Location, explain_error, result_code
-from foretool.storage.sqlite.files import create_private, identify
+from foretool.storage.sqlite.connecting import connect, connect_existing
+from foretool.storage.sqlite.errors import Location, explain_error
+from foretool.storage.sqlite.files import identify
 from foretool.storage.sqlite.health import examine
-from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
+from foretool.storage.sqlite.migrations import MIGRATIONS
 from foretool.storage.stores import StorageError
 
 _OPENING_S = 5.0
@@ -39,9 +39,6 @@ _OPENING_S = 5.0
 _SERVING_S = 0.2
 """How long opening waits so before a proxy begins to serve without the file, and at each later try."""
 _EXAMINING_S = 5.0
-
-_BACKSTOP_PAGES = 4096
-"""Pages of 4 KiB in the log at which SQLite checkpoints by itself, inside a commit: 16 MiB."""
 
 _CHECKPOINT_COMMITS = 250
 """Commits after which a `checkpoint` is worth a thread: 2 to 4 MiB of log."""
@@ -84,13 +81,13 @@ class Database:
     @classmethod
     def open(cls, path: Location, busy_ms: int) -> Database:
         """Open the file; create and migrate it if needed. See `storage.opening.open_store`."""
-        return cls(_connect(path, busy_ms, _OPENING_S), path, busy_ms)
+        return cls(connect(path, busy_ms, _OPENING_S), path, busy_ms)
 
     @classmethod
     def open_to_serve(cls, path: Location, busy_ms: int) -> Database:
         """Open the file if it can be had at once; otherwise wait for it as `reopen` does. Never raises."""
         try:
-            return cls(_connect(path, busy_ms, _SERVING_S), path, busy_ms, serves=True)
+            return cls(connect(path, busy_ms, _SERVING_S), path, busy_ms, serves=True)
         except StorageError as error:
             waiting = cls(None, path, busy_ms, serves=True)
             waiting.trouble = str(error)
@@ -144,7 +141,7 @@ class Database:
                 problems = examine(self.path, _EXAMINING_S).problems
                 if problems:
                     raise StorageError(f"{self.path}: damaged ({problems[0]}); move it away, or restore a copy")  # noqa: TRY301
-            found = _connect(self.path, self._busy_ms, _SERVING_S, writes=True)
+            found = connect(self.path, self._busy_ms, _SERVING_S, writes=True)
         except StorageError as error:
             self.trouble = str(error)
             return False
@@ -288,11 +285,16 @@ class Database:
         if not isinstance(self.path, Path):
             return 0
         try:
-            with closing(_connect_existing(self.path)) as connection:
+            with closing(connect_existing(self.path)) as connection:
                 _, in_log, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
             raise explain_error(error, self.path, 0) from error
         return int(in_log - moved)
+
+    def truncate_log(self) -> bool:
+        """Move the whole log into the file and empty it. Returns False if another process still uses the log."""
+        (busy, *_), *_ = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        return not busy
 
 
 # SQL and values
@@ -382,65 +384,3 @@ def _replace_surrogates(values: Values) -> Any:
 
 def _replace_surrogate(value: object) -> object:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
-
-
-# Opening
-
-
-def _connect(path: Location, busy_ms: int, patience_s: float, *, writes: bool = False) -> sqlite3.Connection:
-    """Open the file; create and migrate it if needed. `writes`: fail if it cannot be written. Raises `StorageError`."""
-    try:
-        if isinstance(path, Path):
-            create_private(path)
-        # A file that comes back is opened in a thread, and used by the thread of the loop from then on.
-        connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=not writes)
-        try:
-            _prepare(connection, path, patience_s)
-            if writes:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("ROLLBACK")
-            connection.execute(f"PRAGMA busy_timeout = {int(busy_ms)}")
-        except BaseException:
-            connection.close()
-            raise
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}; check the storage path and its permissions") from error
-    except sqlite3.Error as error:
-        raise explain_error(error, path, int(patience_s * 1000)) from error
-    return connection
-
-
-def _connect_existing(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None)
-
-
-def _prepare(connection: sqlite3.Connection, path: Location, patience_s: float) -> None:
-    found = schema_version(connection)
-    if is_foreign(connection):
-        raise StorageError(f"{path}: made by another program (schema {found}); set another storage path")
-    if found > len(MIGRATIONS):
-        raise StorageError(
-            f"{path}: written by a newer foretool (schema {found}, this one knows {len(MIGRATIONS)});"
-            " upgrade foretool, or set another storage path"
-        )
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_BACKSTOP_PAGES}")
-    if found < len(MIGRATIONS):
-        _use_write_ahead_log(connection, patience_s)
-        migrate(connection)
-    # After the migrations, which may rebuild a table that others reference.
-    connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection, patience_s: float) -> None:
-    """Switch the file to a write-ahead log, which it remembers; retry here, since SQLite does not wait for this."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if result_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return

@@ -42,4 +42,8 @@ def _quick_check(database: sqlite3.Connection) -> tuple[tuple[str, ...], bool]:
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
             raise
         return (), False
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CORRUPT:
+            raise
+        return (str(error),), True
     return tuple(line for (text,) in found for line in text.splitlines() if text != "ok"), True

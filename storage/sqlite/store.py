@@ -8,6 +8,7 @@ from foretool.storage.sqlite.calls import Calls, Flows
 from foretool.storage.sqlite.catalog import Catalog
 from foretool.storage.sqlite.database import Database
 from foretool.storage.sqlite.discoveries import Discoveries, Tasks
+from foretool.storage.sqlite.retention import Retention
 from foretool.storage.sqlite.serving import Serving
 from foretool.storage.sqlite.sessions import Clients, Sessions
 from foretool.storage.sqlite.vectors import Vectors
@@ -39,6 +40,7 @@ class SqliteStore(Store):
         self.clients = Clients(database)
         self.discoveries = Discoveries(database)
         self.flows = Flows(database)
+        self.retention = Retention(database)
         self.serving = Serving(database)
         self.sessions = Sessions(database)
         self.tasks = Tasks(database)

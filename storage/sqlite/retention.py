@@ -1,0 +1,168 @@
+"""Deletes what is older than it may be, a little at a time, and gives the room back to the file.
+
+What is deleted: calls, misses, discoveries, lists that clients received, prompts, steps, sessions, flows, clients,
+vectors, lists that are served, models that were never served, and servers that have not listed their tools since.
+
+What stays: how often each tool was called and missed (numbers alone), the names of tools, which keep their meaning for
+ever, approvals, models with their bytes, and demonstrations, which the user imported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from foretool.storage.sqlite.calls import Calls
+from foretool.storage.sqlite.database import Database, Subject
+
+BATCH: Final = 500
+"""Rows deleted in one transaction, which takes a few milliseconds."""
+PAUSE_S: Final = 0.02
+"""Between two of them, so that other writers get their turn."""
+CROSSING: Final = 1000
+"""Oldest calls and misses that may still refer to a record that was deleted before them."""
+BUSY_MS: Final = 1000
+
+# `calls` has no index on its time, but its oldest rows come first.
+_OLD: Final = (
+    ("calls", "SELECT rowid FROM (SELECT rowid, at FROM calls ORDER BY rowid LIMIT {batch}) WHERE at < :before"),
+    ("misses", "SELECT rowid FROM misses WHERE at < :before LIMIT {batch}"),
+    ("discoveries", "SELECT rowid FROM discoveries WHERE at < :before LIMIT {batch}"),
+    ("exposures", "SELECT rowid FROM exposures WHERE at < :before LIMIT {batch}"),
+    ("prompts", "SELECT rowid FROM prompts WHERE at < :before LIMIT {batch}"),
+    ("steps", "SELECT rowid FROM steps WHERE at < :before LIMIT {batch}"),
+    (
+        "sessions",
+        "SELECT rowid FROM sessions WHERE started_at < :before AND coalesce(ended_at, 0) < :before LIMIT {batch}",
+    ),
+    ("clients", "SELECT rowid FROM clients WHERE last_seen < :before LIMIT {batch}"),
+    ("flows", "SELECT rowid FROM flows WHERE last_at < :before LIMIT {batch}"),
+    ("vectors", "SELECT rowid FROM vectors WHERE used_at < :before LIMIT {batch}"),
+    ("working_sets", "SELECT rowid FROM working_sets WHERE created_at < :before LIMIT {batch}"),
+    (
+        "artifacts",
+        "SELECT rowid FROM artifacts WHERE created_at < :before AND NOT active AND length(data) = 0"
+        " AND id < (SELECT max(id) FROM artifacts AS other WHERE other.kind = artifacts.kind) LIMIT {batch}",
+    ),
+    (
+        "tools",
+        "SELECT tools.rowid FROM tools JOIN upstreams ON upstreams.id = tools.upstream"
+        " WHERE listed_at < :before LIMIT {batch}",
+    ),
+    (
+        "upstreams",
+        "SELECT rowid FROM upstreams WHERE listed_at < :before"
+        " AND NOT EXISTS (SELECT 1 FROM tools WHERE tools.upstream = upstreams.id) LIMIT {batch}",
+    ),
+    (
+        "tool_versions",
+        "SELECT rowid FROM tool_versions WHERE first_seen < :before"
+        " AND NOT EXISTS (SELECT 1 FROM upstreams WHERE upstreams.name = tool_versions.upstream) LIMIT {batch}",
+    ),
+)
+"""Tables in the order in which they are emptied, each with the query that finds a batch of its old rows."""
+UNUSED: Final = (
+    (
+        "lists",
+        "SELECT id FROM lists WHERE NOT EXISTS (SELECT 1 FROM exposures WHERE exposures.list = lists.id) LIMIT {batch}",
+    ),
+    (
+        "definitions",
+        "SELECT id FROM definitions WHERE NOT EXISTS (SELECT 1 FROM tools WHERE tools.definition = definitions.id)"
+        " AND NOT EXISTS (SELECT 1 FROM tool_versions WHERE tool_versions.definition = definitions.id) LIMIT {batch}",
+    ),
+)
+"""Tables whose rows are shared by others, each with the query that finds rows that nothing refers to."""
+
+
+class Retention(Subject):
+    """Implements `RetentionStore`."""
+
+    def take_turn(self, now: float, until: int) -> bool:
+        database = self._database
+        with database.atomic():
+            row = database.row("SELECT value FROM counters WHERE name = 'retention_until'")
+            if row is not None and row[0] > now:
+                return False
+            database.run("INSERT OR REPLACE INTO counters (name, value) VALUES ('retention_until', ?)", (until,))
+        return True
+
+    def touch_vectors(self, digests: Collection[bytes], now: float, before: float) -> None:
+        self._database.write_all(
+            "UPDATE vectors SET used_at = ? WHERE digest = ? AND used_at < ?",
+            ((now, digest, before) for digest in digests),
+        )
+
+    def prune(self, before: float, most: int = 1_000_000) -> int:
+        if not isinstance(self._database.path, Path):
+            return prune(self._database, before, most)
+        own = Database.open(self._database.path, BUSY_MS)  # a connection of this thread
+        try:
+            return prune(own, before, most)
+        finally:
+            own.close()
+
+
+def prune(database: Database, before: float, most: int) -> int:
+    """Delete what is older than a time, batch by batch. Returns how many rows were deleted."""
+    Calls(database).fold_usage()
+    deleted = 0
+    for table, query in (*_OLD, *UNUSED):
+        deleted += _delete_found(database, table, query, {"before": before}, most - deleted)
+        if deleted >= most:
+            break
+    if deleted:
+        with database.atomic():
+            mend_references(database, CROSSING)
+        _give_back_pages(database)
+        database.truncate_log()
+    return deleted
+
+
+def delete_unused(database: Database) -> None:
+    """Delete lists and definitions that nothing refers to."""
+    for table, query in UNUSED:
+        _delete_found(database, table, query, {}, 1_000_000)
+
+
+def _delete_found(database: Database, table: str, query: str, values: dict[str, float], most: int) -> int:
+    total = 0
+    # The rows of a batch are found outside of the transaction that deletes them.
+    while total < most and (found := database.rows(query.format(batch=BATCH), values)):
+        database.write_all(f"DELETE FROM {table} WHERE rowid = ?", found)  # noqa: S608  # a constant of this file
+        total += len(found)
+        time.sleep(PAUSE_S)
+    return total
+
+
+def mend_references(database: Database, oldest: int = -1) -> None:
+    """Let no record refer to a deleted one, whose id may be given again: of the oldest so many rows, or of all."""
+    for table, column, target in (
+        ("calls", "discovery", "discoveries"),
+        ("misses", "discovery", "discoveries"),
+        ("misses", "exposure", "exposures"),
+        ("misses", "call", "calls"),
+    ):
+        database.run(
+            f"UPDATE {table} SET {column} = 0 WHERE rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT ?)"  # noqa: S608
+            f" AND {column} > 0 AND NOT EXISTS (SELECT 1 FROM {target} WHERE {target}.id = {table}.{column})",
+            (oldest,),
+        )
+    # Ids of an emptied table begin again at 1, and calls from there on are not in `usage` yet.
+    database.run(
+        "UPDATE usage_folded SET call = min(call, coalesce((SELECT max(id) FROM calls), 0)),"
+        " miss = min(miss, coalesce((SELECT max(id) FROM misses), 0))"
+    )
+
+
+def _give_back_pages(database: Database) -> None:
+    """Make the file smaller where it was made for that (from schema 10 on); in an older one the room is used again."""
+    if database.rows("PRAGMA auto_vacuum")[0][0] != 2:  # incremental
+        return
+    before = None
+    while (free := database.rows("PRAGMA freelist_count")[0][0]) and free != before:
+        before = free
+        database.rows(f"PRAGMA incremental_vacuum({BATCH})")
+        time.sleep(PAUSE_S)
