@@ -13,9 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from foretool._version import __version__
 from foretool.retrieval import tokens
@@ -25,7 +24,9 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config.environment import safe_path, server_environment
 from foretool.server.config.loader import Config
+from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import Server, matches
+from foretool.server.diagnosis import Diagnosis, Finding, UpstreamCheck
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.recording.store_watch import read_notes
@@ -37,9 +38,6 @@ from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.opening import examine_store, exposure, open_store
 from foretool.storage.records import Era, ToolId
 from foretool.storage.stores import StorageError
-
-Area = Literal["config", "environment", "storage", "upstream", "names"]
-Severity = Literal["ok", "note", "warning", "error"]
 
 TIMEOUT_S: Final = 30.0
 """How long one upstream may take to start and list its tools."""
@@ -63,55 +61,6 @@ _INSTALL: Final = {
     "bunx": "install Bun (https://bun.sh)",
     "bun": "install Bun (https://bun.sh)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check."""
-
-    area: Area
-    severity: Severity
-    what: str
-    do: str = ""
-    """What to do about it; "" if nothing is wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamCheck:
-    """What one upstream showed when it was started and asked for its tools."""
-
-    upstream: str
-    address: str
-    is_well: bool
-    era: Era | None = None
-    version: str = ""
-    """Protocol version that it chose."""
-    server: str = ""
-    """Name and version that it states."""
-    tools: int = 0
-    tokens: int = 0
-    """Estimated tokens of all its tools."""
-    dropped: tuple[str, ...] = ()
-    """Tools that cannot be used, each with the reason."""
-    ready_ms: float = 0.0
-    """From its start until the handshake was done."""
-    listed_ms: float = 0.0
-    """From its start until its tools were known."""
-    skipped_lines: int = 0
-    error: str = ""
-    stderr: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """All findings."""
-
-    findings: tuple[Finding, ...]
-    upstreams: tuple[UpstreamCheck, ...]
-
-    @property
-    def is_well(self) -> bool:
-        return not any(finding.severity == "error" for finding in self.findings)
 
 
 class Probe:
@@ -279,6 +228,8 @@ def check_config(config: Config) -> Iterator[Finding]:
         yield Finding("config", "error", f"{name}: {problem}", "correct that line; the other servers work")
     for warning in config.warnings:
         yield Finding("config", "warning", warning, "correct or remove it")
+    for risk in find_risks(config):
+        yield Finding("config", risk.severity, risk.what, risk.do)
     if config.disabled:
         yield Finding("config", "note", f"disabled: {', '.join(config.disabled)}")
     for server in config.servers.values():
@@ -349,6 +300,7 @@ def _check_node() -> Iterator[Finding]:
 def check_storage(path: Path) -> Iterator[Finding]:
     if not path.exists():
         yield _check_place(path)
+        yield from _check_exposure(path)
         return
     try:
         health = examine_store(path, CHECK_S)
@@ -369,15 +321,19 @@ def check_storage(path: Path) -> Iterator[Finding]:
     for note in read_notes(path):
         what = f"{path}: proxy {note.pid} serves without it: {note.trouble}"
         yield Finding("storage", "warning", what, "mend the file; the proxy then uses it again by itself")
-    for line in exposure(path):
-        what, _, do = line.partition("; ")
-        yield Finding("storage", "warning", what, do)
+    yield from _check_exposure(path)
     for problem in health.problems:
         do = "stop the proxies and move the file away; a new one is created, without the log"
         yield Finding("storage", "error", f"{path}: damaged: {problem}", do)
     if not health.problems:
         checked = "checked" if health.is_complete else f"no damage within {CHECK_S:g} s of checking"
         yield Finding("storage", "ok", f"{path}: schema {health.version}, {checked}")
+
+
+def _check_exposure(path: Path) -> Iterator[Finding]:
+    for line in exposure(path):
+        what, _, do = line.partition("; ")
+        yield Finding("storage", "warning", what, do)
 
 
 def _check_place(path: Path) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
@@ -11,6 +11,7 @@ from foretool.server.config.environment import BASIC_NAMES
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, diff, load_again, stamp
 from foretool.server.config.places import Place
+from foretool.server.config.risks import Risk, find_risks
 from foretool.server.config.servers import same_connection
 from foretool.server.config.variables import CREDENTIAL
 from foretool.server.system import logs
@@ -60,6 +61,7 @@ class Reloader:
         self._config.now = new
         logs.reload_logging(new)
         report_problems(new)
+        report_risks(new, find_risks(old))
         if changes.settings_changed:
             for follow in self._followers:
                 follow()
@@ -87,6 +89,14 @@ def report_place(config: Config) -> None:
     log.info("config: %s (%s)", config.path, config.named_by)
     if config.ignored is not None:
         log.warning("%s", Place(config.path, config.named_by, config.ignored).notice)
+
+
+def report_risks(config: Config, known: Iterable[Risk] = ()) -> None:
+    """Log what others could read or change, apart from what is known."""
+    said = set(known)
+    for risk in find_risks(config):
+        if risk.severity == "warning" and risk not in said:
+            log.warning("%s; %s", risk.what, risk.do)
 
 
 def report_small_environment(config: Config, environ: Mapping[str, str]) -> None:

@@ -554,6 +554,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:processes:left-behind": Promise(
         "SECURITY.md", "what a server starts ends with it and with us, also outside its process group"
     ),
+    "trust:risks:file": Promise(
+        "SECURITY.md", "a config with secrets that others may read, or that others may write, is reported"
+    ),
+    "trust:risks:wire": Promise("SECURITY.md", "credentials that leave this machine without encryption are reported"),
     "trust:folder:config": Promise(
         "SECURITY.md", "the config of the working folder is not read unless the user names it, and a line says so"
     ),

@@ -17,7 +17,8 @@ from foretool.server import doctor
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
-from foretool.server.doctor import TIMEOUT_S, Diagnosis, OnProbed, Severity
+from foretool.server.diagnosis import Diagnosis, Severity
+from foretool.server.doctor import TIMEOUT_S, OnProbed
 
 _STYLES: dict[Severity, str] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 

@@ -37,7 +37,7 @@ class Secrets(Struct, frozen=True):
         return f"Secrets({len(self.values)} values)"
 
 
-_VARIABLE = re.compile(
+VARIABLE = re.compile(
     r"\$(?P<literal>\$)?\{(?:input:[^}]*|(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
 
@@ -64,7 +64,7 @@ class Expansion(Struct):
         return Expansion(self.environ, (*self.path, *keys), self.secrets)
 
     def text(self, written: str) -> str:
-        return _VARIABLE.sub(self._value, written) if "${" in written else written
+        return VARIABLE.sub(self._value, written) if "${" in written else written
 
     def secret(self, written: str, name: str) -> str:
         """Expand a value that is secret: the whole of it, and each of its lines (of a header, each of its words)."""
@@ -100,7 +100,7 @@ class Expansion(Struct):
 
 def names_in(text: str) -> frozenset[str]:
     """Return the names of the variables that a text reads."""
-    return frozenset(match["name"] for match in _VARIABLE.finditer(text) if match["name"] and not match["literal"])
+    return frozenset(match["name"] for match in VARIABLE.finditer(text) if match["name"] and not match["literal"])
 
 
 def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:

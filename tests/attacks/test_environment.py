@@ -177,3 +177,40 @@ def test_the_change_is_said_once_and_only_to_whom_it_concerns(tmp_path: Path, se
     (warning,) = warnings()
     assert "If one of one fails" in warning and "GITHUB_TOKEN" in warning and "ghp_" not in warning
     assert warnings() == []
+
+
+@requirement("trust:risks:file")
+def test_a_config_with_secrets_that_others_may_read_is_reported_at_start_and_by_the_doctor(
+    tmp_path: Path, servings: list[Served]
+) -> None:
+    servers = {"one": tells(env={"SOME_API_KEY": "abcdef0123456789"})}
+    config = write_config(tmp_path, servers)
+    config.chmod(0o644)
+    found = doctor.diagnose(loader.load(config))
+    (finding,) = [each for each in found.findings if each.do.startswith("run: chmod 600")]
+    assert "one: env.SOME_API_KEY" in finding.what and finding.severity == "warning"
+    served = Served(config)
+    servings.append(served)
+    served.initialize()
+    assert served.leave() == 0
+    assert len([line for line in served.errors if f"chmod 600 {config}" in line]) == 1
+    assert "abcdef0123456789" not in repr(found) + "".join(served.errors)
+    config.chmod(0o600)
+    assert not [each for each in doctor.diagnose(loader.load(config)).findings if "chmod" in each.do]
+
+
+@requirement("trust:risks:wire")
+def test_credentials_over_plain_http_are_reported_at_start_and_by_the_doctor(
+    tmp_path: Path, servings: list[Served]
+) -> None:
+    remote = {"url": "http://192.0.2.1:9/mcp", "headers": {"Authorization": "Bearer abcdef0123456789"}}
+    config = write_config(tmp_path, {"far": remote})
+    config.chmod(0o600)
+    found = doctor.diagnose(loader.load(config), 0.2)
+    (finding,) = [each for each in found.findings if "over http://" in each.what]
+    assert (finding.severity, finding.what.partition(" over")[0]) == ("warning", "far: credentials are sent")
+    served = Served(config)
+    servings.append(served)
+    served.initialize()
+    assert served.leave() == 0
+    assert len([line for line in served.errors if "over http:// to 192.0.2.1" in line]) == 1

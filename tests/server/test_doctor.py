@@ -13,7 +13,7 @@ from command_fakes import echo, fill, write_config
 
 from foretool.server import doctor
 from foretool.server.config import loader as configs
-from foretool.server.doctor import Diagnosis, Finding
+from foretool.server.diagnosis import Diagnosis, Finding
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 

@@ -1,0 +1,161 @@
+"""Finds what other users or machines could read or change: the config file, credentials on the wire and in arguments.
+
+No text here contains a value of the config.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from foretool.server.config import jsonc
+from foretool.server.config.errors import one_line
+from foretool.server.config.loader import Config
+from foretool.server.config.permissions import find_other_writers, is_readable_by_others
+from foretool.server.config.servers import Server
+from foretool.server.config.variables import CREDENTIAL, VARIABLE, secrets_in_url
+
+MOST_SHOWN = 5
+
+
+class Risk(NamedTuple):
+    """One thing that others could read or change."""
+
+    severity: Literal["note", "warning"]
+    what: str
+    do: str
+
+
+def find_risks(config: Config) -> Iterator[Risk]:
+    """Return every risk of a config and of the file that it came from."""
+    yield from _risks_of_file(config.path)
+    if problem := find_other_writers(config.storage.parent.parent):
+        do = "keep the database in a folder that only you may write"
+        yield Risk("warning", f"{config.storage}: {one_line(problem)}, and could replace its folder", do)
+    for server in config.servers.values():
+        yield from _risks_of_server(server)
+    settings = config.settings
+    if settings.encoder_key and (host := open_host(settings.encoder_url)):
+        yield Risk("warning", f"foretool.encoder_key is sent over http:// to {host}", "use https:// in encoder_url")
+
+
+def _risks_of_file(path: Path) -> Iterator[Risk]:
+    shown = one_line(str(path))
+    if problem := find_other_writers(path):
+        what = f"{shown}: {one_line(problem)}, and what a config says runs as you"
+        yield Risk("warning", what, "let only you write it: chown to yourself, chmod go-w")
+    if is_readable_by_others(path) and (held := find_written_secrets(path)):
+        more = f" and {len(held) - MOST_SHOWN} more" if len(held) > MOST_SHOWN else ""
+        secrets = f"{', '.join(held[:MOST_SHOWN])}{more}"
+        what = f"{shown}: other users of this machine may read it, and it holds {secrets}"
+        yield Risk("warning", what, f"run: chmod 600 {shown}")
+
+
+def _risks_of_server(server: Server) -> Iterator[Risk]:
+    if (host := open_host(server.url)) and _has_credentials(server):
+        do = "use https://, or a tunnel that ends on this machine"
+        yield Risk("warning", f"{server.name}: credentials are sent over http:// to {host}, open to all on the way", do)
+    written = [VARIABLE.sub(_stand_in, argument) for argument in server.entry.args]
+    for place in _secret_arguments(written):
+        do = 'move it to "env" if the server reads it there'
+        what = f"{server.name}: args[{place}] is a secret, and every user of this machine may see arguments"
+        yield Risk("note", what, do)
+
+
+def _stand_in(match: re.Match[str]) -> str:
+    """Write a variable as something that is a secret or not, like its value."""
+    return "ghp_" + "0" * 20 if match["name"] and CREDENTIAL.search(match["name"]) else "value"
+
+
+def _has_credentials(server: Server) -> bool:
+    named = any(CREDENTIAL.search(name) or looks_secret(value) for name, value in server.headers.items())
+    return named or any(secrets_in_url(server.url))
+
+
+def open_host(url: str) -> str:
+    """Return the host of an address that is reached without encryption and is not this machine, else ""."""
+    match = re.match(r"(?i)http://(?:[^/?#]*@)?(\[[^\]/?#]*\]|[^/:?#]*)", url)
+    if match is None:
+        return ""
+    host = match[1].lower().rstrip(".")
+    is_here = host in ("localhost", "[::1]") or host.endswith(".localhost")
+    return "" if is_here or re.fullmatch(r"127(?:\.\d{1,3}){3}", host) else one_line(host)
+
+
+def find_written_secrets(path: Path) -> list[str]:
+    """Return the places of a file where a secret stands in clear, and not as `${VAR}`."""
+    try:
+        document = jsonc.loads(path.read_text("utf-8-sig", "replace"))
+    except (OSError, jsonc.JsonError):
+        return []
+    if not isinstance(document, dict):
+        return []
+    entries = document.get("mcpServers", document.get("servers"))
+    found = [f"foretool.{place}" for place in _secrets_of_settings(document.get("foretool"))]
+    for name, entry in entries.items() if isinstance(entries, dict) else ():
+        if isinstance(entry, dict):
+            found += (f"{one_line(name)}: {place}" for place in _secrets_of_entry(entry))
+    return found
+
+
+def _secrets_of_settings(block: Any) -> Iterator[str]:
+    if not isinstance(block, dict):
+        return
+    yield from (key for key in ("token", "encoder_key") if _literal(block.get(key)))
+    tokens = block.get("tokens")
+    for place, entry in enumerate(tokens if isinstance(tokens, list) else ()):
+        if isinstance(entry, dict) and _literal(entry.get("token")):
+            yield f"tokens[{place}]"
+
+
+def _secrets_of_entry(entry: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("env", "headers"):
+        values = entry.get(key)
+        for name, written in values.items() if isinstance(values, dict) else ():
+            if is_secret(name, _literal(written)):
+                yield f"{key}.{one_line(name)}"
+    args = entry.get("args")
+    written = [_literal(each) for each in args] if isinstance(args, list) else []
+    yield from (f"args[{place}]" for place in _secret_arguments(written))
+    for key in ("url", "serverUrl", "httpUrl"):
+        if any(secrets_in_url(_literal(entry.get(key)))):
+            yield key
+
+
+def _literal(written: Any) -> str:
+    """Return what is left of a text without its variables and the words around them."""
+    if not isinstance(written, str):
+        return ""
+    return re.sub(r"(?i)^\s*(?:bearer|basic|token)\b", "", VARIABLE.sub("", written)).strip()
+
+
+def _secret_arguments(args: Sequence[str]) -> Iterator[int]:
+    for place, argument in enumerate(args):
+        option, equals, value = argument.partition("=")
+        before = args[place - 1] if place else ""
+        if equals and option.startswith("-"):
+            named, value = option, value
+        else:
+            named, value = (before if before.startswith("-") and "=" not in before else ""), argument
+        if not value.startswith("-") and (is_secret(named, value) or any(secrets_in_url(value))):
+            yield place
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Tell whether a value is probably a secret, by its name or by how it looks."""
+    if looks_secret(value):
+        return True
+    is_plain = len(value) < 4 or value.isdecimal() or value.lower() in ("true", "false", "none", "null", "auto")
+    is_place = value.startswith(("/", "~", "./", "../")) or "://" in value
+    return bool(CREDENTIAL.search(name)) and not is_plain and not is_place
+
+
+def looks_secret(value: str) -> bool:
+    """Tell whether a value looks like a token of a known service, or has a password in an address."""
+    return bool(_TOKEN.search(value)) or bool(re.match(r"\w+://[^/?#@\s]*:[^/?#\s]+@", value))
+
+
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|sk-|sk_live_|sk_test_|rk_live_|pk_live_|AKIA|ASIA|AIza"
+    r"|ya29\.|hf_|npm_|pypi-|dop_v1_|shpat_|lin_api_|secret_|ntn_|tvly-|eyJ)[A-Za-z0-9_\-./+=]{12,}"
+)
