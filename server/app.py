@@ -32,7 +32,7 @@ from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
-from foretool.server.methods.lists import ListTools, MergedLists
+from foretool.server.methods.lists import CHANGES, ListTools, MergedLists
 from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_hook import PromptHook
 from foretool.server.methods.prompts import Prompts
@@ -52,6 +52,7 @@ from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.stdio import ChildWatcher
+from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.launcher import Launcher, link_opener, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
@@ -80,6 +81,7 @@ class App:
         self.recorder = Recorder(store, live, time.time)
         self.flows = FlowWatch(live)
         self._names = NameKeeper(store.catalog)
+        self.gatekeeper = Gatekeeper(lambda: self.store.approvals, live, lambda: asyncio.get_running_loop().time())
         self.catalog = Catalog(list(config.servers.values()), self._names.load(), self._names.keep, config.prefixes)
         self.search = Search(self.catalog, self.recorder.usage, time.time)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
@@ -109,7 +111,7 @@ class App:
         lists = MergedLists(self.upstreams, self.clients, forwarder, live)
         resources = Resources(self.upstreams, lists, forwarder, self.catalog)
         prompts = Prompts(
-            self.upstreams, lists, forwarder, self.catalog, resources,
+            self.upstreams, lists, forwarder, self.catalog, resources, self.gatekeeper,
             lambda exchange: self.steps.answer_prompt(exchange),
         )  # fmt: skip
         subscriptions = Subscriptions(self.upstreams, self.clients, resources, forwarder)
@@ -118,7 +120,7 @@ class App:
             DiscoverTools(
                 self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor, self.policy
             ),
-            ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, self.policy),
+            ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, self.policy, self.gatekeeper),
             Admission(self.policy, self.recorder),
             Bridge(live, self.server_requests, self._arguments),
             ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor, resources.note_result),
@@ -134,8 +136,11 @@ class App:
         messages = UpstreamMessages(
             self.clients, self.server_requests, subscriptions, resources, lambda: self._instructions
         )
-        self._events = UpstreamEvents(self.upstreams, self.catalog, lists, self.announcements, self.memory, messages)
+        self._events = UpstreamEvents(
+            self.upstreams, self.catalog, lists, self.announcements, self.memory, messages, self.gatekeeper
+        )
         self._launcher = Launcher(self.upstreams, self.memory, self._make_upstream)
+        self.gatekeeper.look()  # a decision from here on is taken up
         self._launcher.load(list(config.servers.values()))
         self.store_watch = StoreWatch(
             store, self.recorder, self.clients.warn, self._follow_store, self.memory.started_at
@@ -156,7 +161,9 @@ class App:
         if self._instructions is None:
             from foretool.server.methods.instructions import Instructions
 
-            self._instructions = Instructions(self.live, self.upstreams, self.catalog, self.greeting.quoted)
+            self._instructions = Instructions(
+                self.live, self.upstreams, self.catalog, self.gatekeeper, self.greeting.quoted
+            )
         return self._instructions
 
     @cached_property
@@ -231,6 +238,7 @@ class App:
             (
                 self.store_watch.tick,
                 self.tick,
+                self.follow_decisions,
                 self._names.save,
                 self._index,
                 lambda: housekeeping.save_flows(self.flows, self.store.flows),
@@ -256,6 +264,23 @@ class App:
         if self.exposures.advance():
             self.announcements.soon()
 
+    def follow_decisions(self) -> None:
+        """Serve what was approved since the last look, and no longer what was blocked."""
+        for name in self.gatekeeper.due():
+            if (upstream := self.upstreams.get(name)) is not None:
+                upstream.relist_all()
+        decided = self.gatekeeper.look()
+        if not decided:
+            return
+        with contextlib.suppress(StorageError):  # the next list of the server brings it
+            self.memory.take_up(decided)
+        for name in decided:
+            if self._instructions is not None and (upstream := self.upstreams.get(name)) is not None:
+                self._instructions.prompts_changed(upstream)
+            for client in self.clients.admitted(name):
+                client.notify(*CHANGES["prompts"])
+        self.announcements.soon()
+
     async def _index(self) -> None:
         if await self.search.index(housekeeping.TICK_S):
             self.embedding.tick()
@@ -268,12 +293,23 @@ class App:
         with contextlib.suppress(StorageError):
             self.catalog.follow_names(self._names.load(), self.config.prefixes)
             self._names.save()
+            self._judge_again()
             self.memory.save_all()
         for session in (session for client in self.clients for session in client.sessions()):
             self.recorder.begin_session(session.record)  # it may be another file
         self.recorder.retry()
         self.embedding.retry()
         self.announcements.soon()
+
+    def _judge_again(self) -> None:
+        """Compare what is served with the approvals of a store that can be used again."""
+        for upstream in self.upstreams:
+            tools, text = self.catalog.of(upstream.name), self.catalog.instructions(upstream.name)
+            if tools or text:
+                admitted = self.gatekeeper.admit(upstream.name, Listing(tools, text), Listing(()))
+                self.catalog.load(upstream.name, admitted.tools, admitted.text)
+            upstream.relist_all()
+        self.catalog.settle()
 
     def _begin_epoch(self) -> None:
         """Make new lists, because other models serve or a learning run has ended."""

@@ -23,6 +23,16 @@ Noticed = Literal["call", "bridge", "discovery", "nothing_found", "unknown_name"
 tool that a discovery had found, a discovery without a match, or a name that no upstream has."""
 
 Cause = Literal["rank", "budget", "gate", "policy", "offline", "denied", "name_limit", "unknown"]
+Approval = Literal["approved", "held", "blocked"]
+"""`held`: waits for the user's decision; `blocked`: the user has refused it. Only what is approved is served."""
+
+DefinitionKind = Literal["launch", "tool", "prompt", "prompt_list", "prompt_text", "instructions"]
+"""`launch`: how the server is reached; `prompt_list`: that it has listed prompts; `prompt_text`: what a prompt says."""
+
+Effect = Literal["new", "kept", "withheld"]
+"""What an undecided definition means. `new`: no version of it was approved; `kept`: the approved version is served;
+`withheld`: the approved version would not fit any more, so calls are refused."""
+
 Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost", "refused"]
 """`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out;
 `refused`: the policy did not let the call through, so it never left and counts as no use of the tool."""
@@ -41,6 +51,36 @@ class Tool(Struct, frozen=True):
     """Hex SHA-256 of `definition`; a new hash is a new version of the tool."""
     tokens: int | None = None
     """Tokens of the definition as a client sees it; None until they are counted."""
+
+
+class Definition(Struct, frozen=True):
+    """One version of one text of a server, and what was decided about it."""
+
+    server: str
+    kind: DefinitionKind
+    name: str
+    """The tool's or the prompt's own name; "" for a kind of which a server has one."""
+    hash: str
+    """Hex SHA-256 of `value`, whatever its spelling. Four fields name a definition: server, kind, name and hash."""
+    value: bytes
+    state: Approval = "held"
+    seen_at: float = 0.0
+    """When it was first seen, or decided on."""
+    exposed: str = ""
+    """The name under which clients would see it."""
+    fingerprint: str = ""
+    """`UpstreamRecord.fingerprint` of the server that listed it."""
+    version: str = ""
+    """What the server said its version was."""
+    effect: Effect = "new"
+
+
+class DefinitionHead(Struct, frozen=True):
+    """A definition without its value."""
+
+    name: str
+    hash: str
+    state: Approval
 
 
 class UpstreamRecord(Struct, frozen=True):

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     from foretool.storage.records import (
+        Approval,
         Artifact,
         Call,
         ClientRecord,
+        Definition,
+        DefinitionHead,
+        DefinitionKind,
         Discovery,
         Episode,
         Era,
@@ -183,6 +187,52 @@ class CatalogStore(Protocol):
         """
 
 
+class ApprovalStore(Protocol):
+    """The definitions of servers that were approved, wait for a decision, or were refused.
+
+    Several versions of one definition may be approved.
+    """
+
+    @property
+    def version(self) -> int:
+        """Rises with every decision; 0 before the first."""
+
+    def decided_since(self, version: int) -> set[str]:
+        """Return the servers about which something was decided after `version`."""
+
+    def heads(self, server: str, kind: DefinitionKind) -> list[DefinitionHead]:
+        """Return every kept definition of one kind of a server, the newest approval first."""
+
+    def approved(self, server: str, kind: DefinitionKind, name: str = "") -> list[Definition]:
+        """Return the approved versions of one definition, the newest approval first."""
+
+    def add_first(self, definitions: Sequence[Definition]) -> bool:
+        """Keep what was seen first of a server; return False and keep nothing if the server already has a definition of
+        the kind of the first one. Two proxies may race; the first one decides what was seen first."""
+
+    def approve_listed(self, definitions: Sequence[Definition]) -> None:
+        """Approve definitions without a decision of the user; those that were blocked stay blocked."""
+
+    def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
+        """Replace what is held of these kinds of a server; what was approved or blocked meanwhile stays as it is."""
+
+    def undecided(self, server: str | None = None) -> list[Definition]:
+        """Return what is held or blocked, of one server or of all, by server, kind and name."""
+
+    def refused(self, kind: DefinitionKind) -> list[tuple[str, str, str]]:
+        """Return server, exposed name and own name of each definition in whose place nothing is served."""
+
+    def decide(self, definitions: Sequence[Definition], approval: Approval) -> list[Definition]:
+        """Approve, block or hold exactly these versions, in one transaction; return those that are not kept any more.
+
+        What the catalog keeps of the server follows in the same transaction: an approved definition takes the place of
+        the one that was served, a blocked one is removed.
+        """
+
+    def forget(self, server: str) -> None:
+        """Delete everything of a server, so that its next list counts as the first."""
+
+
 class ServingStore(Protocol):
     """What running proxies share: the list of each profile, and the state of their upstreams."""
 
@@ -299,6 +349,7 @@ class Store(AbstractContextManager["Store"], Protocol):
 
     path: Path | Literal[":memory:"]
     """Where the store is; files that belong to it may stand beside it."""
+    approvals: ApprovalStore
     artifacts: ArtifactStore
     calls: CallStore
     catalog: CatalogStore

@@ -5,14 +5,11 @@ It is filled from the store before any upstream has started, and corrected by wh
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from foretool.retrieval.tokens import estimate
@@ -23,12 +20,16 @@ from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import clean, clean_json, is_clean, one_line, visible
 from foretool.storage.records import Tool, ToolId
 
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes. A larger tool definition is dropped, because no client could use it."""
+
+Gate = Callable[[Sequence[Tool], str], tuple[Sequence[Tool], str]]
+"""Takes the tools that an upstream lists and its `instructions`, and returns what may be served of both."""
 
 log = logging.getLogger("foretool.catalog")
 
@@ -200,8 +201,10 @@ class Catalog:
         self._mark_changed(self._loaded)
         self._loaded.clear()
 
-    def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "") -> bool:
-        """Take in what an upstream lists now; returns whether a tool came, went or changed.
+    def replace(
+        self, upstream: str, definitions: Sequence[Raw], text: str = "", gate: Gate = lambda *listed: listed
+    ) -> bool:
+        """Take in what `gate` lets through of an upstream's list; returns whether a tool came, went or changed.
 
         Invisible characters are removed. Bad definitions are dropped one by one and explained in `problems`. Over HTTP,
         a definition with a wrong `x-mcp-header` annotation is bad, too (specification: tools).
@@ -216,11 +219,13 @@ class Catalog:
         self._note_problems(upstream, (*problems, *refused))
         for problem in self.problems[upstream]:
             log.warning("upstream %r: %s", upstream, problem)
+        admitted, text = gate(list(new.values()), text)
+        tools = [tool for tool in admitted if self._includes(upstream, tool.name)]
         # An unchanged definition stays byte for byte the same and keeps its token count.
         kept = {tool.schema_hash: tool for tool in old}
-        has_changed = kept.keys() != {tool.schema_hash for tool in new.values()}
+        has_changed = kept.keys() != {tool.schema_hash for tool in tools}
         if has_changed or text != self._texts.get(upstream, ""):
-            self._by_upstream[upstream] = [kept.get(tool.schema_hash, tool) for tool in new.values()]
+            self._by_upstream[upstream] = [kept.get(tool.schema_hash, tool) for tool in tools]
             self._texts[upstream] = text
             if not self._name_upstream(upstream, old):
                 self._name_all()
@@ -289,6 +294,7 @@ class Catalog:
         tools: dict[str, Tool] = {}
         excluded: set[str] = set()
         problems: list[str] = []
+        prefix, before = self.namespaces.prefix(upstream), {tool.name: tool.id for tool in self.of(upstream)}
         for position, definition in enumerate(definitions):
             try:
                 name, data = _check_definition(definition, over_http)
@@ -297,10 +303,10 @@ class Catalog:
                 continue
             if name in tools:
                 problems.append(f"tool {name!r} was listed twice; the first is used")
-            elif self._includes(upstream, name):
-                tools[name] = Tool(ToolId(name), upstream, name, data, _hash_definition(data))
-            else:
+            elif not self._includes(upstream, name):
                 excluded.add(name)
+            id = before.get(name) or ToolId(names.plain_name(prefix, name))
+            tools.setdefault(name, Tool(id, upstream, name, data, hash_value(data)))
         self._excluded[upstream] = frozenset(excluded)
         return tools, problems
 
@@ -393,17 +399,7 @@ def _clean_tool(tool: Tool) -> Tool | None:
         return None
     if cleaned is tool.definition:
         return tool
-    return replace(tool, definition=cleaned, schema_hash=_hash_definition(cleaned)) if is_clean(tool.name) else None
-
-
-def _hash_definition(definition: bytes) -> str:
-    """Hash the value and not its spelling: one server orders keys differently in each era."""
-    value = jsonrpc.plain(definition)
-    try:
-        canonical = msgspec.json.encode(value, order="sorted")
-    except UnicodeEncodeError:  # half a surrogate pair, which only the slow JSON encoder writes
-        canonical = json.dumps(value, sort_keys=True).encode()
-    return hashlib.sha256(canonical).hexdigest()
+    return replace(tool, definition=cleaned, schema_hash=hash_value(cleaned)) if is_clean(tool.name) else None
 
 
 def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:

@@ -26,7 +26,7 @@ CAUSES: Final[dict[Cause, str]] = {
     "gate": "the search found it, but was too unsure to show it",
     "policy": "the policy did not allow the list to gain it",
     "offline": "its server's tools were not known when the list was made",
-    "denied": "a rule of the config refuses it, or the client's profile excludes its server",
+    "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
     "name_limit": "its name was too long",
     "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
 }

@@ -100,7 +100,7 @@ _SAME_KEY = {"serverUrl": "url", "httpUrl": "url", "transport": "type"}
 _OTHER_CLIENTS = {
     "alwaysAllow": '; foretool reads "allow"', "autoApprove": '; foretool reads "allow"',
     "dev": "", "gallery": "", "icon": "", "id": "", "metadata": "", "name": "",
-    "oauth": "", "scope": "", "source": "", "title": "", "trust": "", "version": "",
+    "oauth": "", "scope": "", "source": "", "title": "", "version": "",
     "disabledTools": '; foretool reads "exclude"', "excludeTools": '; foretool reads "exclude"',
     "enabledTools": '; foretool reads "include"', "includeTools": '; foretool reads "include"',
     "enabled": '; foretool reads "disabled"', "timeout": '; foretool reads "timeout_s", in seconds',
@@ -145,6 +145,8 @@ def _server(
         )
     # Some clients write null for a key that is not set.
     known = {_SAME_KEY.get(key, key): value for key, value in written.items() if value is not None}
+    if isinstance(known.get("trust"), bool):
+        del known["trust"]  # Gemini CLI's, about confirmations
     entry = convert(known, ServerEntry, here)
     check_rules(entry, here)
     transport = _transport(entry, written, here)
@@ -241,6 +243,8 @@ def _warn_of_other_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[s
     fields = ServerEntry.__struct_fields__
     without_advice: list[str] = []
     for key in written:
+        if key == "trust" and isinstance(written[key], bool):
+            yield f'{dotted((*here, key))}: not read by foretool; its own "trust" is "pin" or "auto"'
         if key in fields or key in _SAME_KEY:
             continue
         if advice := _OTHER_CLIENTS[key] if key in _OTHER_CLIENTS else guess(key, fields):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 PolicyChoice = Literal["auto", "frozen", "growing", "full"]
+Trust = Literal["pin", "auto"]
 Record = Literal["off", "shape", "full"]
 BridgeDestructive = Literal["ask", "allow", "deny"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -81,6 +82,12 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """Longest wait for one call; `0` means no limit."""
     description: str = ""
     """What the server is for. Search reads this text as well."""
+    trust: Trust = "pin"
+    """What happens when the server changes a text that a model reads: `pin` serves the approved one until `foretool
+    review` approves the new one, `auto` serves every change at once. The first list of a server is approved."""
+    approve_new: bool = False
+    """Serves nothing of the server before `foretool review` has approved it, and nothing more after its command or url
+    has changed."""
 
 
 class ProfileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

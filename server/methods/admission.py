@@ -8,7 +8,8 @@ from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.methods.tool_lookup import answer_refusal, refused_call
 from foretool.server.recording.recorder import Recorder
-from foretool.server.trust.policy import Refuse, TrustPolicy
+from foretool.server.trust.gatekeeper import HELD, why_held
+from foretool.server.trust.policy import Refuse, Run, TrustPolicy
 from foretool.storage.records import Tool
 
 Go = Callable[[Exchange, Tool], None]
@@ -24,6 +25,8 @@ class Admission:
     def admit(self, go: Go, exchange: Exchange, via: Via, tool: Tool) -> None:
         """Call `go` with the exchange and the tool, or answer with the reason that the call does not run."""
         decision = self._policy.reach(exchange.client.profile).decide(tool)
+        if isinstance(decision, Run) and tool.schema_hash == HELD:
+            decision = Refuse(decision.verdict, why_held(tool.upstream), f"foretool review {tool.upstream}")
         if isinstance(decision, Refuse):
             self._refuse(exchange, via, tool, decision)
         else:

@@ -21,6 +21,7 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.methods.instruction_files import InstructionFiles
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.text import clean
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -57,13 +58,14 @@ class Instructions:
     """Finds the instructions that apply to a task, for each profile."""
 
     def __init__(
-        self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog,
+        self, config: LiveConfig, upstreams: UpstreamRegistry, catalog: Catalog, gatekeeper: Gatekeeper,
         quoted: Callable[[Profile], frozenset[str]],
     ) -> None:  # fmt: skip
         """`quoted` returns the upstreams whose instructions a profile's clients were given when they connected."""
         self._config = config
         self._upstreams = upstreams
         self._catalog = catalog
+        self._gatekeeper = gatekeeper
         self._quoted = quoted
         self._files = InstructionFiles(config)
         self._changes = 0
@@ -189,7 +191,7 @@ class Instructions:
 
     def _listed(self, upstream: Upstream, reply: Reply) -> None:
         found: dict[str, tuple[Fragment, ...]] = {}
-        for prompt in _objects(reply, "prompts")[:MOST_PROMPTS]:
+        for prompt in self._admitted(upstream.name, reply)[:MOST_PROMPTS]:
             name = prompt.get("name")
             if not isinstance(name, str) or self._catalog.namespaces.refusal(upstream.name, name) is not None:
                 continue
@@ -204,10 +206,23 @@ class Instructions:
         self._prompts[upstream.name] = found
         self._changes += 1
 
+    def _admitted(self, upstream: str, reply: Reply) -> list[dict[str, Any]]:
+        """Return the prompts of an answer that may be quoted."""
+        if isinstance(reply, Lost) or not isinstance(reply.result, Raw):
+            return []
+        try:
+            members = jsonrpc.fields(reply.result)
+            listed = jsonrpc.items(members["prompts"])
+            is_whole = not jsonrpc.text(members.get("nextCursor"))
+        except (ValueError, KeyError):
+            return []
+        return [jsonrpc.plain(each) for each in self._gatekeeper.admit_prompts(upstream, listed, is_whole=is_whole)]
+
     def _got(self, upstream: Upstream, name: str, exposed: str, reply: Reply) -> None:
         contents = (message.get("content") for message in _objects(reply, "messages"))
         texts = [each["text"] for each in contents if isinstance(each, dict) and isinstance(each.get("text"), str)]
         text = clean("\n\n".join(texts))[:MOST_SAID]
+        text = self._gatekeeper.admit_prompt_text(upstream.name, name, text)
         if text.strip() and name in self._prompts.get(upstream.name, {}):
             said = fragments(text, f"prompt {exposed}", "guidance", upstream.name)
             self._prompts[upstream.name][name] = tuple(said)

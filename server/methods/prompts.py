@@ -15,6 +15,7 @@ from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.resources import Resources
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
+from foretool.server.trust.gatekeeper import Gatekeeper, why_held
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
@@ -36,7 +37,7 @@ class Prompts:
 
     def __init__(
         self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder, catalog: Catalog,
-        resources: Resources, answer_step: Callable[[Exchange], None],
+        resources: Resources, gatekeeper: Gatekeeper, answer_step: Callable[[Exchange], None],
     ) -> None:  # fmt: skip
         """`resources` finds the upstream of a template to complete; `answer_step` answers a request for our prompt."""
         self._upstreams = upstreams
@@ -44,6 +45,7 @@ class Prompts:
         self._forwarder = forwarder
         self._catalog = catalog
         self._resources = resources
+        self._gatekeeper = gatekeeper
         self._answer_step = answer_step
         self._known: dict[str, dict[str, str]] = {}
         """By upstream: the exposed names of its prompts, each with the prompt's own name."""
@@ -58,7 +60,7 @@ class Prompts:
         found: dict[str, Raw] = {STEP: jsonrpc.raw(_STEP_PROMPT)} if offers_steps(profile) else {}
         for upstream, items in parts.items():
             known = self._known[upstream] = dict[str, str]()
-            for item in items:
+            for item in self._gatekeeper.admit_prompts(upstream, items):
                 name = jsonrpc.member(item, "name")
                 if name is None or self._catalog.namespaces.refusal(upstream, name) is not None:
                     continue
@@ -107,8 +109,16 @@ class Prompts:
         return name == STEP and offers_steps(profile)
 
     def _find(self, name: str, profile: Profile) -> tuple[Upstream, str]:
-        """Return the upstream of a prompt and the prompt's name there: the one whose prefix the name has, else the
-        first without a prefix that lists it, else the only one. Raises `RpcError` for an unknown prompt."""
+        """Return the upstream of a prompt and the prompt's name there. Raises `RpcError` for one that is unknown or
+        held."""
+        upstream, own = self._locate(name, profile)
+        if self._gatekeeper.is_prompt_held(upstream.name, own):
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"prompt {name!r} is not available: {why_held(upstream.name)}")
+        return upstream, own
+
+    def _locate(self, name: str, profile: Profile) -> tuple[Upstream, str]:
+        """Return the upstream whose prefix the name has, else the first without a prefix that lists it, else the only
+        one. Raises `RpcError` for an unknown prompt."""
         upstreams = {upstream.name: upstream for upstream in self._upstreams.admitted(profile)}
         namespaces = self._catalog.namespaces
         bare = [upstream for upstream in namespaces.bare() if upstream in upstreams]

@@ -13,6 +13,7 @@ from foretool.server.methods.discovery_answer import close_names
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.protocol import jsonrpc
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -26,13 +27,14 @@ class ToolLookup:
 
     def __init__(
         self, catalog: Catalog, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder,
-        policy: TrustPolicy,
+        policy: TrustPolicy, gatekeeper: Gatekeeper,
     ) -> None:  # fmt: skip
         self._catalog = catalog
         self._upstreams = upstreams
         self._forwarder = forwarder
         self._recorder = recorder
         self._policy = policy
+        self._gatekeeper = gatekeeper
 
     def look_up(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         """Call `go` with the tool, or answer the exchange with the reason that there is none."""
@@ -56,6 +58,9 @@ class ToolLookup:
     def _find_listed(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         self._catalog.fix_names()
         tool = self._catalog.find(name)
+        if tool is None and (held := self._gatekeeper.find_held(name)) is not None:
+            go(held)  # `Admission` refuses it
+            return
         if tool is None and (gone := self._catalog.why_gone(name)) is not None:
             self._refuse_gone(exchange, name, via, gone)
             return

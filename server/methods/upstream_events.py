@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from foretool.server.catalog.catalog import Catalog
@@ -15,12 +16,13 @@ from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.protocol.versions import META_SUBSCRIPTION
+from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
-from foretool.storage.records import Era
+from foretool.storage.records import Era, Tool
 
 if TYPE_CHECKING:
     from foretool.server.methods.instructions import Instructions
@@ -81,13 +83,14 @@ class UpstreamEvents:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, lists: MergedLists, announcements: Announcements,
-        memory: UpstreamMemory, messages: UpstreamMessages,
+        memory: UpstreamMemory, messages: UpstreamMessages, gatekeeper: Gatekeeper,
     ) -> None:  # fmt: skip
         self._upstreams = upstreams
         self._catalog = catalog
         self._lists = lists
         self._announcements = announcements
         self._memory = memory
+        self._gatekeeper = gatekeeper
         self.on_notification = messages.on_notification
         self.on_request = messages.on_request
         self._trouble: dict[str, str] = {}
@@ -96,7 +99,8 @@ class UpstreamEvents:
     def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         if self._upstreams.get(upstream.name) is not upstream:  # a reload has replaced it
             return
-        changes = self._catalog.replace(upstream.name, tools, upstream.server_info.instructions)
+        gate = partial(self._admit, upstream)
+        changes = self._catalog.replace(upstream.name, tools, upstream.server_info.instructions, gate)
         self._upstreams.mark_listed(upstream)
         self._lists.upstream_came(upstream)
         self._memory.save_tools(upstream)
@@ -106,6 +110,16 @@ class UpstreamEvents:
             self._announcements.relay(upstream.name)
         if changes:
             self._announcements.soon()
+
+    def _admit(self, upstream: Upstream, tools: Sequence[Tool], text: str) -> tuple[Sequence[Tool], str]:
+        """Return what may be served of the tools and the instructions of an upstream."""
+        info, name = upstream.server_info, upstream.name
+        version = str(info.implementation.get("version") or "")
+        listing = Listing(tools, text, version, not info.capabilities or "prompts" in info.capabilities)
+        admitted = self._gatekeeper.admit(
+            name, listing, Listing(self._catalog.of(name), self._catalog.instructions(name))
+        )
+        return admitted.tools, admitted.text
 
     def on_state(self, upstream: Upstream) -> None:
         trouble = upstream.error if upstream.is_up or upstream.state is State.RETRYING else ""

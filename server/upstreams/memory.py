@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from foretool.server.catalog.catalog import Catalog
@@ -60,6 +60,13 @@ class UpstreamMemory:
         self._catalog.settle()
         return {record.name: record for record, _ in known}
 
+    def take_up(self, names: Iterable[str]) -> None:
+        """Take into the catalog what the store has of these servers, because somebody has decided about them."""
+        keys = [(name, self._fingerprints[name]) for name in names if name in self._fingerprints]
+        for record, tools in self._store.catalog.load(keys):
+            self._catalog.load(record.name, tools, record.instructions)
+        self._catalog.settle()
+
     def is_stale(self, name: str) -> bool:
         """Tell whether the tools of an upstream were listed too long ago."""
         now = time.time()
@@ -76,7 +83,7 @@ class UpstreamMemory:
             fingerprint=self._fingerprints[upstream.name],
             era=upstream.spoken_era(),
             server_info=json.dumps(info.implementation),
-            instructions=info.instructions,
+            instructions=self._catalog.instructions(upstream.name),
             capabilities=json.dumps(info.capabilities),
             listed_at=time.time(),
             lacks=upstream.spoken_era(lacking=True),

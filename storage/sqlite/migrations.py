@@ -226,3 +226,13 @@ def m008_flows(db: Database) -> None:
 def m009_probability(db: Database) -> None:
     """Add what the gate predicted for each discovery, to compare with its outcome."""
     db.table("discoveries").add_column("probability", float)
+
+
+@migration
+def m010_approvals(db: Database) -> None:
+    """Create the definitions of servers that were approved, wait for a decision, or were refused."""
+    _create(
+        db,
+        approvals="*server str, *kind str, *name str, *hash str, value bytes, state str, seen_at float, exposed str,"
+        "fingerprint str, version str, effect str, decision int",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from foretool.storage.records import Statistics
+from foretool.storage.sqlite.approvals import Approvals
 from foretool.storage.sqlite.artifacts import Artifacts
 from foretool.storage.sqlite.calls import Calls, Flows
 from foretool.storage.sqlite.catalog import Catalog
@@ -34,6 +35,7 @@ class SqliteStore(Store):
         self.check = database.check
         self.hide = database.hide
         self.reopen = database.reopen
+        self.approvals = Approvals(database)
         self.artifacts = Artifacts(database)
         self.calls = Calls(database)
         self.catalog = Catalog(database)

@@ -99,7 +99,7 @@ async def test_a_new_epoch_brings_in_what_was_used_and_says_so_once() -> None:
 
 @requirement("list:frozen:catalog-change")
 async def test_a_changed_upstream_moves_it_and_every_client_is_told() -> None:
-    upstream = FakeUpstream("calc", ["add"])
+    upstream = FakeUpstream("calc", ["add"], entry={"trust": "auto"})
     async with proxy_over(upstream, policy="frozen", pin=["calc__*"]) as stage:
         first, second = stage.client, stage.connect()
         for client in (first, second):

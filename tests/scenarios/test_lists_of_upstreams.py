@@ -187,7 +187,7 @@ async def test_an_upstream_without_tools_is_not_asked_for_them() -> None:
 @requirement("catalog:changes")
 @pytest.mark.parametrize("eras", [BOTH, MODERN])
 async def test_a_burst_of_changes_is_asked_for_once_and_announced_once(eras: tuple[Any, ...]) -> None:
-    upstream = FakeUpstream("calc", ["add"], eras, entry={"pin": ["*"]})
+    upstream = FakeUpstream("calc", ["add"], eras, entry={"pin": ["*"], "trust": "auto"})
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
@@ -215,7 +215,7 @@ async def test_a_change_that_changes_nothing_is_not_announced() -> None:
 
 @requirement("catalog:changes")
 async def test_a_tool_that_went_is_unknown_and_one_that_came_is_found() -> None:
-    upstream = FakeUpstream("calc", ["old"])
+    upstream = FakeUpstream("calc", ["old"], entry={"trust": "auto"})
     async with proxy_over(upstream) as stage:
         client = stage.client
         await client.initialize()

@@ -80,6 +80,7 @@ async def test_a_session_that_does_not_list_again_is_frozen_from_then_on(monkeyp
 @requirement("http:dynamic")
 async def test_a_change_is_announced_to_every_listener_of_either_era_once() -> None:
     upstream = calc()
+    upstream.entry["trust"] = "auto"
     async with http_over(upstream, policy="full") as (_, http):
         callers = [await Caller(http).greet(), await Caller(http).greet(), Caller(http, "a"), Caller(http, "b")]
         for caller in callers:

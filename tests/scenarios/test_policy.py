@@ -66,7 +66,7 @@ async def test_a_client_that_did_not_list_again_is_demoted_and_stays_so_after_a_
 @requirement("policy:auto:promotion")
 async def test_an_unknown_client_that_lists_again_after_a_change_is_grown_for() -> None:
     store, _ = failing_store()
-    upstream = FakeUpstream("calc", ["add"], entry={"pin": ["*"]})
+    upstream = FakeUpstream("calc", ["add"], entry={"pin": ["*"], "trust": "auto"})
     async with proxy_over(upstream, store=store) as stage:
         await stage.client.initialize("newcomer", "1")
         await stage.client.list_tools()

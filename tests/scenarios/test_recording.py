@@ -156,7 +156,7 @@ async def test_a_session_is_on_record_with_who_it_was() -> None:
 
 @requirement("record:versions")
 async def test_every_version_of_a_tool_stays_on_record() -> None:
-    upstream = FakeUpstream("calc", [tool("add", "one")])
+    upstream = FakeUpstream("calc", [tool("add", "one")], entry={"trust": "auto"})
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()

@@ -215,6 +215,7 @@ async def test_a_legacy_client_hears_of_the_resource_it_subscribed_to_and_no_oth
 @pytest.mark.parametrize("eras", [LEGACY, BOTH])
 async def test_a_modern_client_listens_for_what_it_named(eras: tuple[Any, ...]) -> None:
     a, b = libraries(eras, eras)
+    b.entry = {"trust": "auto"}
     async with proxy_over(a, b) as stage:
         client = stage.client.modern()
         await client.list_tools()
@@ -245,7 +246,7 @@ async def test_a_modern_client_listens_for_what_it_named(eras: tuple[Any, ...]) 
 
 @requirement("subscriptions:modern")
 async def test_a_modern_client_that_does_not_listen_hears_nothing() -> None:
-    upstream = FakeUpstream("calc", ["add"], BOTH, entry={"pin": ["*"]})
+    upstream = FakeUpstream("calc", ["add"], BOTH, entry={"pin": ["*"], "trust": "auto"})
     async with proxy_over(upstream) as stage:
         client = stage.client.modern()
         await client.list_tools()

@@ -106,7 +106,7 @@ async def test_a_subscription_that_we_end_is_answered() -> None:
 @requirement("listen:again")
 @pytest.mark.parametrize("how", ["result", "cancelled"])
 async def test_an_upstream_that_ends_our_subscription_is_subscribed_to_again_and_listed(how: str) -> None:
-    upstream = FakeUpstream("calc", ["add"], MODERN)
+    upstream = FakeUpstream("calc", ["add"], MODERN, entry={"trust": "auto"})
     async with proxy_over(upstream, policy="full") as stage:
         client = stage.client
         await client.initialize()

@@ -565,7 +565,9 @@ def upstream_that_greets(greetings: Sequence[Greeting]) -> None:
     """Each: what it answers to `initialize`, `server/discover` and `tools/list` after one more start."""
 
     async def scenario() -> None:
-        bad = PipedUpstream("bad", ["echo", "hold"], eras=(LEGACY, MODERN, BOTH)[len(greetings) % 3])
+        bad = PipedUpstream(
+            "bad", ["echo", "hold"], eras=(LEGACY, MODERN, BOTH)[len(greetings) % 3], entry={"trust": "auto"}
+        )
         good = echo("good")
         at = -1
 

@@ -1,0 +1,211 @@
+"""What of a server's texts may be served: what was approved, compared with what it lists now.
+
+Pure: values go in, values come out; `gatekeeper` reads and writes the store. A definition counts as approved if one of
+its approved versions is the same to a reader and to a model. Otherwise it is held, and its last approved version keeps
+serving where calls that fit the approved schema still fit the listed one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foretool.server.protocol import jsonrpc
+from foretool.storage.records import Definition, DefinitionKind, Effect, Tool
+from foretool.storage.redaction import hide_shapes
+
+MOST_LEVELS: Final = 64
+"""A schema that is nested deeper than this never counts as the same, nor as one that still fits."""
+
+UNNOTICED: Final = frozenset({"execution"})
+"""Members of a definition that only the protocol reads. Servers list them in one era and omit them in the other."""
+_PROTOCOL_META: Final = "io.modelcontextprotocol/"
+_UNORDERED: Final = frozenset({"required", "enum", "type"})
+"""Lists of a schema whose order says nothing; some servers make them from sets."""
+_TEXTS: Final = frozenset({"title", "description", "examples", "default", "deprecated", "$comment", "$schema", "$id"})
+"""Keywords of a schema that refuse no value."""
+_MAPS: Final = frozenset({"properties", "$defs", "definitions"})
+"""Keywords of a schema whose keys are names that a server chose. A further one takes nothing away."""
+_CLOSED_MAPS: Final = frozenset({"patternProperties", "dependentSchemas"})
+"""The same, but a further one may refuse what was taken before."""
+
+Versions = Callable[[str], Sequence[Definition]]
+"""Returns the approved versions of the tool or prompt of a name, the newest approval first."""
+
+
+class Judgement(Struct, frozen=True):
+    """What may be served of the tools that a server lists."""
+
+    served: tuple[Tool, ...]
+    held: tuple[Definition, ...]
+    """What nobody has decided about yet."""
+
+
+def judge_tools(
+    listed: Sequence[Tool],
+    approved: Mapping[str, Collection[str]],
+    blocked: Mapping[str, Collection[str]],
+    versions: Versions,
+) -> Judgement:
+    """Decide about each listed tool. `approved` and `blocked` hold the hashes by name.
+
+    `versions` is only called for a tool with a hash that was not approved.
+    """
+    served: list[Tool] = []
+    held: list[Definition] = []
+    for tool in listed:
+        if tool.schema_hash in approved.get(tool.name, ()):
+            served.append(tool)
+            continue
+        is_blocked = tool.schema_hash in blocked.get(tool.name, ())
+        known = versions(tool.name) if tool.name in approved else ()
+        if not is_blocked and any(is_same(each.value, tool.definition) for each in known):
+            served.append(tool)
+            continue
+        instead = stand_in(tool, known[0]) if known else None
+        if instead is not None:
+            served.append(instead)
+        if not is_blocked:
+            effect: Effect = "kept" if instead is not None else "withheld" if known else "new"
+            held.append(replace(definition_of(tool), effect=effect))
+    return Judgement(tuple(served), tuple(held))
+
+
+def definition_of(tool: Tool) -> Definition:
+    """Return a tool as a definition to decide about."""
+    return Definition(tool.upstream, "tool", tool.name, tool.schema_hash, tool.definition, exposed=tool.id)
+
+
+def text_of(server: str, kind: DefinitionKind, name: str, text: str) -> Definition:
+    """Return a text as a definition to decide about; what looks like a secret is neither kept nor compared."""
+    value = hide_shapes(text.strip()).encode(errors="replace")
+    return Definition(server, kind, name, hashlib.sha256(value).hexdigest(), value)
+
+
+def hash_value(value: bytes) -> str:
+    """Hash a JSON value and not its spelling: one server orders keys differently in each era."""
+    decoded = jsonrpc.plain(value)
+    try:
+        canonical = msgspec.json.encode(decoded, order="sorted")
+    except UnicodeEncodeError:  # half a surrogate pair, which only the slow JSON encoder writes
+        canonical = json.dumps(decoded, sort_keys=True).encode()
+    return hashlib.sha256(canonical).hexdigest()
+
+
+# What a reader or a model would notice
+
+
+def is_same(approved: bytes, listed: bytes) -> bool:
+    """Tell whether neither a reader nor a model would notice the difference between two definitions."""
+    try:
+        return bool(_noticed(jsonrpc.plain(approved)) == _noticed(jsonrpc.plain(listed)))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _noticed(definition: Any) -> Any:
+    """Return the members that somebody notices; a member without content is the same as none."""
+    if not isinstance(definition, dict):
+        return definition
+    members = {key: value for key, value in definition.items() if key not in UNNOTICED}
+    if isinstance(meta := members.get("_meta"), dict):
+        members["_meta"] = {key: value for key, value in meta.items() if not key.startswith(_PROTOCOL_META)}
+    return {key: _in_order(value, key, 0) for key, value in members.items() if value not in (None, "", [], {})}
+
+
+def _in_order(value: Any, key: str, level: int) -> Any:
+    """Return a value whose unordered lists are sorted; true and 1 stay different."""
+    if level > MOST_LEVELS:
+        raise RecursionError
+    if isinstance(value, dict):
+        return {name: _in_order(each, name, level + 1) for name, each in value.items()}
+    if isinstance(value, list):
+        parts = [_in_order(each, "", level + 1) for each in value]
+        return sorted(parts, key=repr) if key in _UNORDERED else parts
+    return (type(value).__name__, value) if isinstance(value, bool | int | float) else value
+
+
+# What still fits
+
+
+def stand_in(tool: Tool, approved: Definition) -> Tool | None:
+    """Return the approved version of a listed tool, as it may be served in its place; None if its calls would fail.
+
+    Where the output schema has changed, the approved version is served without one: clients check results against it.
+    """
+    try:
+        before, now = jsonrpc.plain(approved.value), jsonrpc.plain(tool.definition)
+        if not _takes(now.get("inputSchema"), before.get("inputSchema"), 0):
+            return None
+        if _without_texts(before.get("outputSchema"), 0) == _without_texts(now.get("outputSchema"), 0):
+            return replace(tool, definition=approved.value, schema_hash=approved.hash, tokens=None)
+    except (ValueError, RecursionError):
+        return None
+    members = jsonrpc.fields(approved.value)
+    members.pop("outputSchema", None)
+    definition = jsonrpc.one_line(jsonrpc.encode(members))
+    return replace(tool, definition=definition, schema_hash=hash_value(definition), tokens=None)
+
+
+def _takes(now: Any, before: Any, level: int) -> bool:
+    """Tell whether a schema takes every value that it took before. In doubt it does not."""
+    if level > MOST_LEVELS:
+        raise RecursionError
+    if not isinstance(now, dict) or not isinstance(before, dict):
+        return bool(_in_order(now, "", level) == _in_order(before, "", level))
+    keys = {key for key in (*now, *before) if key not in _TEXTS}
+    return all(_takes_part(key, now.get(key), before.get(key), level + 1) for key in keys)
+
+
+def _takes_part(key: str, now: Any, before: Any, level: int) -> bool:
+    if key == "required":
+        return set(map(repr, now or ())) <= set(map(repr, before or ()))
+    if key == "enum" and isinstance(now, list) and isinstance(before, list):
+        return set(map(repr, before)) <= set(map(repr, now))
+    if key in _MAPS:
+        old, new = before or {}, now or {}
+        if not isinstance(old, dict) or not isinstance(new, dict):
+            return False
+        # A new optional property takes nothing away, and a name that is not listed any more may be refused.
+        return all(name in new and _takes(new[name], each, level) for name, each in old.items())
+    if key == "additionalProperties" and (now in (None, True) or now == before):
+        return True
+    if key == "items":
+        return _takes(now, before, level)
+    return bool(_without_texts(now, level) == _without_texts(before, level))
+
+
+def _without_texts(schema: Any, level: int, *, is_map: bool = False) -> Any:
+    """Return a schema without the keywords that refuse nothing. `is_map`: its keys are names, not keywords."""
+    if level > MOST_LEVELS:
+        raise RecursionError
+    if isinstance(schema, dict):
+        kept = schema if is_map else {key: each for key, each in schema.items() if key not in _TEXTS}
+        return {
+            key: _without_texts(each, level + 1, is_map=not is_map and key in _MAPS | _CLOSED_MAPS)
+            for key, each in kept.items()
+        }
+    if isinstance(schema, list):
+        return [_without_texts(each, level + 1) for each in schema]
+    return (type(schema).__name__, schema) if isinstance(schema, bool | int | float) else schema
+
+
+# Prompts
+
+
+def prompt_fits(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Tell whether a prompt takes the arguments that it took before, and requires no others."""
+    old, new = _prompt_arguments(before), _prompt_arguments(now)
+    return old.keys() <= new.keys() and all(old.get(name, False) for name, required in new.items() if required)
+
+
+def _prompt_arguments(prompt: Mapping[str, Any]) -> dict[str, bool]:
+    listed = prompt.get("arguments")
+    arguments = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return {str(each.get("name")): each.get("required") is True for each in arguments}

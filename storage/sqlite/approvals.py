@@ -1,0 +1,161 @@
+"""The table `approvals`: definitions of servers that were approved, wait for a decision, or were refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind
+from foretool.storage.sqlite.database import Subject, Table
+
+KEPT_APPROVALS: Final = 8
+"""How many approved versions of one definition are kept, the newest ones."""
+KEPT_BLOCKS: Final = 32
+"""How many refused versions of one definition are kept; one that was forgotten is held again."""
+
+_DEFINITIONS = Table("approvals", Definition)
+_VALUES = ":server, :kind, :name, :hash, :value, :state, :seen_at, :exposed, :fingerprint, :version, :effect, :decision"
+_COLUMNS = _VALUES.replace(":", "")
+_INSERT = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({_VALUES})"  # noqa: S608  # constants of this file
+_APPROVE = _INSERT + (
+    " ON CONFLICT DO UPDATE SET state = iif(state = 'held', 'approved', state), version = excluded.version"
+)
+_REFUSED = """
+    SELECT server, exposed, name FROM approvals WHERE kind = ? AND state != 'approved' AND effect != 'kept'
+        AND NOT (effect = 'new' AND EXISTS (SELECT 1 FROM approvals AS other WHERE other.server = approvals.server
+            AND other.kind = approvals.kind AND other.name = approvals.name AND other.state = 'approved'))
+"""
+_KEY = "server = :server AND kind = :kind AND name = :name AND hash = :hash"
+_NEWEST_FIRST = "ORDER BY decision DESC, seen_at DESC, rowid DESC"
+_TRIM = f"""
+    DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM approvals
+        WHERE server = ? AND kind = ? AND name = ? AND state = ? {_NEWEST_FIRST} LIMIT -1 OFFSET ?)
+"""  # noqa: S608  # constants of this file
+
+# What the catalog keeps follows each decision. `tools` holds what was served when the server listed last.
+_UPSTREAM = "(SELECT id FROM upstreams WHERE name = :server AND fingerprint = :fingerprint)"
+_ADD_VALUE = "INSERT INTO definitions (schema_hash, definition) VALUES (:hash, :value) ON CONFLICT DO NOTHING"
+_VALUE = "(SELECT id FROM definitions WHERE schema_hash = :hash)"
+_SERVE_TOOL = f"""
+    INSERT INTO tools (upstream, name, position, exposed, definition)
+        SELECT id, :name, (SELECT ifnull(max(position), -1) + 1 FROM tools WHERE upstream = upstreams.id), :exposed,
+            {_VALUE} FROM upstreams WHERE name = :server AND fingerprint = :fingerprint
+        ON CONFLICT (upstream, name) DO UPDATE SET definition = excluded.definition
+"""  # noqa: S608  # constants of this file
+_ADD_VERSION = f"""
+    INSERT INTO tool_versions (upstream, name, definition, first_seen)
+        VALUES (:server, :name, {_VALUE}, :seen_at) ON CONFLICT DO NOTHING
+"""  # noqa: S608  # constants of this file
+_REMOVE_TOOL = f"""
+    DELETE FROM tools WHERE name = :name AND definition = {_VALUE}
+        AND upstream IN (SELECT id FROM upstreams WHERE name = :server)
+"""  # noqa: S608  # constants of this file
+_SET_VERSION = "UPDATE approvals SET version = :version WHERE server = :server AND kind = 'launch'"
+_SERVE_TEXT = "UPDATE upstreams SET instructions = :text WHERE name = :server AND fingerprint = :fingerprint"
+_REMOVE_TEXT = "UPDATE upstreams SET instructions = '' WHERE name = :server AND instructions = :text"
+
+
+class Approvals(Subject):
+    """Implements `ApprovalStore`."""
+
+    @property
+    def version(self) -> int:
+        row = self._database.row("SELECT value FROM counters WHERE name = 'approvals'")
+        return int(row[0]) if row else 0
+
+    def decided_since(self, version: int) -> set[str]:
+        return {name for (name,) in self._database.rows("SELECT server FROM approvals WHERE decision > ?", (version,))}
+
+    def heads(self, server: str, kind: DefinitionKind) -> list[DefinitionHead]:
+        sql = f"SELECT name, hash, state FROM approvals WHERE server = ? AND kind = ? {_NEWEST_FIRST}"  # noqa: S608
+        return [DefinitionHead(*row) for row in self._database.rows(sql, (server, kind))]
+
+    def approved(self, server: str, kind: DefinitionKind, name: str = "") -> list[Definition]:
+        where = f"WHERE server = ? AND kind = ? AND name = ? AND state = 'approved' {_NEWEST_FIRST}"
+        return _DEFINITIONS.find_all(self._database, where, (server, kind, name))
+
+    def add_first(self, definitions: Sequence[Definition]) -> bool:
+        first = (definitions[0].server, definitions[0].kind)
+        with self._database.atomic():
+            if self._database.row("SELECT 1 FROM approvals WHERE server = ? AND kind = ? LIMIT 1", first):
+                return False
+            self._insert(_INSERT, definitions)
+        return True
+
+    def approve_listed(self, definitions: Sequence[Definition]) -> None:
+        with self._database.atomic():
+            version = self.version
+            rows = [{**_row(each), "decision": version} for each in definitions]
+            self._run_each(_APPROVE, rows)
+            self._trim(definitions)
+
+    def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
+        with self._database.atomic():
+            kept = {(each.kind, each.name, each.hash) for each in definitions}
+            gone = [row for row in self._held(server) if row[:3] not in kept and row[0] in kinds]
+            sql = "DELETE FROM approvals WHERE server = ? AND kind = ? AND name = ? AND hash = ? AND state = 'held'"
+            self._database.run_all(sql, ((server, *row) for row in gone))
+            again = " ON CONFLICT DO UPDATE SET fingerprint = excluded.fingerprint,"
+            again += " effect = excluded.effect, version = excluded.version WHERE state = 'held'"
+            self._insert(_INSERT + again, definitions)
+
+    def _held(self, server: str) -> list[tuple[str, str, str]]:
+        sql = "SELECT kind, name, hash FROM approvals WHERE server = ? AND state = 'held'"
+        return [(kind, name, hash) for kind, name, hash in self._database.rows(sql, (server,))]
+
+    def undecided(self, server: str | None = None) -> list[Definition]:
+        where = "WHERE state != 'approved' AND (? IS NULL OR server = ?) ORDER BY server, kind, name, rowid"
+        return _DEFINITIONS.find_all(self._database, where, (server, server))
+
+    def refused(self, kind: DefinitionKind) -> list[tuple[str, str, str]]:
+        return [(server, exposed, name) for server, exposed, name in self._database.rows(_REFUSED, (kind,))]
+
+    def decide(self, definitions: Sequence[Definition], approval: Approval) -> list[Definition]:
+        with self._database.atomic():
+            self._database.run(
+                "INSERT INTO counters (name, value) VALUES ('approvals', 1)"
+                " ON CONFLICT (name) DO UPDATE SET value = value + 1"
+            )
+            gone = [each for each in definitions if not self._decide_one(each, approval)]
+            self._trim(definitions)
+        return gone
+
+    def _decide_one(self, definition: Definition, approval: Approval) -> bool:
+        # What is kept counts, not what the caller says of it: another proxy may have seen it with other settings.
+        kept = _DEFINITIONS.find(self._database, f"WHERE {_KEY}", _row(definition))
+        if kept is None:
+            return False
+        row = {**_row(kept), "state": approval, "decision": self.version, "seen_at": time.time()}
+        sql = f"UPDATE approvals SET state = :state, decision = :decision, seen_at = :seen_at WHERE {_KEY}"  # noqa: S608
+        self._database.run(sql, row)
+        if approval == "approved" and kept.version:
+            self._database.run(_SET_VERSION, row)
+        row["text"] = kept.value.decode(errors="replace")
+        if kept.kind == "tool":
+            self._run_each(_ADD_VALUE, [row])
+            for sql in (_SERVE_TOOL, _ADD_VERSION) if approval == "approved" else (_REMOVE_TOOL,):
+                self._database.run(sql, row)
+        elif kept.kind == "instructions":
+            self._database.run(_SERVE_TEXT if approval == "approved" else _REMOVE_TEXT, row)
+        return True
+
+    def forget(self, server: str) -> None:
+        with self._database.atomic():
+            self._database.run("DELETE FROM approvals WHERE server = ?", (server,))
+
+    def _insert(self, sql: str, definitions: Iterable[Definition]) -> None:
+        self._run_each(sql, [{**_row(each), "decision": 0} for each in definitions])
+
+    def _run_each(self, sql: str, rows: Sequence[dict[str, object]]) -> None:
+        for row in rows:
+            self._database.run(sql, row)
+
+    def _trim(self, definitions: Iterable[Definition]) -> None:
+        for key in {(each.server, each.kind, each.name) for each in definitions}:
+            self._database.run(_TRIM, (*key, "approved", KEPT_APPROVALS))
+            self._database.run(_TRIM, (*key, "blocked", KEPT_BLOCKS))
+
+
+def _row(definition: Definition) -> dict[str, object]:
+    return {field: getattr(definition, field) for field in definition.__struct_fields__}

@@ -1,0 +1,82 @@
+"""Definitions of servers are approved, held and blocked, version by version."""
+
+from pathlib import Path
+
+from msgspec.structs import replace
+from stored_records import UPSTREAM
+
+from foretool.storage.opening import open_store
+from foretool.storage.records import Definition, Tool, ToolId
+from foretool.storage.sqlite.approvals import KEPT_APPROVALS
+from foretool.storage.stores import Store
+
+LAUNCH = Definition("git", "launch", "", "f1", b"{}", "approved", 1.0, fingerprint="f1", version="1")
+LOG = Definition("git", "tool", "log", "h1", b'{"name":"log"}', "approved", 1.0, "git__log", "f1", "1")
+NEW_LOG = replace(LOG, hash="h2", value=b'{"name":"log","description":"x"}', state="held", version="2", effect="kept")
+
+
+def test_the_first_of_two_proxies_decides_what_was_seen_first(path: Path) -> None:
+    with open_store(path) as one, open_store(path) as other:
+        assert one.approvals.add_first([LAUNCH, LOG])
+        assert not other.approvals.add_first([replace(LAUNCH, hash="f2"), replace(NEW_LOG, state="approved")])
+        assert [each.hash for each in other.approvals.heads("git", "tool")] == ["h1"]
+        assert other.approvals.approved("git", "tool", "log") == [LOG]
+
+
+def test_what_is_held_is_replaced_and_never_undoes_a_decision(store: Store) -> None:
+    approvals = store.approvals
+    approvals.add_first([LAUNCH, LOG])
+    approvals.hold("git", ["tool"], [NEW_LOG])
+    later = replace(NEW_LOG, hash="h3")
+    approvals.hold("git", ["tool"], [later])
+    approvals.hold("git", ["prompt"], [])
+    assert approvals.undecided("git") == [later]
+    assert approvals.decide([NEW_LOG], "approved") == [NEW_LOG]
+    assert approvals.decide([later], "blocked") == []
+    approvals.hold("git", ["tool"], [later])
+    assert [each.state for each in approvals.undecided()] == ["blocked"]
+    assert approvals.undecided("other") == []
+
+
+def test_the_kept_catalog_follows_a_decision(store: Store) -> None:
+    tool = Tool(ToolId("git__log"), "git", "log", LOG.value, LOG.hash)
+    store.catalog.save_upstream(UPSTREAM, [tool])
+    approvals, key = store.approvals, [("git", "f1")]
+    words = Definition("git", "instructions", "", "i", b"New words.", fingerprint="f1")
+    diff = Definition("git", "tool", "diff", "h4", b'{"name":"diff"}', exposed="git__diff", fingerprint="f1")
+    approvals.add_first([LAUNCH, LOG])
+    approvals.hold("git", ["tool", "instructions"], [NEW_LOG, words, diff])
+    before = approvals.version
+    assert approvals.decide([NEW_LOG, words, diff], "approved") == []
+    assert approvals.decided_since(before) == {"git"}
+    assert approvals.decided_since(approvals.version) == set()
+    ((record, tools),) = store.catalog.load(key)
+    assert record.instructions == "New words."
+    assert [(each.id, each.schema_hash) for each in tools] == [("git__log", "h2"), ("git__diff", "h4")]
+    assert [each.version for each in approvals.approved("git", "launch")] == ["2"]
+    approvals.decide([diff, words], "blocked")
+    ((record, tools),) = store.catalog.load(key)
+    assert (record.instructions, [each.name for each in tools]) == ("", ["log"])
+
+
+def test_nothing_is_served_in_place_of_what_is_refused(store: Store) -> None:
+    new = Definition("git", "tool", "diff", "h4", b"{}", exposed="git__diff")
+    store.approvals.add_first([LAUNCH, LOG])
+    store.approvals.hold("git", ["tool"], [NEW_LOG, new])
+    assert store.approvals.refused("tool") == [("git", "git__diff", "diff")]
+    store.approvals.hold("git", ["tool"], [replace(NEW_LOG, effect="withheld")])
+    assert store.approvals.refused("tool") == [("git", "git__log", "log")]
+
+
+def test_a_setting_approves_all_but_what_was_blocked_and_keeps_the_newest(store: Store) -> None:
+    approvals = store.approvals
+    approvals.add_first([LAUNCH, LOG])
+    approvals.hold("git", ["tool"], [NEW_LOG])
+    approvals.decide([NEW_LOG], "blocked")
+    versions = [replace(LOG, hash=f"v{number}", seen_at=10.0 + number) for number in range(2 * KEPT_APPROVALS)]
+    approvals.approve_listed([NEW_LOG, *versions])
+    kept = [each.hash for each in approvals.approved("git", "tool", "log")]
+    assert kept == [each.hash for each in reversed(versions)][:KEPT_APPROVALS]
+    assert [each.state for each in approvals.undecided()] == ["blocked"]
+    approvals.forget("git")
+    assert approvals.heads("git", "tool") == []
