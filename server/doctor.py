@@ -233,6 +233,7 @@ def check_config(config: Config) -> Iterator[Finding]:
     if config.disabled:
         yield Finding("config", "note", f"disabled: {', '.join(config.disabled)}")
     for server in config.servers.values():
+        yield from _check_relative_arguments(server)
         if is_foretool(server):
             do = "remove it from this file, or give it a --config of its own"
             yield Finding("config", "error", f"{server.name}: starts foretool, which would then start itself", do)
@@ -241,6 +242,15 @@ def check_config(config: Config) -> Iterator[Finding]:
             if not any(matches(server, (pattern,)) for server in (*config.servers, *config.disabled, *config.broken)):
                 what = f"profile {name}: servers: {pattern!r} matches no server"
                 yield Finding("config", "warning", what, f"the servers are: {', '.join(config.servers)}")
+
+
+def _check_relative_arguments(server: Server) -> Iterator[Finding]:
+    """Note arguments that mean another folder for a server that expects to start in the folder of the client."""
+    relative = [arg for arg in server.args if arg in (".", "..") or arg.startswith(("./", "../"))]
+    if relative and server.type == "stdio" and not server.entry.cwd:
+        what = f"{server.name}: the argument {relative[0]!r} starts in {server.cwd}, the folder of the config"
+        do = 'write a full path, or "${workspaceFolder}" for the folder of the client'
+        yield Finding("config", "note", what, do)
 
 
 def is_foretool(server: Server) -> bool:

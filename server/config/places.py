@@ -34,7 +34,8 @@ class Place(Struct, frozen=True):
         if self.ignored is None:
             return ""
         shown, own = one_line(str(self.ignored)), one_line(str(self.path))
-        return f'{shown} is not read, {own} is; to use it, write --config, or "project_config": true in your own file'
+        way_out = 'name it with --config to use it, or set "project_config": true in your own file'
+        return f"{shown} is not read (foretool uses {own}); {way_out}"
 
 
 def own_file(environ: Mapping[str, str]) -> Path:

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from http_callers import JSON_AND_EVENTS
+from listening import over_http
 from requirements import requirement
 from served import Served, write_config
 
@@ -109,6 +112,29 @@ def _status(process: Path) -> str:
 def test_a_server_inherits_no_open_file_of_ours(tmp_path: Path, servings: list[Served]) -> None:
     served = serve(tmp_path, servings, {"one": tells(), "two": tells()})
     assert (told(served, "one")["files"], told(served, "two")["files"]) == ([], [])
+
+
+@requirement("trust:environment:short", "trust:environment:files")
+def test_behind_http_it_gets_no_more_and_neither_the_socket_nor_a_client_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    servers = {"one": tells(), "all": tells(inherit=["*"])}
+    config = write_config(tmp_path, servers, insecure_loopback=True, token="")
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    with over_http(config) as url:
+        for server in servers:
+            name = f"{server}__tell"
+            params = {"name": name, "arguments": {}, "_meta": meta}
+            headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
+            request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            answer = httpx2.post(url, json=request, headers={**JSON_AND_EVENTS, **headers}, timeout=30)
+            line = next(line for line in answer.text.splitlines() if "result" in line).removeprefix("data: ")
+            found = json.loads(json.loads(line)["result"]["content"][0]["text"])
+            assert found["files"] == []
+            held = found["env"].keys() & SECRETS.keys()
+            assert held == (set() if server == "one" else SECRETS.keys() - {"FORETOOL_TOKEN"})
 
 
 @requirement("trust:environment:doctor")

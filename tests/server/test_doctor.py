@@ -62,6 +62,18 @@ def test_a_program_that_is_not_there_is_told_once_with_how_to_get_it(tmp_path: P
     assert [each.is_well for each in found.upstreams] == [False, False]
 
 
+def test_a_relative_argument_is_noted_with_the_folder_that_it_means(tmp_path: Path) -> None:
+    servers = {"one": echo(), "two": echo(), "three": echo(cwd=str(tmp_path))}
+    for each, argument in (("one", "."), ("two", "./x"), ("three", ".")):
+        servers[each]["args"] = ["-c", "pass", argument]
+    found = diagnosis(tmp_path, servers)
+    notes = [each.what for each in found.findings if each.severity == "note"]
+    assert notes == [
+        f"one: the argument '.' starts in {tmp_path}, the folder of the config",
+        f"two: the argument './x' starts in {tmp_path}, the folder of the config",
+    ]
+
+
 def test_dropped_tools_and_noise_are_told_and_are_no_error(tmp_path: Path) -> None:
     found = diagnosis(tmp_path, {"one": echo("--broken-tool", "--noise")})
     assert found.is_well and found.upstreams[0].skipped_lines >= 1

@@ -50,7 +50,7 @@ def test_the_file_of_the_working_folder_is_named_where_it_is_not_read(
     (tmp_path / "mcp.json").write_text("{}")
     place = find_place(None, HOME)
     assert place.ignored == tmp_path / "mcp.json"
-    assert place.notice.startswith(f"{tmp_path}/mcp.json is not read, {OWN} is; ")
+    assert place.notice.startswith(f"{tmp_path}/mcp.json is not read (foretool uses {OWN}); ")
     assert find_place(Path("/c.json"), HOME).notice == ""
     assert find_place(None, {**HOME, "FORETOOL_CONFIG": "/c.json"}).notice == ""
 
