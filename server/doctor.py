@@ -26,6 +26,7 @@ from foretool.server.config.environment import safe_path, server_environment
 from foretool.server.config.loader import Config
 from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import Server, matches
+from foretool.server.config.variables import WORKING_FOLDER
 from foretool.server.diagnosis import Diagnosis, Finding, UpstreamCheck
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
@@ -234,6 +235,7 @@ def check_config(config: Config) -> Iterator[Finding]:
         yield Finding("config", "note", f"disabled: {', '.join(config.disabled)}")
     for server in config.servers.values():
         yield from _check_relative_arguments(server)
+        yield from _check_client_folder(server)
         if is_foretool(server):
             do = "remove it from this file, or give it a --config of its own"
             yield Finding("config", "error", f"{server.name}: starts foretool, which would then start itself", do)
@@ -250,6 +252,15 @@ def _check_relative_arguments(server: Server) -> Iterator[Finding]:
     if relative and server.type == "stdio" and not server.entry.cwd:
         what = f"{server.name}: the argument {relative[0]!r} starts in {server.cwd}, the folder of the config"
         do = 'write a full path, or "${workspaceFolder}" for the folder of the client'
+        yield Finding("config", "note", what, do)
+
+
+def _check_client_folder(server: Server) -> Iterator[Finding]:
+    """Note a server whose program or folder is that of the client."""
+    written = (server.entry.command or "", server.entry.cwd or "")
+    if server.type == "stdio" and any(f"${{{WORKING_FOLDER}" in each for each in written):
+        what = f"{server.name}: runs in the folder of the client, which may be a repository that you cloned"
+        do = "npx, uvx and python -m run files of that folder; leave out ${workspaceFolder} if it works without"
         yield Finding("config", "note", what, do)
 
 

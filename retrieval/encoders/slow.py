@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from foretool.retrieval.encoders.base import BATCH, Encoder, EncoderError, unit
@@ -51,9 +52,16 @@ class SentenceTransformerEncoder:
     """Embeds with any model of sentence-transformers and its own prompts; torch takes 3 s and 500 MB to load."""
 
     def __init__(self, weights: Weights) -> None:
+        self.weights, self.name = weights, weights.name
+        path = Path(weights.name)
+        # The library prefers a folder of this name, and the working folder may be a cloned repository.
+        if not path.is_absolute() and path.exists():
+            raise EncoderError(
+                f"encoder {weights.name!r}: {path.absolute()} would be loaded in its place; start foretool in another"
+                " folder, or name a model's folder by its full path"
+            )
         from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]
 
-        self.weights, self.name = weights, weights.name
         try:
             self._model = SentenceTransformer(weights.name, device="cpu")
         except (OSError, ValueError) as error:

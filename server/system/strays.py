@@ -20,7 +20,7 @@ MARK: Final = "FORETOOL_UPSTREAM"
 """The variable that holds the mark. A program that shall outlive foretool removes it from its environment."""
 GRACE_S: Final = 1.0
 """Time for a stray to end after SIGTERM."""
-ROUNDS: Final = 20
+ROUNDS: Final = 100
 """How often strays are looked for again: one may fork while we look."""
 
 _PROC: Final = Path("/proc")
@@ -51,47 +51,57 @@ def find_descendants(root: int) -> list[Process]:
 
 def find_marked(mark: str) -> list[int]:
     """Return the processes that have this mark in their environment, apart from this one."""
+    return list(_marked(mark))
+
+
+def _marked(mark: str) -> Iterator[int]:
     wanted = f"{MARK}={mark}".encode()
+    own = os.getpid()
     if not _HAS_PROC:
-        return [pid for pid in _find_with_ps(wanted) if pid != os.getpid()]
-    found = []
+        yield from (pid for pid in _find_with_ps(wanted) if pid != own)
+        return
     for pid in _pids():
+        held = b""
         # Processes of other users and those that have just ended cannot be read.
         with contextlib.suppress(OSError):
-            if wanted in (_PROC / str(pid) / "environ").read_bytes() and pid != os.getpid():
-                found.append(pid)
-    return found
+            held = (_PROC / str(pid) / "environ").read_bytes()
+        if wanted in held and pid != own:
+            yield pid
 
 
 def end_strays(mark: str, family: Sequence[Process] = ()) -> None:
     """End every process with this mark, and those of `family` that still run; blocks for a little over `GRACE_S`."""
-    for pid in _find_strays(mark, family):
+    for pid in _strays(mark, family):
         _signal(pid, signal.SIGTERM)
     end = time.monotonic() + GRACE_S
-    while (left := _find_strays(mark, family)) and time.monotonic() < end:
+    while (left := list(_strays(mark, family))) and time.monotonic() < end:
         time.sleep(0.02)
     for _ in range(ROUNDS):
         if not left:
             return
-        for pid in left:
-            _signal(pid, signal.SIGKILL)
-        time.sleep(0.01)
-        left = _find_strays(mark, family)
+        # One that forks all the time has another id after the look, so each is killed as soon as it is seen.
+        left = [pid for pid in _strays(mark, family) if _signal(pid, signal.SIGKILL)]
+        time.sleep(0.005)
 
 
-def _find_strays(mark: str, family: Sequence[Process]) -> list[int]:
-    alive = (each.pid for each in family if (read := _read_stat(each.pid)) is not None and read[1] == each.started)
-    return list(dict.fromkeys((*find_marked(mark), *alive)))
+def _strays(mark: str, family: Sequence[Process]) -> Iterator[int]:
+    yield from (each.pid for each in family if (read := _read_stat(each.pid)) is not None and read[1] == each.started)
+    yield from _marked(mark)
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(OSError):
+def _signal(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; return whether the process was there."""
+    try:
         os.kill(pid, number)
+    except OSError:
+        return False
+    return True
 
 
 def _pids() -> Iterator[int]:
-    with contextlib.suppress(OSError):
-        yield from (int(name) for name in os.listdir(_PROC) if name.isdecimal())  # noqa: PTH208 -- half the time
+    """Yield the ids of processes, also of those that start meanwhile."""
+    with contextlib.suppress(OSError), os.scandir(_PROC) as entries:
+        yield from (int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
 def _read_stat(pid: int) -> tuple[int, str] | None:

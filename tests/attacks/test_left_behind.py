@@ -14,6 +14,8 @@ import pytest
 from requirements import requirement
 from served import Served, is_alive, wait_until, write_config
 
+from foretool.server.system.strays import MARK, find_marked
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="the environment of processes is only read on Linux here"),
@@ -77,6 +79,15 @@ def test_it_ends_after_kill_9_of_the_proxy_too(tmp_path: Path, servings: list[Se
     (stray,) = pids_in(left)
     served.kill()
     assert wait_until(lambda: not is_alive(stray), 20)
+
+
+@requirement("trust:processes:left-behind")
+def test_one_that_forks_all_the_time_ends_too(tmp_path: Path, servings: list[Served], left: Path) -> None:
+    served = serve(write_config(tmp_path, {"one": leaves("hydra", left)}), servings)
+    mark = json.loads(served.call("one__tell"))["env"][MARK]
+    assert wait_until(lambda: len(find_marked(mark)) >= 2), "the server and the head of the hydra"
+    assert served.leave() == 0
+    assert wait_until(lambda: find_marked(mark) == [])
 
 
 @requirement("trust:processes:left-behind")

@@ -74,6 +74,12 @@ def test_a_relative_argument_is_noted_with_the_folder_that_it_means(tmp_path: Pa
     ]
 
 
+def test_a_server_in_the_folder_of_the_client_is_noted(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, {"one": echo(cwd="${workspaceFolder}"), "two": echo("${workspaceFolder}")})
+    notes = [each.what for each in found.findings if each.severity == "note"]
+    assert notes == ["one: runs in the folder of the client, which may be a repository that you cloned"]
+
+
 def test_dropped_tools_and_noise_are_told_and_are_no_error(tmp_path: Path) -> None:
     found = diagnosis(tmp_path, {"one": echo("--broken-tool", "--noise")})
     assert found.is_well and found.upstreams[0].skipped_lines >= 1

@@ -15,7 +15,9 @@ from pathlib import Path
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--need", action="append", default=[], help="exit unless this variable is set")
-    parser.add_argument("--leave", choices=("session", "daemon", "stubborn", "nameless"), help="start such a process")
+    parser.add_argument(
+        "--leave", choices=("session", "daemon", "stubborn", "nameless", "hydra"), help="start such a process"
+    )
     parser.add_argument("--pids", type=Path, help="append the id of that process to this file")
     options = parser.parse_args()
     if options.leave:
@@ -37,6 +39,15 @@ def leave(kind: str, pids: Path) -> None:
         f"import os, signal, time; {ignore} out = open({str(pids)!r}, 'a');"
         " out.write(f'{os.getpid()}\\n'); out.flush(); time.sleep(1000)"
     )
+    if kind == "hydra":  # it forks all the time, and each child has a session and an id of its own
+        code = (
+            "import os, signal, time\n"
+            f"signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(pids)!r}, 'a').write('0\\n')\n"
+            "end = time.monotonic() + 60\n"
+            "while time.monotonic() < end:\n"
+            "    if os.fork(): os._exit(0)\n"
+            "    os.setsid(); time.sleep(0.002)"
+        )
     env = {} if kind == "nameless" else None
     start = [sys.executable, "-S", "-c", code]
     before = count_lines(pids)

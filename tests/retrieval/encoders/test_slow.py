@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from requirements import requirement
 
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
@@ -74,3 +76,12 @@ def test_a_model_that_is_not_there_is_named_in_one_line() -> None:
         EncoderError, match="'other/model': not in the cache and cannot be downloaded: other/model is not a"
     ):
         open_encoder(other)
+
+
+@requirement("trust:folder:python")
+@pytest.mark.usefixtures("library")
+def test_a_folder_of_a_repository_never_stands_in_for_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "some" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EncoderError, match="would be loaded in its place; start foretool in another folder"):
+        open_encoder(WEIGHTS)
