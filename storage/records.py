@@ -26,8 +26,9 @@ Cause = Literal["rank", "budget", "gate", "policy", "offline", "denied", "name_l
 Approval = Literal["approved", "held", "blocked"]
 """`held`: waits for the user's decision; `blocked`: the user has refused it. Only what is approved is served."""
 
-DefinitionKind = Literal["launch", "tool", "prompt", "prompt_list", "prompt_text", "instructions"]
-"""`launch`: how the server is reached; `prompt_list`: that it has listed prompts; `prompt_text`: what a prompt says."""
+DefinitionKind = Literal["launch", "tool", "prompt", "prompt_list", "prompt_text", "instructions", "shown"]
+"""`launch`: how the server is reached; `prompt_list`: that it has listed prompts; `prompt_text`: what a prompt says;
+`shown`: which definitions somebody has looked at."""
 
 Effect = Literal["new", "kept", "withheld"]
 """What an undecided definition means. `new`: no version of it was approved; `kept`: the approved version is served;

@@ -229,6 +229,12 @@ class ApprovalStore(Protocol):
         the one that was served, a blocked one is removed.
         """
 
+    def note_shown(self, server: str, hashes: Collection[str]) -> None:
+        """Keep which undecided definitions of a server somebody has looked at."""
+
+    def shown(self, server: str) -> frozenset[str] | None:
+        """Return the hashes that were looked at; None if nobody has looked since the last decision."""
+
     def forget(self, server: str) -> None:
         """Delete everything of a server, so that its next list counts as the first."""
 

@@ -24,6 +24,7 @@ COMMANDS = (
     "doctor",
     "connect",
     "hint",
+    "review",
     "token",
 )
 

@@ -396,27 +396,27 @@ def _prompt_of(server: str, listed: Raw) -> Definition | None:
 
 def why_held(server: str) -> str:
     """Say why a tool or a prompt is not served, and the way out."""
-    return f"server {server!r} has changed it and nobody has approved that; the user can: foretool review {server}"
+    return f"server {server!r} changed or added it, and only the user can approve that: foretool review {server}"
+
+
+def count_held(held: Sequence[Definition]) -> str:
+    """Say what is held of a server, for example "30 tools changed, 2 tools new"."""
+    nouns: dict[DefinitionKind, str] = {"tool": "tool", "prompt": "prompt", "prompt_text": "prompt text"}
+    counts = Counter((each.kind, "new" if each.effect == "new" else "changed") for each in held)
+    parts = [
+        f"{count} {noun}{'s' if count > 1 else ''} {change}"
+        for kind, noun in nouns.items()
+        for change in ("changed", "new")
+        if (count := counts[kind, change])
+    ]
+    for each in held:
+        if each.kind == "instructions":
+            parts.append(f"its instructions {'are new' if each.effect == 'new' else 'changed'}")
+        elif each.kind == "launch":
+            parts.append(f"its command {'is new' if each.effect == 'new' else 'changed'}")
+    return ", ".join(parts)
 
 
 def describe_held(held: Sequence[Definition]) -> str:
-    """Say in one line what is held of a server, for example "30 tools changed, 2 tools new"."""
-    nouns = {"tool": "tool", "prompt": "prompt", "prompt_text": "prompt text"}
-    counts = Counter((each.kind, "new" if each.effect == "new" else "changed") for each in held)
-    parts = [
-        f"{count} {nouns[kind]}{'s' if count > 1 else ''} {change}"
-        for kind in nouns
-        for change in ("changed", "new")
-        if (count := counts[kind, change])  # type: ignore[index]
-    ]
-    parts += [
-        f"its instructions {'are new' if each.effect == 'new' else 'changed'}"
-        for each in held
-        if each.kind == "instructions"
-    ]
-    parts += [
-        "its command changed" if each.effect == "withheld" else "its command is new"
-        for each in held
-        if each.kind == "launch"
-    ]
-    return f"{', '.join(parts)}; nobody has approved this, so it is not served"
+    """Say in one line what is held of a server, and what that means."""
+    return f"{count_held(held)}; nobody has approved this, so it is not served"

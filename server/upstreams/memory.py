@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
@@ -105,7 +107,7 @@ class UpstreamMemory:
         """Bring a store that was away, or is another one now, up to date. May raise `StorageError`."""
         for upstream in self._upstreams:
             if (record := self._records.get(upstream.name)) is not None:
-                self._save_record(record)
+                self._save_record(replace(record, instructions=self._catalog.instructions(upstream.name)))
             self.save_state(upstream)
 
     def save_state(self, upstream: Upstream) -> None:

@@ -119,6 +119,8 @@ class Approvals(Subject):
             )
             gone = [each for each in definitions if not self._decide_one(each, approval)]
             self._trim(definitions)
+            for server in {each.server for each in definitions}:
+                self._database.run("DELETE FROM approvals WHERE server = ? AND kind = 'shown'", (server,))
         return gone
 
     def _decide_one(self, definition: Definition, approval: Approval) -> bool:
@@ -139,6 +141,16 @@ class Approvals(Subject):
         elif kept.kind == "instructions":
             self._database.run(_SERVE_TEXT if approval == "approved" else _REMOVE_TEXT, row)
         return True
+
+    def note_shown(self, server: str, hashes: Collection[str]) -> None:
+        with self._database.atomic():
+            self._database.run("DELETE FROM approvals WHERE server = ? AND kind = 'shown'", (server,))
+            value = "\n".join(sorted(hashes)).encode()
+            self._insert(_INSERT, [Definition(server, "shown", "", "", value, "approved", time.time())])
+
+    def shown(self, server: str) -> frozenset[str] | None:
+        found = self.approved(server, "shown")
+        return frozenset(found[0].value.decode().split()) if found else None
 
     def forget(self, server: str) -> None:
         with self._database.atomic():

@@ -59,6 +59,17 @@ def test_the_kept_catalog_follows_a_decision(store: Store) -> None:
     assert (record.instructions, [each.name for each in tools]) == ("", ["log"])
 
 
+def test_what_was_looked_at_is_known_until_a_decision(store: Store) -> None:
+    store.approvals.add_first([LAUNCH, LOG])
+    store.approvals.hold("git", ["tool"], [NEW_LOG])
+    assert store.approvals.shown("git") is None
+    store.approvals.note_shown("git", {"h1", "h2"})
+    store.approvals.note_shown("git", {"h2", "h3"})
+    assert store.approvals.shown("git") == {"h2", "h3"}
+    store.approvals.decide([NEW_LOG], "blocked")
+    assert store.approvals.shown("git") is None
+
+
 def test_nothing_is_served_in_place_of_what_is_refused(store: Store) -> None:
     new = Definition("git", "tool", "diff", "h4", b"{}", exposed="git__diff")
     store.approvals.add_first([LAUNCH, LOG])
