@@ -32,6 +32,7 @@ from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
+from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.methods.lists import CHANGES, ListTools, MergedLists
 from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_hook import PromptHook
@@ -107,6 +108,7 @@ class App:
         forwarder = Forwarder(self.outbox, self.server_requests, live)
         self._arguments = ArgumentCheck(live)
         self.predictor = Predictor(self.search, self.catalog, live, self.policy)
+        self.notices = HeldNotices(self.clients, self.gatekeeper)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients)
         lists = MergedLists(self.upstreams, self.clients, forwarder, live)
         resources = Resources(self.upstreams, lists, forwarder, self.catalog)
@@ -125,7 +127,7 @@ class App:
             Bridge(live, self.server_requests, self._arguments),
             ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor, resources.note_result),
         )
-        listing = ListTools(self.upstreams, self.catalog, self.recorder.now)
+        listing = ListTools(self.upstreams, self.catalog, self.recorder.now, self.notices)
         self.router = Router(
             self.clients, self.upstreams, self.server_requests, subscriptions,
             (self.greeting, listing, calls, resources, prompts),
@@ -239,6 +241,7 @@ class App:
                 self.store_watch.tick,
                 self.tick,
                 self.follow_decisions,
+                self.notices.tick,
                 self._names.save,
                 self._index,
                 lambda: housekeeping.save_flows(self.flows, self.store.flows),

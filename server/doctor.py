@@ -32,11 +32,12 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.recording.store_watch import read_notes
 from foretool.server.transports.upstream.stdio import ChildWatcher
+from foretool.server.trust.held_words import say_waiting
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.launcher import link_opener, message_limit
 from foretool.server.upstreams.missing_variables import advise
 from foretool.server.upstreams.upstream import State, Upstream
-from foretool.storage.opening import examine_store, exposure, open_store
+from foretool.storage.opening import examine_store, exposure, open_existing_store, open_store
 from foretool.storage.records import Era, ToolId
 from foretool.storage.stores import StorageError
 
@@ -153,6 +154,7 @@ def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed =
         *check_config(config),
         *check_storage(config.storage),
         *check_upstreams(upstreams, config, timeout_s),
+        *check_held(config),
         *check_names(catalog, config),
         *check_pins(catalog, config, complete=all(each.is_well for each in upstreams)),
     ]
@@ -194,6 +196,14 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
         if each.skipped_lines:
             lines = f"{each.upstream}: skipped {each.skipped_lines} lines on its stdout that were not valid JSON-RPC"
             yield Finding("upstream", "note", lines, "make it log to stderr; many such lines cost time")
+
+
+def check_held(config: Config) -> Iterator[Finding]:
+    """Report what servers have changed and nobody has approved."""
+    with suppress(StorageError), open_existing_store(config.storage) as store:
+        for _, text in say_waiting(store.approvals.undecided(), config.servers).values():
+            what, _, do = text.partition("; see ")
+            yield Finding("upstream", "warning", what, f"look at it and approve or block it: {do}")
 
 
 def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) -> Finding:

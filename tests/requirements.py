@@ -47,6 +47,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:pin:launch": Promise("SECURITY.md", "a new command line approves no texts"),
     "trust:pin:two-proxies": Promise("SECURITY.md", "all proxies over one store agree on what was approved"),
     "trust:pin:store": Promise("SECURITY.md", "a store that cannot be read or written approves nothing"),
+    "trust:pin:said": Promise("SECURITY.md", "what is held is said to clients, in status, doctor and the log, once"),
     "trust:pin:http": Promise("SECURITY.md", "changes of servers behind HTTP are held as well"),
     "trust:auto": Promise("SECURITY.md", "with `trust: auto` a server is served as it lists"),
     "trust:approve:exact": Promise("SECURITY.md", "what is approved is what was shown"),

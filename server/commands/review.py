@@ -21,7 +21,7 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import fingerprint
 from foretool.server.protocol import jsonrpc
 from foretool.server.trust.findings import Finding, find, find_in_text
-from foretool.server.trust.gatekeeper import count_held
+from foretool.server.trust.held_words import count_held
 from foretool.server.trust.lookalikes import Names
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Approval, Definition, DefinitionKind, Effect

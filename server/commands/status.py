@@ -19,6 +19,7 @@ from foretool.server.config.settings import Record
 from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
 from foretool.server.recording.store_watch import TroubleNote, read_notes
 from foretool.server.system.processes import is_running
+from foretool.server.trust.held_words import say_waiting
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import exposure, open_existing_store, open_store
 from foretool.storage.records import Statistics, UpstreamState
@@ -75,6 +76,8 @@ class Status(Struct, frozen=True):
     warnings: tuple[str, ...]
     storage_trouble: str
     """Why the storage file cannot be read, or ""."""
+    held: dict[str, str]
+    """What servers have changed and nobody has approved, in words, by server."""
     without_storage: tuple[TroubleNote, ...]
     """Running proxies that cannot write the storage file, and why."""
 
@@ -135,6 +138,7 @@ def read_status(config: Config) -> Status:
             disabled=config.disabled,
             warnings=(*config.warnings, *exposure(config.storage)),
             storage_trouble=trouble,
+            held={name: text for name, (_, text) in say_waiting(store.approvals.undecided(), config.servers).items()},
             without_storage=tuple(read_notes(config.storage)),
         )
 
@@ -164,6 +168,8 @@ def _print(status: Status, verbose: bool) -> None:
         output.say(f"broken    {name}: {problem}", "red")
     if status.disabled:
         output.say(f"disabled  {', '.join(status.disabled)}")
+    for text in status.held.values():
+        output.say(f"held      {text}", "yellow")
     for warning in status.warnings:
         output.say(f"warning   {warning}", "yellow")
     output.say(f"config    {status.config} ({status.config_named_by})")

@@ -8,7 +8,8 @@ from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.methods.tool_lookup import answer_refusal, refused_call
 from foretool.server.recording.recorder import Recorder
-from foretool.server.trust.gatekeeper import HELD, why_held
+from foretool.server.trust.gatekeeper import HELD
+from foretool.server.trust.held_words import why_held
 from foretool.server.trust.policy import Refuse, Run, TrustPolicy
 from foretool.storage.records import Tool
 

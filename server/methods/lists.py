@@ -15,6 +15,7 @@ from foretool.server.clients.exposure import View, list_result
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.trust.text import clean_json, is_clean, one_line, visible
@@ -74,11 +75,14 @@ class _Pending(Struct, eq=False):
 class ListTools:
     """Lists tools once all upstreams have listed theirs, at the latest at the deadline for cold starts."""
 
-    def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, upstreams: UpstreamRegistry, catalog: Catalog, clock: Callable[[], float], notices: HeldNotices
+    ) -> None:
         """`clock` says when an epoch ends, in seconds since 1970."""
         self._upstreams = upstreams
         self._catalog = catalog
         self._clock = clock
+        self._notices = notices
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {"tools/list": self.start}
@@ -91,6 +95,7 @@ class ListTools:
     def _answer(self, exchange: Exchange) -> None:
         session, tools = exchange.own_session, exchange.client.tools
         self._catalog.fix_names()
+        self._notices.attach(exchange)
         exchange.result(list_result(tools.array(session), exchange.era, self._ttl_ms(tools.view(session))))
         tools.record(session, "list")
         tools.mark_listed()

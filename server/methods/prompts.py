@@ -15,7 +15,8 @@ from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.resources import Resources
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
-from foretool.server.trust.gatekeeper import Gatekeeper, why_held
+from foretool.server.trust.gatekeeper import Gatekeeper
+from foretool.server.trust.held_words import why_held
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era

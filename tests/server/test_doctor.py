@@ -15,7 +15,7 @@ from foretool.server import doctor
 from foretool.server.config import loader as configs
 from foretool.server.diagnosis import Diagnosis, Finding
 from foretool.storage.opening import open_store
-from foretool.storage.records import ToolId
+from foretool.storage.records import Definition, ToolId
 
 
 def diagnosis(folder: Path, servers: dict[str, Any], timeout_s: float = 20.0, **settings: Any) -> Diagnosis:
@@ -227,3 +227,12 @@ def test_a_stubborn_upstream_is_ended_once_and_not_started_again(tmp_path: Path)
     (pid,) = pids.read_text().split()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
+
+
+def test_what_waits_for_the_user_is_told_with_what_to_do(tmp_path: Path) -> None:
+    config = configs.load(write_config(tmp_path))
+    with open_store(config.storage) as store:
+        store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")])
+    (found,) = doctor.check_held(config)
+    assert (found.severity, found.what[:17]) == ("warning", "calc: 1 tool new;")
+    assert found.do.endswith("foretool review calc")

@@ -12,8 +12,9 @@ from command_fakes import CALC, WEATHER, fill, write_config
 from requirements import requirement
 
 from foretool.server.commands.group import run
+from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Discovery, Match, UpstreamState
+from foretool.storage.records import Call, Definition, Discovery, Match, UpstreamState
 
 
 def dead_pid() -> int:
@@ -120,3 +121,15 @@ def test_a_few_rated_searches_say_nothing_about_their_quality(
     fill(path).close()
     assert run(["status", "--verbose", "--config", str(path)]) == 0
     assert "Search quality" not in capsys.readouterr().out
+
+
+def test_what_waits_for_the_user_is_shown_and_is_nothing_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path)
+    with open_store(loader.load(path).storage) as store:
+        store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")])
+    assert run(["status", "--config", str(path)]) == 0
+    assert "held      calc: 1 tool new; nobody has approved this" in capsys.readouterr().out
+    assert run(["status", "--json", "--config", str(path)]) == 0
+    assert "foretool review calc" in json.loads(capsys.readouterr().out)["held"]["calc"]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from fakes import FakeUpstream, config_of, tool
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.approvals import hash_value
-from foretool.server.trust.gatekeeper import Gatekeeper, Listing, describe_held, launch_of
+from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, Tool, ToolId
+from foretool.storage.records import Tool, ToolId
 from foretool.storage.stores import Store
 
 EMPTY = Listing(())
@@ -75,27 +74,3 @@ def test_a_setting_approves_what_is_listed_but_not_what_was_blocked() -> None:
         assert list(trusting.admit("w", Listing(newer), EMPTY).tools) == newer
         # Whoever pins it again begins with what was served last.
         assert list(keeper(store).admit("w", Listing(newer), EMPTY).tools) == newer
-
-
-def test_a_command_line_is_kept_without_its_secrets() -> None:
-    entry = {"command": "npx", "args": ["-y", "w@1", "--token=abcdef", "--api-key:abcdef"], "env": {"KEY": "abcdef"}}
-    (server,) = config_of(FakeUpstream("w", entry=entry)).servers.values()
-    assert json.loads(launch_of(server).value) == {
-        "command": "npx -y w@1 --token=[...] --api-key:[...]", "env": ["KEY"],
-    }  # fmt: skip
-    remote = {"command": None, "url": "https://me:abcdef@x.example/mcp?key=abcdef"}
-    (server,) = config_of(FakeUpstream("w", entry=remote)).servers.values()
-    assert json.loads(launch_of(server).value) == {"url": "https://x.example/mcp"}
-
-
-@pytest.mark.parametrize(
-    ("kinds", "words"),
-    [
-        ([("tool", "kept")] * 30 + [("tool", "new")] * 2, "30 tools changed, 2 tools new"),
-        ([("prompt", "withheld"), ("instructions", "kept")], "1 prompt changed, its instructions changed"),
-        ([("launch", "withheld"), ("prompt_text", "new")], "1 prompt text new, its command changed"),
-    ],
-)
-def test_a_version_bump_is_one_line(kinds: list[tuple[Any, Any]], words: str) -> None:
-    held = [Definition("w", kind, str(place), "", b"", effect=effect) for place, (kind, effect) in enumerate(kinds)]
-    assert describe_held(held).startswith(words)

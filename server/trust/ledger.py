@@ -1,0 +1,188 @@
+"""The ledger of approvals: what a store says of servers' definitions, and what waits to be written into it.
+
+Where the store cannot be read, what was read last counts. What cannot be written is kept in memory or comes again with
+the next list of its server; `due` says which servers have to list for that.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from foretool.server.trust.held_words import describe_held, say_waiting
+from foretool.server.trust.launch import of_launch
+from foretool.storage.records import Definition, DefinitionHead, DefinitionKind
+from foretool.storage.stores import ApprovalStore, StorageError
+
+RETRY_S: Final = 1.0
+"""The shortest pause between two writes of what is held of a server."""
+AGAIN_S: Final = (5.0, 300.0)
+"""The first and the longest pause before servers list again that could not be compared with the store."""
+SAY_S: Final = 30.0
+"""A server whose held texts change all the time is logged at most this often."""
+
+Hashes = dict[str, list[str]]
+"""Hashes by name."""
+
+log = logging.getLogger("foretool.trust")
+
+
+class Ledger:
+    """Reads and writes approvals for one proxy."""
+
+    def __init__(
+        self, store: Callable[[], ApprovalStore], servers: Callable[[], Collection[str]], clock: Callable[[], float]
+    ) -> None:
+        """`store` returns the store in use; a proxy may change to another one while it runs.
+        `servers` returns the names of the servers of the config."""
+        self._clock = clock
+        self._open_store = store
+        self._servers = servers
+        self._heads: dict[tuple[str, DefinitionKind], list[DefinitionHead]] = {}
+        """By server and kind, as the store had them last."""
+        self._unsaved: dict[tuple[str, DefinitionKind], Sequence[Definition]] = {}
+        """By server and the kind of the first one: what was seen first while the store could not be written."""
+        self.unjudged: set[str] = set()
+        """Servers that have to be compared again."""
+        self._pause_s, self._retry_at = AGAIN_S[0], 0.0
+        self._version: int | None = None
+        """The decisions of the store that were taken up; None before the first look."""
+        self._held_at: dict[tuple[str, DefinitionKind, str], float] = {}
+        """By server, first kind and name: when what is held was written last, in monotonic seconds."""
+        self._waiting: dict[str, tuple[frozenset[str], str]] | None = None
+        """What waits by server, None where it has to be read again."""
+        self._said: dict[str, tuple[frozenset[str], float]] = {}
+        """By server: the held texts that were logged last, and when."""
+
+    @property
+    def store(self) -> ApprovalStore:
+        """The store in use."""
+        return self._open_store()
+
+    # -- the store
+
+    def read(self, server: str, kind: DefinitionKind) -> list[DefinitionHead]:
+        try:
+            found = self._heads[server, kind] = self.store.heads(server, kind)
+        except StorageError:
+            if (known := self._heads.get((server, kind))) is None:
+                raise
+            return known
+        return found or [DefinitionHead(each.name, each.hash, each.state) for each in self.kept(server, kind)]
+
+    def kept(self, server: str, kind: DefinitionKind) -> list[Definition]:
+        """Return what was seen first of a server and could not be written."""
+        found = (each for (owner, _), kept in self._unsaved.items() if owner == server for each in kept)
+        return [each for each in found if each.kind == kind]
+
+    def is_seen(self, server: str, kind: DefinitionKind) -> bool:
+        """Tell whether the store has what was seen first. Raises `StorageError`."""
+        return bool(self.read(server, kind)) and (server, kind) not in self._unsaved
+
+    def known(self, server: str, kind: DefinitionKind) -> tuple[Hashes, Hashes]:
+        """Return the approved and the blocked hashes of a kind."""
+        approved: Hashes = {}
+        blocked: Hashes = {}
+        for head in self.read(server, kind):
+            if head.state != "held":
+                (approved if head.state == "approved" else blocked).setdefault(head.name, []).append(head.hash)
+        return approved, blocked
+
+    def approved(self, server: str, kind: DefinitionKind, name: str) -> Sequence[Definition]:
+        kept = (each for each in self.kept(server, kind) if each.name == name and each.state == "approved")
+        return self.store.approved(server, kind, name) or list(kept)
+
+    def add_first(self, first: Sequence[Definition]) -> None:
+        """Keep what was seen first; in memory, where the store cannot be written."""
+        key = (first[0].server, first[0].kind)
+        first = self._unsaved.pop(key, first)
+        try:
+            self.store.add_first(first)
+        except StorageError as error:
+            log.warning("%s; the first sight of server %r is kept in memory until that works", error, key[0])
+            self._unsaved[key] = first
+            self.unjudged.add(key[0])
+
+    def approve_all(self, server: str, definitions: Sequence[Definition], launch: Definition) -> None:
+        """Approve what is not blocked. What cannot be written now is approved again with the next list."""
+        decided = {kind: self.known(server, kind) for kind in {each.kind for each in definitions}}
+        new = [each for each in definitions if not any(each.hash in of.get(each.name, ()) for of in decided[each.kind])]
+        if not new:
+            return
+        try:
+            at = time.time()
+            self.store.approve_listed([replace(of_launch(each, launch), state="approved", seen_at=at) for each in new])
+        except StorageError as error:
+            log.warning("%s; what server %r lists now is approved again later", error, server)
+            self.unjudged.add(server)
+
+    def hold(self, server: str, kinds: Sequence[DefinitionKind], held: Sequence[Definition], name: str = "") -> None:
+        """Keep what is held. Without a change nothing is written; a server that changes all the time has to wait.
+        `name`: the one definition that this is about, "" for all of the kinds."""
+        kept = {
+            (kind, head.name, head.hash) for kind in kinds for head in self.read(server, kind) if head.state == "held"
+        }
+        if held:
+            self.say(server, held)
+        if kept == {(each.kind, each.name, each.hash) for each in held}:
+            return
+        if self._clock() - self._held_at.get((server, kinds[0], name), -RETRY_S) < RETRY_S:
+            self.unjudged.add(server)
+            return
+        self._held_at[server, kinds[0], name] = self._clock()
+        try:
+            self._waiting = None
+            self.store.hold(server, kinds, [replace(each, state="held", seen_at=time.time()) for each in held])
+        except StorageError as error:
+            log.warning("%s; `foretool review` does not show what is held of server %r until that works", error, server)
+            self.unjudged.add(server)
+
+    def say(self, server: str, held: Sequence[Definition]) -> None:
+        hashes = frozenset(each.hash for each in held)
+        said, at = self._said.get(server, (frozenset(), 0.0))
+        if not hashes <= said and self._clock() - at > (SAY_S if said else 0.0):
+            self._said[server] = (hashes, self._clock())
+            log.warning("server %r: %s; run `foretool review %s`", server, describe_held(held), server)
+
+    def refused(self, kind: DefinitionKind) -> list[tuple[str, str, str]]:
+        try:
+            return [found for found in self.store.refused(kind) if found[0] in self._servers()]
+        except StorageError:
+            return []  # whatever is asked for is then looked up as if nothing were held, and is not listed
+
+    def waiting(self) -> dict[str, tuple[frozenset[str], str]]:
+        """Return what waits for a decision by server: the hashes, and one line that says what it is."""
+        if self._waiting is None:
+            try:
+                undecided = self.store.undecided()
+            except StorageError:
+                return {}
+            self._waiting = say_waiting(undecided, self._servers())
+        return self._waiting
+
+    # -- in the course of time
+
+    def look(self) -> set[str]:
+        """Return the servers about which somebody has decided since the last look."""
+        try:
+            version = self.store.version
+            before, self._version = self._version, version
+            if before is None or before == version:
+                return set()
+            self._waiting = None
+            return self.store.decided_since(before)
+        except StorageError:
+            return set()
+
+    def due(self) -> set[str]:
+        """Return the servers that have to list again, because the store could not be read or written."""
+        if self._clock() < self._retry_at:
+            return set()
+        self._pause_s = min(2 * self._pause_s, AGAIN_S[1]) if self.unjudged else AGAIN_S[0]
+        self._retry_at = self._clock() + self._pause_s
+        due, self.unjudged = self.unjudged, set()
+        return due
