@@ -7,7 +7,7 @@ from typing import Literal
 
 from foretool.storage.records import Era
 
-Area = Literal["config", "environment", "storage", "upstream", "names"]
+Area = Literal["config", "environment", "storage", "upstream", "names", "text"]
 Severity = Literal["ok", "note", "warning", "error"]
 
 

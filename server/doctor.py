@@ -28,6 +28,7 @@ from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import Server, matches
 from foretool.server.config.variables import WORKING_FOLDER
 from foretool.server.diagnosis import Diagnosis, Finding, UpstreamCheck
+from foretool.server.inspection import inspect, report
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.recording.store_watch import read_notes
@@ -157,6 +158,10 @@ def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed =
         *check_held(config),
         *check_names(catalog, config),
         *check_pins(catalog, config, complete=all(each.is_well for each in upstreams)),
+        *(
+            Finding("text", *each)
+            for each in report(inspect(catalog, {each.server.name: each.definitions or () for each in probes}))
+        ),
     ]
     return Diagnosis(tuple(findings), upstreams)
 

@@ -53,6 +53,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:approve:exact": Promise("SECURITY.md", "what is approved is what was shown"),
     "trust:approve:live": Promise("SECURITY.md", "a running proxy takes a decision up at once"),
     "trust:approve:new": Promise("SECURITY.md", "with `approve_new` nothing is served before it was reviewed"),
+    "trust:findings:shown": Promise(
+        "SECURITY.md",
+        "what looks wrong in the text of a server is in `status`, `doctor` and `tools`, and blocks nothing",
+    ),
     "trust:text:invisible": Promise(
         "SECURITY.md",
         "no invisible character of a server's definitions, lists, questions or log lines reaches a client",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
 from foretool.server.config.settings import Record
+from foretool.server.inspection import inspect_store
 from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
 from foretool.server.recording.store_watch import TroubleNote, read_notes
 from foretool.server.system.processes import is_running
 from foretool.server.trust.held_words import say_waiting
+from foretool.server.trust.phrases import Severity
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import exposure, open_existing_store, open_store
 from foretool.storage.records import Statistics, UpstreamState
@@ -74,6 +77,8 @@ class Status(Struct, frozen=True):
     broken: dict[str, str]
     disabled: tuple[str, ...]
     warnings: tuple[str, ...]
+    findings: dict[str, dict[Severity, int]]
+    """By server, how many texts look wrong, by severity; servers without any are left out."""
     storage_trouble: str
     """Why the storage file cannot be read, or ""."""
     held: dict[str, str]
@@ -137,6 +142,7 @@ def read_status(config: Config) -> Status:
             broken=config.broken,
             disabled=config.disabled,
             warnings=(*config.warnings, *exposure(config.storage)),
+            findings=inspect_store(config, store).counts(),
             storage_trouble=trouble,
             held={name: text for name, (_, text) in say_waiting(store.approvals.undecided(), config.servers).items()},
             without_storage=tuple(read_notes(config.storage)),
@@ -172,6 +178,7 @@ def _print(status: Status, verbose: bool) -> None:
         output.say(f"held      {text}", "yellow")
     for warning in status.warnings:
         output.say(f"warning   {warning}", "yellow")
+    _print_findings(status.findings)
     output.say(f"config    {status.config} ({status.config_named_by})")
     if status.storage_trouble:
         output.say(f"storage   {status.storage_trouble}", "red")
@@ -185,6 +192,17 @@ def _print(status: Status, verbose: bool) -> None:
     output.say(f"recorder  record: {recording.level}; {last}")
     if status.confidence.verdicts >= LEAST_RATED:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
+
+
+def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:
+    """Say which servers have text that looks wrong; what tells little is not mentioned."""
+    said = [
+        f"{server}: {', '.join(f'{counts[each]} {each}' for each in ('high', 'medium') if each in counts)}"
+        for server, counts in findings.items()
+        if counts.keys() - {"low"}
+    ]
+    if said:
+        output.say(f"findings  {'; '.join(said)} (suspicious text; `foretool tools --findings` shows it)", "yellow")
 
 
 def _say_quality(found: Confidence, verbose: bool) -> str:

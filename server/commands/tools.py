@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server import offline
 from foretool.server.app import App
@@ -19,6 +20,8 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PolicyChoice
+from foretool.server.inspection import Inspection, inspect
+from foretool.server.trust.findings import Finding
 from foretool.storage.records import Tool, Usage
 
 
@@ -36,6 +39,8 @@ class Row(Struct, frozen=True):
     calls: int
     misses: int
     last_used: float
+    findings: tuple[Finding, ...]
+    """What looks wrong in its text; looked for with `--json` and `--findings` only."""
 
 
 class Listed(Struct, frozen=True):
@@ -81,10 +86,20 @@ ORDERS: Final[dict[str, Callable[[Row], Any]]] = {
     show_default=True,
     help="Order of the rows, the largest or latest first.",
 )
+@click.option("--findings", "suspicious", is_flag=True, help="Show only what looks wrong in the text of tools.")
 @click.option("--schema", default="", metavar="NAME", help="Print one tool's definition as clients see it.")
 @config_option
 @json_option
-def command(path: Path | None, as_json: bool, pattern: str, upstream: str, unused: bool, sort: str, schema: str) -> int:
+def command(
+    path: Path | None,
+    as_json: bool,
+    pattern: str,
+    upstream: str,
+    unused: bool,
+    sort: str,
+    suspicious: bool,
+    schema: str,
+) -> int:
     """Show every tool, its tokens, its lists and its use.
 
     PATTERN is a part of the name or a shell pattern ("git__*").
@@ -100,11 +115,18 @@ def command(path: Path | None, as_json: bool, pattern: str, upstream: str, unuse
                 return complain(f"--schema: no tool is called {schema!r}{meant}", WRONG)
             click.echo(msgspec.json.format(bytes(app.catalog.definition(tool)), indent=2).decode())
             return 0
-        inventory = take_inventory(app, pattern, upstream, unused=unused, order="tokens" if unused else sort)
+        inspection = inspect(app.catalog) if as_json or suspicious else Inspection({})
+        order = "tokens" if unused else sort
+        inventory = take_inventory(app, inspection, pattern, upstream, unused=unused, order=order)
+    if suspicious:
+        inventory = replace(inventory, tools=tuple(row for row in inventory.tools if row.findings))
+        return output.show(inventory, as_json, _print_findings)
     return output.show(inventory, as_json, lambda inventory: _print(inventory, unused))
 
 
-def take_inventory(app: App, pattern: str, upstream: str, *, unused: bool, order: str) -> Inventory:
+def take_inventory(
+    app: App, inspection: Inspection, pattern: str, upstream: str, *, unused: bool, order: str
+) -> Inventory:
     """Return the tools that fit the options, and the size of the catalog and of the lists."""
     catalog, config = app.catalog, app.config
     usage = {each.tool: each for each in app.store.calls.usage()}
@@ -116,7 +138,10 @@ def take_inventory(app: App, pattern: str, upstream: str, *, unused: bool, order
         listed = tuple(name for name, view in views.items() if tool.id in view.shown)
         counted, tokens = tool.tokens is not None, catalog.tokens(tool.id)
         is_pinned = tool.id in pinned
-        return Row(tool.id, tool.upstream, tokens, counted, is_pinned, listed, used.calls, used.misses, used.last_at)
+        return Row(
+            tool.id, tool.upstream, tokens, counted, is_pinned, listed, used.calls, used.misses, used.last_at,
+            inspection.of(tool),
+        )  # fmt: skip
 
     tools, unlisted = catalog.tools(), app.upstreams.unlisted()
     rows = [row(tool) for tool in tools if matches(tool.id, pattern) and upstream in ("", tool.upstream)]
@@ -164,6 +189,20 @@ def _print(inventory: Inventory, unused: bool) -> None:
     if inventory.unlisted_servers:
         names = ", ".join(inventory.unlisted_servers)
         output.say(f"not known yet: {names}; their tools appear once a client connects; `foretool doctor` checks them")
+
+
+def _print_findings(inventory: Inventory) -> None:
+    for row in inventory.tools:
+        output.say(row.name, "bold")
+        for each in row.findings:
+            color = "yellow" if each.severity != "low" else ""
+            output.say(f"  ! {each.kind} ({each.severity}) in {each.where}: {each.excerpt}", color)
+    looked_at = output.plural(inventory.catalog_tools, "tool")
+    if inventory.tools:
+        output.say(f"The text of {len(inventory.tools)} of {looked_at} looks wrong; clients are shown it all the same.")
+        output.say('To leave a tool out, add it to "exclude" of its server; "disabled" leaves out the server.')
+    else:
+        output.say(f"Nothing looks wrong in the text of {looked_at}.")
 
 
 def _print_unused(tools: Sequence[Row]) -> None:

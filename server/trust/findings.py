@@ -130,7 +130,8 @@ def _find_in_names(name: str, description: str, server: str, others: Names) -> I
     if (like := others.lookalike(server, name)) is not None:
         yield _finding("look-alike name", "high", "name", f"{name} looks like {like[1]} of {like[0]}")
     if (like := others.copied(server, name, description)) is not None:
-        yield _finding("copied tool", "medium", "description", f"{name} is described as {like[1]} of {like[0]}")
+        severity: Severity = "low" if others.are_twins(server, like[0]) else "medium"
+        yield _finding("copied tool", severity, "description", f"{name} is described as {like[1]} of {like[0]}")
 
 
 def _find_in_texts(texts: list[tuple[str, str]], server: str, others: Names) -> Iterator[Finding]:

@@ -51,7 +51,10 @@ class Names:
         self._by_skeleton: dict[str, list[tuple[str, str, frozenset[str]]]] = {}
         self._by_name: dict[str, set[str]] = {}
         """Servers by lower-case name."""
+        self._of: dict[str, set[str]] = {}
+        """Lower-case names by server."""
         for server, name, description in tools:
+            self._of.setdefault(server, set()).add(name.lower())
             self._by_skeleton.setdefault(skeleton(name), []).append((server, name, _words(description)))
             self._by_name.setdefault(name.lower(), set()).add(server)
 
@@ -71,6 +74,11 @@ class Names:
             if other != server and len(words & theirs) >= max(LEAST_WORDS, COPIED * len(words | theirs)):
                 return other, known
         return None
+
+    def are_twins(self, server: str, other: str) -> bool:
+        """Tell whether two servers have the same tools, as when one program runs twice for two accounts."""
+        own = self._of.get(server, set())
+        return len(own) > 1 and own == self._of.get(other)
 
     def mentioned(self, server: str, text: str) -> list[tuple[int, str, str]]:
         """Return the names of other servers' tools in a text: where each stands, the name, its server. A name that this

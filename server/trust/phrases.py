@@ -64,7 +64,7 @@ def _phrase(kind: str, severity: Severity, *patterns: str) -> Phrase:
 
 PHRASES: Final = (
     _phrase(
-        "override", "high",
+        "overrides instructions", "high",
         r"\b(?:ignor|disregard|forget|overrid|bypass|discard|neglect"
         r"|abandon)\w*\s+(?:\w+\s+){0,4}?{THEIRS}\b(?:\s+\w+){0,4}?\s+{RULES}\b",
         r"\b(?:ignore|disregard|forget)\s+(?:all\s+|everything\s+)?(?:of\s+)?(?:the\s+)?(?:above|previous|prior"
@@ -81,7 +81,7 @@ PHRASES: Final = (
         r"|игнориру\w*~~инструкци\w*|忽略[^。\n]{0,12}(?:指令|说明|提示|规则)|無視して",
     ),
     _phrase(
-        "addressed", "high",
+        "speaks to the model", "high",
         r"<\s{0,3}/?\s{0,3}(?:important|secret|hidden|critical|mandatory|urgent|user_instructions?"
         r"|system(?:[ _-]?(?:note|instruction|message|override"
         r"|prompt|reminder|command|directive)s?)?|(?:admin|assistant|hidden|secret|internal"
@@ -98,13 +98,13 @@ PHRASES: Final = (
         r"\b(?:ai|assistant|llm|model|agent) (?:instructions?|directives?|must obey)\s*:",
     ),
     _phrase(
-        "addressed", "low",
+        "speaks to the model", "low",
         r"<\s{0,3}/?\s{0,3}instructions?\s*>",
         r"\b(?:note|message|instructions?|reminder|attention|notice) (?:to|for) (?:the |any |all )?(?:ai"
         r"|assistant|model|llm|agent|language model)s?\b",
     ),
     _phrase(
-        "secrecy", "high",
+        "hides from the user", "high",
         r"\b{NOT} ~ (?:tell|mention|inform|notif|reveal|disclos|alert|warn|let)\w*\b~~\b{USER}\b",
         r"\b{NOT}\s+(?:\w+\s+){0,2}?(?:mention|reveal|disclose|acknowledge|discuss|talk about|refer to) ~ (?:this"
         r"|these|that|you|the)\b\s*"
@@ -124,14 +124,14 @@ PHRASES: Final = (
         r"no (?:le )?(?:digas|menciones|informes) ~ usuario",
     ),
     _phrase(
-        "unasked", "medium",
+        "acts unasked", "medium",
         r"\b{NOT} ~ (?:ask|request|wait|seek|prompt)\w* ~ (?:confirmation|permission|approval|consent)\b",
         r"\b(?:user|they) ~ (?:already|previously|implicitly|pre-?) ?(?:approved|authori[sz]ed|consented|agreed)\b",
         r"\b(?:remember|memori[sz]e|persist|store|save) (?:this|these|the following) ~ (?:instructions?|rules?"
         r"|for (?:all )?future)\b",
     ),
     _phrase(
-        "secrets", "high",
+        "wants secrets", "high",
         r"\b(?:{TAKE}|{GIVE})\b[^!?\n]{0,80}?{PATH}[^!?\n]{0,160}?\b(?:{GIVE}|as the|as an?|into|in the)\b",
         r"\b(?:must|first|before|always|need to|required to|make sure to"
         r"|please)\b[^!?\n]{0,60}?\b{TAKE}\b[^!?\n]{0,60}?{PATH}",
@@ -140,13 +140,13 @@ PHRASES: Final = (
         r"\bexfiltrat\w*",
     ),
     _phrase(
-        "conversation", "medium",
+        "wants the conversation", "medium",
         r"\b{GIVE}~~{TALK}",
         r"{TALK}~~\b(?:in|into|as|via|through) (?:the |this )?['\"`]?\w{1,40}['\"`]?(?: \w{1,40})? (?:parameter"
         r"|argument|field|property)",
     ),
     _phrase(
-        "sending", "medium",
+        "sends data away", "medium",
         r"\b(?:also|additionally|then|secretly|and)\s+(?:\w+ly\s+)?(?:send|post|upload|forward|transmit|relay"
         r"|copie|copy|report|mirror|stream|log)"
         r"\w*\b~~{OUTSIDE}",
@@ -157,7 +157,7 @@ PHRASES: Final = (
         r"|response|result|message)\w*",
     ),
     _phrase(
-        "other tools", "medium",
+        "directs other tools", "medium",
         r"\b(?:before|prior to|instead of|rather than|in place of|ahead of) ~ (?:any|all|every"
         r"|each)(?: of)?(?: the)? other "
         r"(?:\w+ )?(?:tools?|servers?|functions?)\b",
@@ -177,7 +177,7 @@ PHRASES: Final = (
         r"\b(?:affects?|changes?|controls?|governs?|modif\w+) (?:how|the way) ~ {NAME}",
     ),
     _phrase(
-        "commands", "medium",
+        "runs commands", "medium",
         r"/dev/tcp/\d|\bnc(?:at)? (?:-\w+ ){0,3}-e\b|\brm -rf (?:/|~)|base64 (?:-d"
         r"|--decode)[^\n]{0,40}\|\s*(?:ba)?sh|\bpowershell\b[^\n]{0,30}-enc",
         r"\b(?:run|execute|must|first) ~ (?:curl|wget)\b[^\n]{0,120}\|\s*(?:ba|z)?sh\b",
@@ -199,6 +199,7 @@ _MENTION = re.compile(
 )
 """What a sentence says first that speaks of such phrases rather than using one."""
 _SENTENCE = re.compile(r"[.!?]\s|\n")
+_WORD_END = re.compile(r"[\w./-]{0,60}")
 _OPENING, _CLOSING = "'\"`\u201c\u2018", "'\"`\u201d\u2019"
 
 
@@ -207,8 +208,13 @@ def spoken(text: str) -> Iterator[tuple[Phrase, str]]:
     for phrase in PHRASES:
         for found in phrase.pattern.finditer(text):
             if not _is_mention(text, found.start(), found.end()):
-                yield phrase, found[0]
+                yield phrase, text[found.start() : _end_of_word(text, found.end())]
                 break
+
+
+def _end_of_word(text: str, at: int) -> int:
+    found = _WORD_END.match(text, at)
+    return found.end() if found is not None else at
 
 
 def _is_mention(text: str, start: int, end: int) -> bool:

@@ -67,7 +67,7 @@ def test_a_server_is_shown_with_differences_and_findings(config: Path, capsys: p
     assert review(config, "calc") == 0
     shown = capsys.readouterr().out
     assert "[-Adds two numbers.-]" in shown
-    assert "! secrecy (high) in description" in shown
+    assert "! hides from the user (high) in description" in shown
     assert "foretool review calc --approve" in shown
     assert review(config, "calc", "--json") == 0
     assert json.loads(capsys.readouterr().out)["changes"][0]["approved"] == OLD.value.decode()

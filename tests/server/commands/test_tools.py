@@ -32,11 +32,11 @@ def test_every_tool_with_its_cost_its_lists_and_its_use(path: Path, capsys: pyte
     assert found["tools"][:2] == [
         {
             "name": "calc__add", "upstream": "calc", "tokens": 40, "counted": True, "pinned": True,
-            "listed": [""], "calls": 0, "misses": 0, "last_used": 0.0,
+            "listed": [""], "calls": 0, "misses": 0, "last_used": 0.0, "findings": [],
         },
         {
             "name": "sky__forecast", "upstream": "sky", "tokens": 40, "counted": True, "pinned": False,
-            "listed": ["", "night"], "calls": 1, "misses": 1, "last_used": 103.0,
+            "listed": ["", "night"], "calls": 1, "misses": 1, "last_used": 103.0, "findings": [],
         },
     ]  # fmt: skip
     assert (found["catalog_tools"], found["catalog_tokens"]) == (3, 120)

@@ -48,3 +48,11 @@ def test_tools_of_other_servers_are_found_in_a_text() -> None:
 def test_letters_of_other_scripts_are_folded() -> None:
     assert fold("Ｉｇｎоrе аll") == "ignore all"  # noqa: RUF001
     assert skeleton("Send-Email") == skeleton("send_email")
+
+
+def test_servers_with_the_same_tools_are_twins() -> None:
+    tools = [(server, name, "") for server in ("home", "work") for name in ("read", "write")]
+    names = Names([*tools, ("evil", "read", ""), ("one", "read", "")])
+    assert names.are_twins("home", "work")
+    assert not names.are_twins("evil", "home") and not names.are_twins("evil", "one")
+    assert not names.are_twins("new", "other")
