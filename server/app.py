@@ -28,6 +28,7 @@ from foretool.server.learning.schedule import Schedule
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck
 from foretool.server.methods.call_tool import Bridge, ToolCalls
+from foretool.server.methods.confirmation import Confirmation
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.forwarder import Forwarder
@@ -123,8 +124,8 @@ class App:
                 self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor, self.policy
             ),
             ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, self.policy, self.gatekeeper),
-            Admission(self.policy, self.recorder),
-            Bridge(live, self.server_requests, self._arguments),
+            Admission(self.policy, self.catalog, self.recorder, Confirmation(live, self.server_requests)),
+            Bridge(self._arguments),
             ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor, resources.note_result),
         )
         listing = ListTools(self.upstreams, self.catalog, self.recorder.now, self.notices)

@@ -43,7 +43,8 @@ IN_NAME: Final = 1.5
 """Weight of a word that is in the name too."""
 MOST_TERMS: Final = 20
 HEAD: Final = (
-    "Tools behind foretool that may fit this request; call a listed one by its name, and any other through call_tool:"
+    "Tools behind foretool that may fit this request; call a listed one by its name, and any other through call_tool,"
+    " or call_tool_write if marked write:"
 )
 
 
@@ -115,7 +116,8 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
         if config.servers[head[0]].offers(head[2])
     ]
     near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _preselect(heads, text))
-    near = list(filter(Reach(config.profiles[""], config.servers).finds, near))
+    reach = Reach(config.profiles[""], config.servers, config.settings)
+    near = list(filter(reach.finds, near))
     words = {name: server.entry.description for name, server in config.servers.items()}
     query = Query(lines=(text,))
     ranking = Pipeline(Corpus(near, words)).rank(query, limit=TOOLS)
@@ -127,7 +129,8 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
     lines = [HEAD]
     left = TOKENS - estimate(HEAD)
     for each in ranking.ranked:
-        mark = " (listed)" if each.tool in listed else ""
+        writes = reach.verdict(by_id[each.tool]).bridge == "call_tool_write"
+        mark = " (listed)" if each.tool in listed else " (write)" if writes else ""
         # Earlier versions kept invisible characters in the store.
         line = f"- {each.tool}{mark}: {one_line(summary_line(document(by_id[each.tool])))}"
         left -= estimate(line) + 1

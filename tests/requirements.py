@@ -249,15 +249,28 @@ MANIFEST: Final[dict[str, Promise]] = {
     "bridge:arguments": Promise("design: the two tools", "arguments that do not fit come back with the schema"),
     "bridge:itself": Promise("design: the two tools", "call_tool refuses its own name"),
     "bridge:discover": Promise("design: the two tools", "call_tool passes discover_tools on"),
-    "bridge:honest": Promise("design: the two tools", "the bridge is never annotated as read-only"),
+    "bridge:honest": Promise("SECURITY.md", "call_tool is annotated as read-only exactly where it runs nothing else"),
     "bridge:carries": Promise("design: the two tools", "the bridge forwards progress and cancellation"),
-    "bridge:destructive:refused": Promise("design: the two tools", "a destructive tool is refused with the way out"),
-    "bridge:destructive:asked": Promise("design: the two tools", "a destructive tool runs when the user agrees"),
-    "bridge:destructive:asked-modern": Promise(
-        f"{MODERN}: client/elicitation", "modern clients are asked by input_required"
+    "bridge:by-risk": Promise(
+        "README: what a client sees",
+        "call_tool runs what is read-only or allowed by a rule, call_tool_write everything, and the wrong one says so",
     ),
-    "bridge:destructive:allowed": Promise(
-        "design: the two tools", "the setting may allow it; listed tools need no leave"
+    "bridge:one": Promise("docs/configuration.md", "the setting bridges merges both into call_tool"),
+    "bridge:answer": Promise("README: what a client sees", "an answer says in one line which bridge takes a match"),
+    "trust:confirm:asked": Promise(
+        "SECURITY.md", "where confirm asks, a call runs after a yes of the user alone: once per tool and session"
+    ),
+    "trust:confirm:modern": Promise(
+        f"{MODERN}: basic/utilities/mrtr", "a modern client is asked by input_required; an answer counts once"
+    ),
+    "trust:confirm:refused": Promise(
+        "SECURITY.md", "a client that cannot ask gets a refusal that names the setting and the way out"
+    ),
+    "trust:confirm:shown": Promise(
+        "SECURITY.md", "the question shows tool, server and arguments, bounded, redacted, one line each"
+    ),
+    "trust:confirm:bound": Promise(
+        "SECURITY.md", "a yes holds for its tool, definition and session, and nobody else can give it"
     ),
     # discover_tools
     "discovery:definition": Promise(
@@ -615,9 +628,6 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "trust:data:retention": Promise(
         "SECURITY.md", "records older than retention_days are deleted and overwritten, without long locks"
-    ),
-    "trust:data:forget": Promise(
-        "SECURITY.md", "what a user wants forgotten leaves no byte in the file or its log, or what remains is said"
     ),
     "trust:data:private-files": Promise(
         "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"

@@ -185,7 +185,7 @@ async def do(
         if name in agent.listed:
             result = await agent.call(name, arguments)
         else:
-            result = await agent.call("call_tool", {"name": name, "arguments": arguments})
+            result = await agent.call("call_tool_write", {"name": name, "arguments": arguments})
             if result.get("isError"):
                 raise Failed(f"{name}: {' '.join(_texts(result))[:300]}")
             cost.answer_tokens += size(*[text for text in _texts(result) if text.startswith(OFTEN_NEXT)])

@@ -36,7 +36,7 @@ IN_FLIGHT = 8
 """First calls that run at once; each starts its upstream."""
 SETTLE_S = 5.0
 """Waited for the background work after a start: definitions are counted and kept, the index is built."""
-OWN = ("discover_tools", "call_tool")
+OWN = ("discover_tools", "call_tool", "call_tool_write")
 
 
 def read_set(folder: Path) -> dict[str, list[Json]]:

@@ -380,13 +380,6 @@ class Catalog:
         return True
 
 
-def annotation(tool: Tool, name: str) -> Any:
-    """Return what a tool's definition says under a name in `annotations`, None where it says nothing."""
-    annotations = jsonrpc.fields(tool.definition).get("annotations")
-    value = jsonrpc.plain(annotations) if annotations is not None else None
-    return value.get(name) if isinstance(value, dict) else None
-
-
 def _with_name(tool: Tool, name: ToolId) -> Tool:
     return tool if tool.id == name else replace(tool, id=name)
 

@@ -27,7 +27,8 @@ CLIENT_HEAD: Final = "mcp"
 """Clients show our tools as `mcp__foretool__<name>`."""
 DISCOVER: Final = ToolId("discover_tools")
 CALL: Final = ToolId("call_tool")
-OWN: Final = frozenset({DISCOVER, CALL})
+CALL_WRITE: Final = ToolId("call_tool_write")
+OWN: Final = frozenset({DISCOVER, CALL, CALL_WRITE})
 
 Key = tuple[str, str]
 """The name of an upstream and the name of a tool there."""

@@ -1,11 +1,16 @@
-"""The definitions of our own two tools, `discover_tools` and `call_tool`, as clients list them."""
+"""The definitions of our own tools, `discover_tools`, `call_tool` and `call_tool_write`, as clients list them.
+
+A client asks its user before it calls a tool, or does not, by the tool's annotations, and "always allow" holds for the
+tool. So `call_tool` claims to be read-only exactly where it runs nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from foretool.server.catalog.names import CALL, DISCOVER
+from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER
+from foretool.server.config.settings import Bridges
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import ToolId
@@ -17,17 +22,19 @@ SUMMARY_CHARS: Final = 200
 
 _META = {versions.ALWAYS_LOAD: True}
 
-_CALL: Final = {
-    "name": CALL,
-    "description": "Calls any tool by name with its arguments, listed or found by discover_tools.",
-    "inputSchema": {
+_READS: Final = {"readOnlyHint": True}
+_WRITES: Final = {"readOnlyHint": False, "destructiveHint": True}
+
+
+def _bridge(name: ToolId, description: str, annotations: Mapping[str, bool]) -> tuple[ToolId, Raw]:
+    schema = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}, "handle": {"type": "string"}},
         "required": ["name"],
-    },
-    "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
-    "_meta": _META,
-}
+    }
+    members = {"name": name, "description": description, "inputSchema": schema, "annotations": annotations}
+    return name, jsonrpc.raw({**members, "_meta": _META})
+
 
 _DISCOVER: Final = {
     "name": DISCOVER,
@@ -60,9 +67,20 @@ _DISCOVER: Final = {
 }
 
 
-def definitions(counts: Mapping[str, int]) -> list[tuple[ToolId, Raw]]:
-    """Return the definitions of our own tools. `counts`: tools by upstream; the description names the upstreams."""
-    return [(CALL, jsonrpc.raw(_CALL)), (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": _description(counts)}))]
+def definitions(
+    counts: Mapping[str, int], bridges: Bridges = "by_risk", *, trusts_some: bool = False
+) -> list[tuple[ToolId, Raw]]:
+    """Return the definitions of our own tools. `counts`: tools by upstream; the description names the upstreams.
+    `trusts_some`: a rule may let `call_tool` run what is not read-only."""
+    discover = (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": _description(counts)}))
+    found = "by name with its arguments, listed or found by discover_tools."
+    if bridges == "one":
+        return [_bridge(CALL, f"Calls any tool {found}", _WRITES), discover]
+    if trusts_some:
+        call = _bridge(CALL, f"Calls a read-only or trusted tool {found}", _WRITES)
+    else:
+        call = _bridge(CALL, f"Calls a read-only tool {found}", _READS)
+    return [call, _bridge(CALL_WRITE, "As call_tool, for every other tool.", _WRITES), discover]
 
 
 def _description(counts: Mapping[str, int]) -> str:

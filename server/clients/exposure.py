@@ -242,7 +242,9 @@ class Exposures:
         return [tool for tool in pins if (found := self._catalog.get(tool)) and finds(found)]
 
     def _own(self, profile: Profile) -> list[tuple[ToolId, Raw]]:
-        return own_tools.definitions(self._catalog.count_tools(self._policy.reach(profile)))
+        reach = self._policy.reach(profile)
+        counts = self._catalog.count_tools(reach)
+        return own_tools.definitions(counts, reach.bridges, trusts_some=reach.trusts_some)
 
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,

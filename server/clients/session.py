@@ -131,6 +131,8 @@ class Session:
         """Tools appended to the list since it began, in order."""
         self._grown_found: set[ToolId] = set()
         """Those of them that a discovery had to find: the list lacked them before."""
+        self._agreed: set[tuple[str, str, str]] = set()
+        """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._conversations: dict[str, Conversation] = {}
         """By handle; the one used last is at the end."""
         self._whole = Conversation()
@@ -160,6 +162,15 @@ class Session:
             chat = chat.fork(handle, discovery)
             self._keep(chat)
         return chat.handle
+
+    # -- what the user agreed to
+
+    def agree(self, tool: Tool) -> None:
+        """Take in that the user lets a tool run for the rest of the session, as it is defined now."""
+        self._agreed.add((tool.upstream, tool.name, tool.schema_hash))
+
+    def has_agreed(self, tool: Tool) -> bool:
+        return (tool.upstream, tool.name, tool.schema_hash) in self._agreed
 
     # -- the list
 

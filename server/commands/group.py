@@ -21,7 +21,6 @@ COMMANDS = (
     "graph",
     "learn",
     "clients",
-    "forget",
     "doctor",
     "connect",
     "hint",

@@ -11,7 +11,8 @@ from msgspec import Meta, Struct
 PolicyChoice = Literal["auto", "frozen", "growing", "full"]
 Trust = Literal["pin", "auto"]
 Record = Literal["off", "shape", "full"]
-BridgeDestructive = Literal["ask", "allow", "deny"]
+Bridges = Literal["by_risk", "one"]
+Confirm = Literal["never", "destructive", "write", "all"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 Risk = Literal["read", "write", "destructive"]
 CLASSES = ("@write", "@destructive")
@@ -27,6 +28,8 @@ Milliseconds = Annotated[int, Meta(ge=0, le=60_000, extra={"unit": "ms"})]
 REMOVED: dict[str, str] = {
     "relist_window_s": "a client has 2 s to list its tools again",
     "reranker": "tools are ranked once",
+    "bridge_destructive": "a tool that is not read-only runs through `call_tool_write`, which your client asks about; "
+    'write `"confirm": "destructive"` to be asked by foretool, or `"deny": ["@destructive"]` at a server to refuse',
 }
 """Settings of earlier versions, each with what happens instead: they are ignored with a warning."""
 REMOVED_ENCODERS = frozenset({"hash", "multilingual-e5", "wordllama"})
@@ -202,9 +205,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     learn_s: Seconds = 86_400
     """How often `serve` learns from the log, in a separate process of low priority. With `0` only `foretool learn`
     learns."""
-    bridge_destructive: BridgeDestructive = "ask"
-    """What `call_tool` does with tools marked as destructive: `ask` asks the user and refuses if the client cannot
-    ask, `allow` runs them, `deny` refuses them. Tools in the list are not affected."""
+    bridges: Bridges = "by_risk"
+    """How hidden tools are called. `by_risk`: `call_tool` runs tools that are read-only or that a rule allows, and
+    `call_tool_write` the others, so that your client can ask about these alone. `one`: `call_tool` runs all of them."""
+    confirm: Confirm = "never"
+    """Which calls foretool asks you about itself, once per tool and session, also where the client does not ask:
+    `destructive` (destructive tools, and tools that do not say what they are), `write` (all that are not read-only) or
+    `all`. Tools that `allow` names run without it. A client that cannot show questions gets a refusal."""
     max_message_mib: Annotated[float, Meta(gt=0, le=4096, extra={"unit": "MiB"})] = 64
     """Largest message that a client or a server may send."""
     validate_s: Seconds = 0.25

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.own_tools import MOST
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig
@@ -102,7 +103,7 @@ class Answer(Struct, frozen=True):
 
 def with_handle(answer: Answer, handle: str) -> Answer:
     """Return the answer with the handle of the conversation it belongs to."""
-    text = f"{answer.text}\nhandle: {handle} (pass it on to discover_tools and call_tool)"
+    text = f"{answer.text}\nhandle: {handle} (pass it on in later calls)"
     return replace(answer, text=text, structured={**answer.structured, "handle": handle})
 
 
@@ -135,6 +136,7 @@ def answer(
     known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
     known, like = _grouped(known, len(asked), catalog.namespaces.count_older)
     cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
+    bridges = _mark_bridges([tool for tool, _ in known], cards, reach)
     whole = {each.tool for each in asked}
     more: dict[str, Any] = {}
     if fragments:
@@ -155,7 +157,7 @@ def answer(
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if shared := schemas.shared():
         structured["$defs"] = shared
-    advice = _advice(level, unknown, unsearched, len(catalog))
+    advice = _advice(level, unknown, unsearched, len(catalog), bridges)
     structured |= {**more, "advice": advice if chosen else advice.replace("None fits clearly", "Nothing fits")}
     text = _text(structured, fragments)
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
@@ -282,6 +284,23 @@ def _card(tool: Tool, ranked: Ranked, listed: bool, like: ToolId | None = None) 
     return {**card, "listed": True} if listed else card
 
 
+def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach: Reach) -> str:
+    """Say which of our tools calls the matches that are not listed. Where both do, the fewer matches are marked
+    (`"read"` or `"write"`); a mark at every match would cost twice as many tokens."""
+    hidden = [
+        (card, reach.verdict(tool).bridge) for tool, card in zip(tools, cards, strict=True) if "listed" not in card
+    ]
+    reads, writes = ([card for card, bridge in hidden if bridge == name] for name in (CALL, CALL_WRITE))
+    if not reads or not writes:
+        return f"{CALL_WRITE if writes else CALL}(name, arguments) where it is not listed"
+    first, other, mark, marked = (
+        (CALL, CALL_WRITE, "write", writes) if len(writes) <= len(reads) else (CALL_WRITE, CALL, "read", reads)
+    )
+    for card in marked:
+        card[mark] = True
+    return f"where it is not listed {first}(name, arguments), {other} if marked {mark}"
+
+
 def _card_cost(known: tuple[Tool, Ranked], card: Mapping[str, Any]) -> int:
     """Return the tokens of a match without its schema, from parts that are counted once."""
     return CARD_TOKENS + _summary_tokens(known[0].definition) + (len(card["name"]) + len(card["why"])) // 4
@@ -292,14 +311,15 @@ def _summary_tokens(definition: bytes) -> int:
     return estimate(summarize(definition))
 
 
-def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int) -> str:
+def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int, bridges: str) -> str:
     missing = f"No tool is called {', '.join(map(repr, unknown))}. " if unknown else ""
     if unsearched:  # thousands of tools came at once and are still being indexed
         left = f"{unsearched} of {tools} tools"
         return f"{missing}{left} are not searched yet: if none of these fits, ask again in a few seconds."
     if level in ("low", "none"):
-        return missing + "None fits clearly: describe the task in other words, or go on without a tool."
-    return missing + "Call a match by its name, or call_tool(name, arguments) where it is not listed."
+        missing += "None fits clearly: describe the task in other words, or go on without a tool."
+        return f"{missing} {CALL_WRITE} calls what changes something." if CALL_WRITE in bridges else missing
+    return f"{missing}Call a match by its name, or {bridges}."
 
 
 def _servers(catalog: Catalog, reach: Reach, left: int) -> dict[str, str]:
@@ -331,9 +351,9 @@ def _cited(fragment: Fragment) -> str:
 def _text(structured: Mapping[str, Any], fragments: Sequence[Fragment] = ()) -> str:
     lines = [f"confidence: {structured['confidence']}"]
     for place, card in enumerate(structured["matches"], 1):
-        listed = " (listed)" if card.get("listed") else ""
+        marked = "".join(f" ({mark})" for mark in ("listed", "read", "write") if card.get(mark))
         why = f" [{card['why']}]" if card["why"] else ""
-        lines.append(f"{place}. {card['name']}{listed}: {card['description']}{why}")
+        lines.append(f"{place}. {card['name']}{marked}: {card['description']}{why}")
         if "inputSchema" in card:
             lines.append("   " + bytes(card["inputSchema"]).decode())
         if "trimmed" in card:

@@ -24,8 +24,8 @@ INSTRUCTION_TOKENS: Final = 1000
 
 INSTRUCTIONS: Final = (
     "The tool list here is partial: many more tools stand behind it. "
-    "When none of the listed ones fits, describe the task to discover_tools, then call what it finds by name or "
-    "through call_tool."
+    "When none of the listed ones fits, describe the task to discover_tools, then call what it finds as its answer "
+    "says."
 )
 QUOTING: Final = " Lines after > are the words of the server named above them."
 

@@ -3,7 +3,7 @@
 A prediction is made while the upstream works on a call, so that no result waits for it. Under the policy `growing`, the
 likely next tools are appended to the list in one batch, within the budget, and the result of the call is held until the
 client has listed again. Under every policy, a hint names a hidden tool that is likely enough: in a text block at the
-end of an answer of `call_tool` or `discover_tools`, or only in `_meta` if a listed tool answers.
+end of an answer of a bridge or of `discover_tools`, or only in `_meta` if a listed tool answers.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class Predictor:
                 return None
             if (known := self._catalog.get(tool)) is not None:
                 chat.hinted.add(tool)
-                return Hint(tool, chance, hint_text(known))
+                bridge = self._policy.reach(client.profile).verdict(known).bridge
+                return Hint(tool, chance, hint_text(known, bridge))
         return None
 
     def _hidden(self, client: Caller, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
@@ -110,10 +111,10 @@ class Predictor:
         }
 
 
-def hint_text(tool: Tool) -> str:
-    """Describe a tool in one line: its name, the arguments it requires, what it does."""
+def hint_text(tool: Tool, bridge: str) -> str:
+    """Describe a tool in one line: its name, the arguments it requires, which of our tools calls it, what it does."""
     wanted, about = _about(tool.definition)
-    text = f"Often next: {tool.id}({wanted}), through call_tool"
+    text = f"Often next: {tool.id}({wanted}), through {bridge}"
     return f"{text}: {about}" if about and estimate(f"{text}: {about}") <= HINT_TOKENS else f"{text}."
 
 
@@ -127,7 +128,7 @@ def _about(definition: bytes) -> tuple[str, str]:
 
 
 def with_text(result: Raw, hint: Hint) -> Raw:
-    """Return a result of `call_tool` with the hint as its last block, or unchanged if it has no list of blocks."""
+    """Return a result of a bridge with the hint as its last block, or unchanged if it has no list of blocks."""
     try:
         members: dict[str, Any] = jsonrpc.fields(result)
         blocks: list[Any] = jsonrpc.items(members["content"])

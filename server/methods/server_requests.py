@@ -245,11 +245,14 @@ class ServerRequests:
             return
         handle = f"foretool-{os.urandom(16).hex()}"
         self._own[handle] = _Own(exchange, answered, time.monotonic() + PARKED_S)
+        if len(self._own) > MOST_PARKED:
+            del self._own[next(iter(self._own))]
         requests = {"answer": {"method": method, "params": params}}
         exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": handle})
 
     def _resume_own(self, handle: str, own: _Own, exchange: Exchange) -> None:
-        if own.exchange.client is not exchange.client or own.exchange.method != exchange.method:
+        # Callers of the modern era share a client over HTTP; each has its own session.
+        if own.exchange.session is not exchange.session or own.exchange.method != exchange.method:
             exchange.error(jsonrpc.INVALID_PARAMS, "requestState does not belong to this request")
             return
         del self._own[handle]  # an answer counts once

@@ -13,10 +13,13 @@ from msgspec import Struct
 
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import Server, matches
-from foretool.server.config.settings import CLASSES, Risk, ServerEntry
+from foretool.server.config.settings import CLASSES, Bridges, Risk, ServerEntry, Settings
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Tool
 
+Asked = Literal["name", "call_tool", "call_tool_write"]
+"""How a call names its tool: by the tool's own name, or through one of our two bridges."""
+BridgeName = Literal["call_tool", "call_tool_write"]
 Source = Literal["config", "server", "none"]
 """Who rated a tool: the user (`risk` of the server's entry), the server (annotations), or nobody."""
 
@@ -37,6 +40,8 @@ class Verdict(Struct, frozen=True):
     """The change of the config that would let it through."""
     allowed: bool = False
     """A rule allows it, and none denies it."""
+    bridge: BridgeName = "call_tool"
+    """Which of our tools calls it."""
 
     @property
     def may_destroy(self) -> bool:
@@ -50,6 +55,14 @@ class Run(Struct, frozen=True):
     verdict: Verdict
 
 
+class Confirm(Struct, frozen=True):
+    """The call goes to its upstream once the user has agreed to the tool in this session."""
+
+    verdict: Verdict
+    setting: str
+    """The value of `confirm` that asks."""
+
+
 class Refuse(Struct, frozen=True):
     """The call does not go on."""
 
@@ -58,16 +71,19 @@ class Refuse(Struct, frozen=True):
     """Why, for the model and the user."""
     change: str = ""
     """The change of the config that would let it through; "" if the caller itself can do better."""
+    hides: bool = False
+    """The tool does not exist for this client, so the call is answered like that of an unknown name."""
 
 
-Decision = Run | Refuse
+Decision = Run | Confirm | Refuse
 
 
 class Reach:
     """What the clients of one profile reach, under one reading of the config."""
 
-    def __init__(self, profile: Profile, servers: Mapping[str, Server]) -> None:
+    def __init__(self, profile: Profile, servers: Mapping[str, Server], settings: Settings) -> None:
         self.profile = profile
+        self._settings = settings
         self._servers = servers
         self._admitted: dict[str, bool] = {}
         self._denying = frozenset(name for name, each in servers.items() if profile.deny or each.entry.deny)
@@ -94,6 +110,18 @@ class Reach:
         """Tell whether a rule may deny a tool of this server."""
         return server in self._denying
 
+    @property
+    def trusts_some(self) -> bool:
+        """Whether a rule may allow `call_tool` to run what is not read-only."""
+        return bool(self.profile.allow) or any(
+            each.entry.allow for name, each in self._servers.items() if self.admits(name)
+        )
+
+    @property
+    def bridges(self) -> Bridges:
+        """Whether there are two bridges, by risk, or one for everything."""
+        return self._settings.bridges
+
     def verdict(self, tool: Tool) -> Verdict:
         """Return what the rules say of a tool."""
         key = (tool.id, tool.upstream, tool.name, tool.schema_hash)
@@ -103,31 +131,45 @@ class Reach:
             found = self._verdicts[key] = self._judge(tool)
         return found
 
-    def decide(self, tool: Tool) -> Decision:
+    def decide(self, tool: Tool, asked: Asked) -> Decision:
         """Decide on a call of a tool."""
-        key = (tool.id, tool.upstream, tool.name, tool.schema_hash)
+        key = (tool.id, tool.upstream, tool.name, tool.schema_hash, asked)
         if (found := self._decisions.get(key)) is None:
             if len(self._decisions) >= MOST_KEPT:
                 self._decisions.clear()
-            found = self._decisions[key] = self._decide(tool)
+            found = self._decisions[key] = self._decide(tool, asked)
         return found
 
-    def _decide(self, tool: Tool) -> Decision:
+    def _decide(self, tool: Tool, asked: Asked) -> Decision:
         verdict = self.verdict(tool)
         if tool.upstream not in self._servers:
-            return Refuse(verdict, f"server {tool.upstream!r} was removed from the config", "add its server again")
+            return Refuse(
+                verdict, f"server {tool.upstream!r} was removed from the config", "add its server again", hides=True
+            )
         if not self.admits(tool.upstream):
             profile = self.profile.name
             change = f"add {tool.upstream!r} to the servers of profile {profile!r}"
-            return Refuse(verdict, f"it is not in profile {profile!r}", change)
+            return Refuse(verdict, f"it is not in profile {profile!r}", change, hides=True)
         if verdict.denied:
-            return Refuse(verdict, f"{verdict.denied} refuses it; only the user can change that", verdict.lift)
-        return Run(verdict)
+            reason = f"{verdict.denied} refuses it; only the user can change that"
+            return Refuse(verdict, reason, verdict.lift, hides=True)
+        if asked == "call_tool" and verdict.bridge != asked:
+            return Refuse(verdict, f"call_tool runs read-only tools; call it with {verdict.bridge}, in the same way")
+        return Confirm(verdict, self._settings.confirm) if self._asks(verdict) else Run(verdict)
+
+    def _asks(self, verdict: Verdict) -> bool:
+        confirm = self._settings.confirm
+        if confirm == "never" or verdict.allowed:
+            return False
+        if confirm == "destructive":
+            return verdict.may_destroy
+        return confirm == "all" or verdict.risk != "read"
 
     def _judge(self, tool: Tool) -> Verdict:
         entry = self._entry(tool.upstream)
         risk, source = rate(tool, entry)
         rated = Verdict(risk, source)
+        bridge: BridgeName = "call_tool" if risk == "read" or self.bridges == "one" else "call_tool_write"
         # A tool may have lost its plain name to another one; a rule against that name still means it.
         names = {tool.id, f"{tool.upstream}__{tool.name}", f"{entry.prefix or tool.upstream}__{tool.name}"}
         for whose, patterns, called in (
@@ -138,11 +180,11 @@ class Reach:
                 lift = f'remove "{rule}" from "deny" of {whose}'
                 if rule in CLASSES:
                     lift += f', or rate {tool.name!r} in "risk" of server {tool.upstream!r}'
-                return Verdict(risk, source, f'"{rule}" in "deny" of {whose}', lift)
+                return Verdict(risk, source, f'"{rule}" in "deny" of {whose}', lift, bridge=bridge)
         allowed = _matching_rule(entry.allow, {tool.name}, rated) or _matching_rule(
             self.profile.allow, {tool.id}, rated
         )
-        return Verdict(risk, source, allowed=allowed is not None)
+        return Verdict(risk, source, allowed=allowed is not None, bridge=bridge if allowed is None else "call_tool")
 
     def _entry(self, server: str) -> ServerEntry:
         found = self._servers.get(server)
@@ -165,7 +207,7 @@ class TrustPolicy:
             self._reaches.clear()
         found = self._reaches.get(profile.name)
         if found is None or found.profile is not profile:
-            found = self._reaches[profile.name] = Reach(profile, self._read.servers)
+            found = self._reaches[profile.name] = Reach(profile, self._read.servers, self._read.settings)
         return found
 
 

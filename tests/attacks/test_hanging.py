@@ -41,7 +41,7 @@ def serve(tmp_path: Path, servings: list[Served], *options: str, **settings: Any
 
 
 def bridged(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"name": "call_tool", "arguments": {"name": name, "arguments": arguments}}
+    return {"name": "call_tool_write", "arguments": {"name": name, "arguments": arguments}}
 
 
 @requirement("trust:limits:validation")

@@ -27,7 +27,7 @@ async def refused(client: Any, name: str) -> str:
     """What a call is told that must not run, by name and through the bridge."""
     with pytest.raises(Failed) as by_name:
         await client.call_tool(name, {"secret": "s3cret"})
-    bridged = await client.call_tool("call_tool", {"name": name, "arguments": {"secret": "s3cret"}})
+    bridged = await client.call_tool("call_tool_write", {"name": name, "arguments": {"secret": "s3cret"}})
     assert bridged["isError"] is True
     assert by_name.value.message in said(bridged) or said(bridged) in by_name.value.message
     return by_name.value.message

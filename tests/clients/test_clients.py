@@ -94,10 +94,10 @@ def call(tool: str, /, **arguments: Any) -> list[str]:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_inspector_lists_discovers_and_calls_what_it_found(inspector: Run, config: Path, era: str) -> None:
     listed = [tool["name"] for tool in inspector("tools/list")["tools"]]
-    assert listed == ["call_tool", "discover_tools"]
+    assert listed == ["call_tool", "call_tool_write", "discover_tools"]
     found = inspector(*call("discover_tools", task="forecast of the weather"))["structuredContent"]
     assert found["matches"][0]["name"] == TOOL
-    answer = inspector(*call("call_tool", name=TOOL, arguments={"text": "Oslo"}))
+    answer = inspector(*call("call_tool_write", name=TOOL, arguments={"text": "Oslo"}))
     assert json.loads(answer["content"][0]["text"]) == {"text": "Oslo"}
     assert set(rows(config, "select era from sessions")) == {era}
     assert rows(config, "select tool from misses where noticed in ('bridge', 'discovery')") == [TOOL]
@@ -108,10 +108,10 @@ def test_mcporter_lists_discovers_and_calls_hidden_tools_by_name_and_through_the
     mcporter: Run, config: Path
 ) -> None:
     listed = mcporter("list", "proxy", "--json")
-    assert [tool["name"] for tool in listed["tools"]] == ["call_tool", "discover_tools"]
+    assert [tool["name"] for tool in listed["tools"]] == ["call_tool", "call_tool_write", "discover_tools"]
     found = mcporter("call", "proxy.discover_tools", "task=forecast of the weather")
     assert found["matches"][0]["name"] == TOOL
     assert mcporter("call", f"proxy.{TOOL}", "text=Oslo") == {"text": "Oslo"}
     bridged = {"name": "echo__echo", "arguments": {"text": "Rome"}}
-    assert mcporter("call", "proxy.call_tool", "--args", json.dumps(bridged)) == {"text": "Rome"}
+    assert mcporter("call", "proxy.call_tool_write", "--args", json.dumps(bridged)) == {"text": "Rome"}
     assert sorted(rows(config, "select tool from misses")) == ["echo__echo", TOOL]

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from served import Json, Served, write_config
 
-OWN: Final = {"discover_tools", "call_tool"}
+OWN: Final = {"discover_tools", "call_tool", "call_tool_write"}
 SAMPLES: Final[Json] = {"string": "text", "number": 2, "integer": 2, "boolean": True, "array": [], "object": {}}
 
 

@@ -35,7 +35,7 @@ async def conversation(stage: Stage) -> dict[Any, dict[str, Any]]:
         ("tools/call", {"name": "calc__add", "arguments": {"n": 1}}),
         ("tools/call", {"name": "discover_tools", "arguments": {"task": "subtract"}}),
         ("tools/call", {"name": "calc__sub", "arguments": {"n": 2}}),
-        ("tools/call", {"name": "call_tool", "arguments": {"name": "calc__sub", "arguments": {"n": 3}}}),
+        ("tools/call", {"name": "call_tool_write", "arguments": {"name": "calc__sub", "arguments": {"n": 3}}}),
         ("tools/call", {"name": "no__such", "arguments": {}}),
         ("tools/list", {}),
         ("tools/call", {"name": "calc__add", "arguments": {"n": 4}}),

@@ -1,7 +1,9 @@
-"""`call_tool`: checks arguments, asks before it destroys, and never calls itself."""
+"""The bridges `call_tool` and `call_tool_write`: each runs what its annotations say, checks arguments, and calls no
+tool of ours."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -13,12 +15,13 @@ from foretool.server.protocol import jsonrpc
 pytestmark = pytest.mark.anyio
 
 WIPE = tool("wipe", "Deletes everything", annotations={"destructiveHint": True})
+READ = tool("read", "Reads everything", annotations={"readOnlyHint": True})
 ADD = tool("add", "Adds", {"a": {"type": "number"}}, annotations={"destructiveHint": False})
 ADD["inputSchema"]["required"] = ["a"]
 
 
 def disk() -> FakeUpstream:
-    return FakeUpstream("disk", [WIPE, ADD])
+    return FakeUpstream("disk", [WIPE, ADD, READ, tool("plain")])
 
 
 def through(name: str, arguments: Any = None) -> dict[str, Any]:
@@ -31,7 +34,7 @@ async def test_arguments_that_do_not_fit_come_back_with_the_schema_and_are_not_s
     upstream = disk()
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        result = await stage.client.call_tool("call_tool", through("disk__add", arguments))
+        result = await stage.client.call_tool("call_tool_write", through("disk__add", arguments))
     assert result["isError"] is True
     assert '"required":["a"]' in said(result).replace(" ", "")
     assert upstream.calls == []
@@ -43,8 +46,8 @@ async def test_arguments_that_fit_are_passed_on_and_so_is_what_no_schema_can_che
     upstream = FakeUpstream("disk", [ADD, odd])
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        await stage.client.call_tool("call_tool", through("disk__add", {"a": 1, "more": None}))
-        await stage.client.call_tool("call_tool", through("disk__odd", {"x": 1}))
+        await stage.client.call_tool("call_tool_write", through("disk__add", {"a": 1, "more": None}))
+        await stage.client.call_tool("call_tool_write", through("disk__odd", {"x": 1}))
     assert upstream.calls == [("add", {"a": 1, "more": None}), ("odd", {"x": 1})]
 
 
@@ -52,9 +55,10 @@ async def test_arguments_that_fit_are_passed_on_and_so_is_what_no_schema_can_che
 async def test_it_refuses_its_own_name_and_a_missing_one() -> None:
     async with proxy_over(disk()) as stage:
         await stage.client.initialize()
-        with pytest.raises(Failed) as refused:
-            await stage.client.call_tool("call_tool", through("call_tool", through("disk__add", {"a": 1})))
-        assert refused.value.code == jsonrpc.INVALID_PARAMS
+        for outer, inner in itertools.product(("call_tool", "call_tool_write"), repeat=2):
+            with pytest.raises(Failed) as refused:
+                await stage.client.call_tool(outer, through(inner, through("disk__add", {"a": 1})))
+            assert refused.value.code == jsonrpc.INVALID_PARAMS
         for arguments in ({}, {"name": 5}, {"name": ""}):
             result = await stage.client.call_tool("call_tool", arguments)
             assert result["isError"] is True
@@ -69,87 +73,103 @@ async def test_it_passes_discover_tools_on() -> None:
     assert result["structuredContent"]["matches"][0]["name"] == "disk__wipe"
 
 
-@requirement("bridge:destructive:refused")
-@pytest.mark.parametrize(("setting", "capabilities"), [("deny", {"elicitation": {}}), ("ask", {}), ("deny", {})])
-async def test_a_destructive_tool_is_refused_with_the_way_out(setting: str, capabilities: dict[str, Any]) -> None:
+@requirement("bridge:by-risk")
+async def test_call_tool_runs_what_is_read_only_and_names_the_bridge_for_everything_else() -> None:
     upstream = disk()
-    async with proxy_over(upstream, bridge_destructive=setting) as stage:
-        await stage.client.initialize(capabilities=capabilities)
-        await stage.client.list_tools()
-        result = await stage.client.call_tool("call_tool", through("disk__wipe", {}))
-    assert result["isError"] is True
-    assert "pin it" in said(result)
-    assert upstream.calls == []
-
-
-@requirement("bridge:destructive:asked")
-@pytest.mark.parametrize(("action", "runs"), [("accept", True), ("decline", False), ("cancel", False)])
-async def test_a_destructive_tool_runs_when_the_user_agrees(action: str, runs: bool) -> None:
-    upstream = disk()
-    async with proxy_over(upstream) as stage:
-        stage.client.answers["elicitation/create"] = {"action": action, "content": {}}
-        await stage.client.initialize(capabilities={"elicitation": {}})
-        await stage.client.list_tools()
-        result = await stage.client.call_tool("call_tool", through("disk__wipe", {}))
-        (question,) = stage.client.questions
-    assert "disk__wipe" in question["params"]["message"]
-    assert upstream.calls == ([("wipe", {})] if runs else [])
-    assert result.get("isError", False) is not runs
-
-
-@requirement("bridge:destructive:asked")
-async def test_a_nonsensical_answer_to_the_question_is_no_consent() -> None:
-    upstream = disk()
-    async with proxy_over(upstream) as stage:
+    async with proxy_over(upstream, pin=["disk__add"]) as stage:
         client = stage.client
-        await client.initialize(capabilities={"elicitation": {}})
+        await client.initialize()
         await client.list_tools()
-        for nonsense in (5, None, [], {"action": 1}):
-            call = client.post("tools/call", {"name": "call_tool", "arguments": through("disk__wipe", {})})
-            await client.until(lambda: len(client.questions) > 0)
-            client.respond(client.questions.pop(), nonsense)
-            assert (await client.result(call))["isError"] is True
-    assert upstream.calls == []
+        assert said(await client.call_tool("call_tool", through("disk__read", {}))) == "read"
+        for name in ("disk__wipe", "disk__add", "disk__plain"):  # listed or not
+            refused = await client.call_tool("call_tool", through(name, {"a": 1}))
+            assert refused["isError"] is True
+            assert said(refused) == (
+                f"{name} was not run: call_tool runs read-only tools; call it with call_tool_write, in the same way"
+            )
+            await client.call_tool("call_tool_write", through(name, {"a": 1}))
+        assert said(await client.call_tool("call_tool_write", through("disk__read", {}))) == "read", (
+            "the safe direction"
+        )
+        outcomes = [(call.tool, call.outcome, call.sent) for call in stage.calls() if call.outcome == "refused"]
+        causes = {miss.cause for miss in stage.misses()}
+    assert [name for name, _ in upstream.calls] == ["read", "wipe", "add", "plain", "read"]
+    assert outcomes == [(f"disk__{name}", "refused", False) for name in ("wipe", "add", "plain")]
+    assert "denied" not in causes, "the wrong bridge denies nothing"
 
 
-@requirement("bridge:destructive:asked-modern")
-async def test_a_modern_client_is_asked_by_input_required() -> None:
+@requirement("bridge:by-risk")
+async def test_an_allowed_tool_runs_through_call_tool_and_so_does_what_the_user_rates_read_only() -> None:
     upstream = disk()
+    upstream.entry = {"allow": ["wipe"], "risk": {"plain": "read", "read": "write"}}
     async with proxy_over(upstream) as stage:
-        client = stage.client.modern(capabilities={"elicitation": {}})
-        await client.list_tools()
-        first = await client.call_tool("call_tool", through("disk__wipe", {}))
-        assert first["resultType"] == "input_required"
-        ((key, request),) = first["inputRequests"].items()
-        assert request["method"] == "elicitation/create"
-        answers = {"inputResponses": {key: {"action": "accept", "content": {}}}, "requestState": first["requestState"]}
-        again = {"name": "call_tool", "arguments": through("disk__wipe", {}), **answers}
-        assert said(await client.ask("tools/call", again)) == "wipe"
-    assert upstream.calls == [("wipe", {})]
+        await stage.client.initialize()
+        await stage.client.call_tool("call_tool", through("disk__wipe", {}))
+        await stage.client.call_tool("call_tool", through("disk__plain", {}))
+        assert (await stage.client.call_tool("call_tool", through("disk__read", {})))["isError"] is True
+    assert [name for name, _ in upstream.calls] == ["wipe", "plain"]
 
 
-@requirement("bridge:destructive:allowed")
-async def test_a_destructive_tool_runs_when_it_is_allowed_or_listed_or_called_by_name() -> None:
+@requirement("bridge:one")
+async def test_with_one_bridge_call_tool_runs_everything_and_the_other_is_not_listed() -> None:
     upstream = disk()
-    async with proxy_over(upstream, bridge_destructive="allow") as stage:
+    async with proxy_over(upstream, bridges="one") as stage:
         await stage.client.initialize()
+        assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
         await stage.client.call_tool("call_tool", through("disk__wipe", {}))
-    async with proxy_over(upstream, bridge_destructive="deny", pin=["disk__wipe"]) as stage:
+        found = await stage.client.call_tool("discover_tools", {"task": "delete or read everything"})
+        await stage.client.call_tool("call_tool_write", through("disk__wipe", {}))  # of a list from before the change
+    assert upstream.calls == [("wipe", {})] * 2
+    assert "call_tool_write" not in str(found)
+
+
+@requirement("bridge:answer")
+async def test_an_answer_says_in_one_line_which_bridge_takes_a_match() -> None:
+    plain = tool("plain", "Does something")
+    both = "where it is not listed call_tool(name, arguments), call_tool_write if marked write."
+    turned = "where it is not listed call_tool_write(name, arguments), call_tool if marked read."
+    for tools, words, marks in (
+        ([WIPE, READ], both, {"disk__wipe": "write"}),
+        ([WIPE, READ, plain], turned, {"disk__read": "read"}),
+        ([WIPE, plain], "call_tool_write(name, arguments) where it is not listed.", {}),
+        ([READ], "call_tool(name, arguments) where it is not listed.", {}),
+    ):
+        async with proxy_over(FakeUpstream("disk", tools)) as stage:
+            await stage.client.initialize()
+            names = [f"disk__{each['name']}" for each in tools]
+            found = await stage.client.call_tool("discover_tools", {"names": names})
+            structured = found["structuredContent"]
+        assert f"Call a match by its name, or {words}" in structured["advice"]
+        marked = {each["name"]: mark for each in structured["matches"] for mark in ("read", "write") if each.get(mark)}
+        assert marked == marks
+        assert all(f"{name} ({mark})" in said(found) for name, mark in marks.items())
+
+
+@requirement("bridge:answer")
+async def test_a_weak_answer_says_where_what_changes_something_is_called() -> None:
+    async with proxy_over(FakeUpstream("disk", [WIPE])) as stage:
         await stage.client.initialize()
-        await stage.client.list_tools()
-        await stage.client.call_tool("call_tool", through("disk__wipe", {}))
-    async with proxy_over(upstream, bridge_destructive="deny") as stage:
-        await stage.client.initialize()
-        await stage.client.call_tool("disk__wipe", {})
-    assert upstream.calls == [("wipe", {})] * 3
+        answer = await stage.client.discover(names=["disk__wipe", "garden"])
+    assert "None fits clearly" in answer["advice"] and "call_tool_write calls what changes" in answer["advice"]
 
 
 @requirement("bridge:honest")
-async def test_its_own_annotations_do_not_claim_that_it_only_reads() -> None:
-    async with proxy_over(disk()) as stage:
-        listed = {each["name"]: each for each in (await stage.client.ask("tools/list"))["tools"]}
-    assert listed["call_tool"]["annotations"]["readOnlyHint"] is False
-    assert listed["discover_tools"]["annotations"]["readOnlyHint"] is True
+async def test_the_annotations_of_our_own_tools_say_what_they_may_run() -> None:
+    async def hints(**entry: Any) -> dict[str, tuple[Any, Any]]:
+        upstream = disk()
+        upstream.entry = entry
+        async with proxy_over(upstream, profiles={"trusting": {"allow": ["@write"]}}) as stage:
+            trusting = {each["name"]: each for each in (await stage.connect("trusting").ask("tools/list"))["tools"]}
+            listed = {each["name"]: each for each in (await stage.client.ask("tools/list"))["tools"]}
+        assert trusting["call_tool"]["annotations"]["readOnlyHint"] is False
+        return {
+            name: (each["annotations"].get("readOnlyHint"), each["annotations"].get("destructiveHint"))
+            for name, each in listed.items()
+        }
+
+    writes = (False, True)
+    assert await hints() == {"call_tool": (True, None), "call_tool_write": writes, "discover_tools": (True, None)}
+    assert (await hints(allow=["wipe"]))["call_tool"] == writes
 
 
 @requirement("bridge:carries")
@@ -159,7 +179,7 @@ async def test_it_carries_progress_and_cancellation() -> None:
     async with proxy_over(upstream) as stage:
         client = stage.client
         await client.initialize()
-        params = {"name": "call_tool", "arguments": through("disk__add", {"a": 1})}
+        params = {"name": "call_tool_write", "arguments": through("disk__add", {"a": 1})}
         call = client.post("tools/call", params, meta={"progressToken": "mine"})
         asked = await upstream.called("add")
         asked.progress(1, total=2)

@@ -24,7 +24,7 @@ async def test_a_known_catalogue_is_listed_and_searched_without_starting_any_ups
     asleep = FakeUpstream("calc", ["add", "subtract"], BOTH)
     async with proxy_over(asleep, store=store, pin=["calc__add"]) as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["calc__add", "call_tool", "call_tool_write", "discover_tools"]
         found = await stage.client.discover("subtract")
         assert asleep.starts == 0
         assert stage.app.upstreams["calc"].state is State.KNOWN
@@ -41,12 +41,18 @@ async def test_the_first_list_waits_for_cold_upstreams_but_not_beyond_the_deadli
         loop = asyncio.get_running_loop()
         began = loop.time()
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "quick__a"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools", "quick__a"]
         assert 1.9 < loop.time() - began < 2.1
         assert slow.gate is not None
         slow.gate.set()
         await stage.client.heard(LIST_CHANGED)
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "quick__a", "slow__b"]
+        assert await stage.client.list_tools() == [
+            "call_tool",
+            "call_tool_write",
+            "discover_tools",
+            "quick__a",
+            "slow__b",
+        ]
 
 
 @requirement("start:cold-deadline")
@@ -56,7 +62,7 @@ async def test_the_first_list_comes_as_soon_as_every_upstream_has_answered_or_fa
     async with proxy_over(good, bad, pin=["*"], cold_list_s=100) as stage:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "good__a"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools", "good__a"]
         assert loop.time() - began < 0.5
 
 

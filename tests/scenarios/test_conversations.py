@@ -22,7 +22,7 @@ def office() -> tuple[FakeUpstream, FakeUpstream]:
 
 async def bridged(client: FakeClient, name: str, handle: str = "") -> Json:
     arguments: Json = {"name": name, "arguments": {}} | ({"handle": handle} if handle else {})
-    return await client.call_tool("call_tool", arguments)
+    return await client.call_tool("call_tool_write", arguments)
 
 
 def handles(store: Store) -> dict[str, list[str]]:
@@ -114,7 +114,9 @@ async def test_a_conversation_begins_with_what_was_done_before_its_handle_was_gi
 @pytest.mark.parametrize("handle", ["", "mine", "x" * 23, "../../etc/passwd", None])
 async def test_what_is_no_handle_of_ours_is_as_none(handle: Any) -> None:
     async with proxy_over(*office()) as stage:
-        result = await stage.client.call_tool("call_tool", {"name": "disk__zip", "arguments": {}, "handle": handle})
+        result = await stage.client.call_tool(
+            "call_tool_write", {"name": "disk__zip", "arguments": {}, "handle": handle}
+        )
         await stage.client.call_tool("discover_tools", {"task": "zip", "handle": handle}, id="d")
         recorded = handles(stage.store)
     assert said(result) == "zip"
@@ -144,12 +146,12 @@ async def test_a_handle_means_nothing_to_another_client() -> None:
         assert list(second.conversation(handle).history) == ["disk__zip"]
 
 
-@requirement("conversation:handle", "bridge:destructive:asked-modern")
+@requirement("conversation:handle", "trust:confirm:modern")
 async def test_a_call_that_the_user_had_to_confirm_stays_in_its_conversation() -> None:
     wipe = tool("wipe", annotations={"destructiveHint": True})
-    async with proxy_over(FakeUpstream("disk", [wipe])) as stage:
+    async with proxy_over(FakeUpstream("disk", [wipe]), confirm="destructive") as stage:
         client = stage.client.modern(capabilities={"elicitation": {}})
-        params = {"name": "call_tool", "arguments": {"name": "disk__wipe", "arguments": {}, "handle": "A" * 22}}
+        params = {"name": "call_tool_write", "arguments": {"name": "disk__wipe", "arguments": {}, "handle": "A" * 22}}
         first = await client.ask("tools/call", params)
         (key,) = first["inputRequests"]
         answers = {"inputResponses": {key: {"action": "accept"}}, "requestState": first["requestState"]}

@@ -80,7 +80,7 @@ async def test_it_is_sorted_by_name_whatever_the_order_in_which_upstreams_answer
     first, second = FakeUpstream("zeta", ["b", "a"]), FakeUpstream("alpha", ["z"])
     async with proxy_over(first, second, policy="frozen", pin=["*"]) as stage:
         names = await stage.client.list_tools()
-    assert names == ["alpha__z", "call_tool", "discover_tools", "zeta__a", "zeta__b"]
+    assert names == ["alpha__z", "call_tool", "call_tool_write", "discover_tools", "zeta__a", "zeta__b"]
 
 
 @requirement("list:frozen:epoch")
@@ -104,11 +104,17 @@ async def test_a_changed_upstream_moves_it_and_every_client_is_told() -> None:
         first, second = stage.client, stage.connect()
         for client in (first, second):
             await client.initialize()
-            assert await client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+            assert await client.list_tools() == ["calc__add", "call_tool", "call_tool_write", "discover_tools"]
         upstream.change("add", "divide")
         for client in (first, second):
             await client.heard(LIST_CHANGED)
-            assert await client.list_tools() == ["calc__add", "calc__divide", "call_tool", "discover_tools"]
+            assert await client.list_tools() == [
+                "calc__add",
+                "calc__divide",
+                "call_tool",
+                "call_tool_write",
+                "discover_tools",
+            ]
     assert (first.count(LIST_CHANGED), second.count(LIST_CHANGED)) == (1, 1)
 
 

@@ -22,6 +22,7 @@ async def test_everything_is_listed_and_pins_are_marked_always_load() -> None:
         "calc__divide": None,
         "calc__subtract": None,
         "call_tool": always,
+        "call_tool_write": always,
         "discover_tools": always,
     }
 

@@ -48,7 +48,7 @@ async def test_a_second_discovery_appends_after_the_first() -> None:
         first = await client.list_tools()
         await client.discover(names=["files__delete", "files__zip_archive", "files__archive_list"])
         second = await client.list_tools()
-    assert first == ["call_tool", "discover_tools", "files__zip_archive"]
+    assert first == ["call_tool", "call_tool_write", "discover_tools", "files__zip_archive"]
     assert second == [*first, "files__delete", "files__archive_list"]
 
 
@@ -102,7 +102,7 @@ async def test_it_does_not_grow_beyond_the_budget() -> None:
         answer = await client.discover(names=["files__read"])
         names = await client.list_tools()
     assert [match["name"] for match in answer["matches"]] == ["files__read"]
-    assert names == ["call_tool", "discover_tools"]
+    assert names == ["call_tool", "call_tool_write", "discover_tools"]
     assert client.count(LIST_CHANGED) == 0
 
 
@@ -133,8 +133,8 @@ async def test_the_grown_list_is_on_record_and_what_had_to_be_discovered_is_one_
         session = stage.store.sessions.recent()[0].key
         exposures = stage.store.sessions.exposures(session)
         assert [(each.reason, each.tools) for each in exposures] == [
-            ("list", ("call_tool", "discover_tools")),
-            ("growth", ("call_tool", "discover_tools", "files__read")),
+            ("list", ("call_tool", "call_tool_write", "discover_tools")),
+            ("growth", ("call_tool", "call_tool_write", "discover_tools", "files__read")),
         ]
         assert [(each.tool, each.noticed, each.recovered, each.turns) for each in stage.misses()] == [
             ("files__read", "discovery", "discovered", 1)

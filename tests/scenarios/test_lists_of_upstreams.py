@@ -39,7 +39,13 @@ async def test_one_bad_tool_is_dropped_alone_and_said(broken: Any) -> None:
     upstream.scripts["tools/list"] = lambda asked: asked.reply({"tools": [tool("add"), broken, tool("sub")]})
     async with proxy_over(upstream, policy="full") as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["calc__add", "calc__sub", "call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == [
+            "calc__add",
+            "calc__sub",
+            "call_tool",
+            "call_tool_write",
+            "discover_tools",
+        ]
         (problem,) = stage.app.catalog.problems["calc"]
         await asyncio.sleep(1)
         (state,) = stage.store.serving.states()
@@ -77,12 +83,12 @@ async def test_an_odd_definition_is_listed_found_and_called_or_dropped_and_harms
             client = stage.client
             await client.initialize()
             listed = await client.list_tools()
-            assert set(listed) >= {"calc__add", "call_tool", "discover_tools"}
+            assert set(listed) >= {"calc__add", "call_tool", "call_tool_write", "discover_tools"}
             await client.discover(names=["calc__odd"])
             await client.discover("odd alone")
             if "calc__odd" in listed:
                 assert said(await client.call_tool("calc__odd", {})) == "odd"
-                await client.call_tool("call_tool", {"name": "calc__odd", "arguments": {}})
+                await client.call_tool("call_tool_write", {"name": "calc__odd", "arguments": {}})
             else:
                 assert stage.app.catalog.problems["calc"]
             assert said(await client.call_tool("calc__add", {})) == "add"
@@ -96,7 +102,7 @@ async def test_an_upstream_with_a_broken_list_shows_an_error_and_the_others_are_
     bad.scripts["tools/list"] = lambda asked: asked.reply(answer)
     async with proxy_over(bad, good, policy="full") as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "good__add"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools", "good__add"]
         error = stage.app.upstreams["bad"].error
     assert "tools could not be listed" in error
 
@@ -107,7 +113,7 @@ async def test_an_upstream_that_refuses_to_list_shows_its_error() -> None:
     bad.scripts["tools/list"] = lambda asked: asked.fail(-32000, "log in first")
     async with proxy_over(bad, good, policy="full") as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "good__add"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools", "good__add"]
         assert "log in first" in stage.app.upstreams["bad"].error
 
 
@@ -120,7 +126,7 @@ async def test_clients_hear_of_the_tools_once_they_can_be_listed(
     late.scripts["tools/list"] = lambda asked: asked.fail(-32000, "log in first")
     async with proxy_over(late, policy="full") as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
         await asyncio.sleep(100)
         (state,) = stage.store.serving.states()
         assert (state.state, state.tools) == ("unlisted", 0)
@@ -128,7 +134,7 @@ async def test_clients_hear_of_the_tools_once_they_can_be_listed(
         del late.scripts["tools/list"]
         await asyncio.sleep(300)
         await stage.client.heard(LIST_CHANGED)
-        assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["calc__add", "call_tool", "call_tool_write", "discover_tools"]
         await asyncio.sleep(1)
         (state,) = stage.store.serving.states()
         assert (state.state, state.tools, state.last_error) == ("ready", 1, "")
@@ -147,7 +153,7 @@ async def test_remembered_tools_stay_while_the_list_fails() -> None:
     upstream.scripts["tools/list"] = lambda asked: asked.fail(-32000, "log in first")
     async with proxy_over(upstream, store=store, policy="full") as stage:
         await stage.client.initialize()
-        listed = ["calc__add", "call_tool", "discover_tools"]
+        listed = ["calc__add", "call_tool", "call_tool_write", "discover_tools"]
         assert await stage.client.list_tools() == listed
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
         await asyncio.sleep(10)
@@ -161,7 +167,7 @@ async def test_a_list_in_pages_is_read_to_its_end() -> None:
     upstream = FakeUpstream("calc", [f"t{n:02}" for n in range(23)], page=5)
     async with proxy_over(upstream, policy="full") as stage:
         await stage.client.initialize()
-        assert len(await stage.client.list_tools()) == 25
+        assert len(await stage.client.list_tools()) == 26
     assert upstream.count("tools/list") == 5
 
 
@@ -180,7 +186,7 @@ async def test_an_upstream_without_tools_is_not_asked_for_them() -> None:
     upstream = FakeUpstream("docs", capabilities={"resources": {}})
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
     assert upstream.count("tools/list") == 0
 
 
@@ -195,7 +201,7 @@ async def test_a_burst_of_changes_is_asked_for_once_and_announced_once(eras: tup
         for count in range(20):
             upstream.change("add", *(f"t{n}" for n in range(count)))
         await stage.client.heard(LIST_CHANGED)
-        assert len(await stage.client.list_tools()) == 22
+        assert len(await stage.client.list_tools()) == 23
         await asyncio.sleep(2)
     assert upstream.count("tools/list") == lists + 1
     assert stage.client.count(LIST_CHANGED) == 1
@@ -246,7 +252,7 @@ async def test_include_and_exclude_decide_which_tools_exist() -> None:
     upstream = FakeUpstream("calc", ["add", "sub", "danger"], entry={"include": ["a*", "d*"], "exclude": ["danger"]})
     async with proxy_over(upstream, policy="full") as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["calc__add", "call_tool", "call_tool_write", "discover_tools"]
         reply = await stage.client.reply(stage.client.post("tools/call", {"name": "calc__danger"}))
     assert "error" in reply
     assert upstream.calls == []
@@ -260,7 +266,7 @@ async def test_an_empty_prefix_exposes_a_tool_under_its_own_name() -> None:
     )
     async with proxy_over(bare, named, policy="full") as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["add", "call_tool", "discover_tools", "o__add"]
+        assert await stage.client.list_tools() == ["add", "call_tool", "call_tool_write", "discover_tools", "o__add"]
         await stage.client.call_tool("add", {"a": 1})
         await stage.client.call_tool("calc__add", {"a": 2})
         await stage.client.call_tool("other__add", {"a": 3})

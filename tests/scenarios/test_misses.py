@@ -62,7 +62,7 @@ async def test_calling_a_hidden_tool_through_the_bridge_leaves_a_miss_of_its_own
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
-        result = await stage.client.call_tool("call_tool", {"name": "calc__subtract", "arguments": {"a": 5}})
+        result = await stage.client.call_tool("call_tool_write", {"name": "calc__subtract", "arguments": {"a": 5}})
         assert [bare(miss) for miss in stage.misses()] == [changed(SUBTRACT, noticed="bridge")]
         assert [call.via for call in stage.calls()] == ["bridge"]
     assert upstream.calls == [("subtract", {"a": 5})]
@@ -75,7 +75,7 @@ async def test_calling_a_listed_tool_is_no_miss_by_name_or_through_the_bridge() 
         await stage.client.initialize()
         await stage.client.list_tools()
         await stage.client.call_tool("calc__add", {})
-        await stage.client.call_tool("call_tool", {"name": "calc__add", "arguments": {}})
+        await stage.client.call_tool("call_tool_write", {"name": "calc__add", "arguments": {}})
         assert stage.misses() == []
         assert [call.hidden for call in stage.calls()] == [False, False]
 
@@ -148,7 +148,7 @@ async def test_an_unknown_name_is_an_error_and_a_miss() -> None:
         await client.list_tools()
         with pytest.raises(Failed) as unknown:
             await client.call_tool("weather__forecast", {})
-        through_the_bridge = await client.call_tool("call_tool", {"name": "weather__forecast"})
+        through_the_bridge = await client.call_tool("call_tool_write", {"name": "weather__forecast"})
         misses = [(miss.tool, miss.noticed, miss.cause, miss.recovered) for miss in stage.misses()]
         assert stage.calls() == []
     assert unknown.value.code == jsonrpc.INVALID_PARAMS

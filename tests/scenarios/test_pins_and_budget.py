@@ -8,7 +8,7 @@ from requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
-OWN = ["call_tool", "discover_tools"]
+OWN = ["call_tool", "call_tool_write", "discover_tools"]
 
 
 @requirement("pins:always")
@@ -47,7 +47,7 @@ async def test_without_usage_the_words_of_the_profile_choose() -> None:
     profiles = {"music": {"about": "hum melodies"}}
     async with proxy_over(upstream, profile="music", profiles=profiles) as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "files__sing"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools", "files__sing"]
 
 
 @requirement("list:own-tools")

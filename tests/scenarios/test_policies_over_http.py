@@ -35,7 +35,7 @@ async def test_a_frozen_list_varies_neither_by_connection_nor_by_request() -> No
         after = [await caller.tools() for caller in callers]
         misses = {miss.tool for miss in stage.misses()}
     assert len({*before, *after}) == 1
-    assert names(before[0]) == ["calc__divide", "call_tool", "discover_tools"]
+    assert names(before[0]) == ["calc__divide", "call_tool", "call_tool_write", "discover_tools"]
     assert misses == {"calc__subtract"}
 
 
@@ -165,7 +165,8 @@ async def test_over_http_chats_of_one_caller_are_told_apart_by_their_handles() -
         bridged = [("calc__subtract", handles[0]), ("calc__add", handles[1]), ("calc__divide", handles[0])]
         for name, handle in bridged:
             await caller.ask(
-                "tools/call", {"name": "call_tool", "arguments": {"name": name, "arguments": {}, "handle": handle}}
+                "tools/call",
+                {"name": "call_tool_write", "arguments": {"name": name, "arguments": {}, "handle": handle}},
             )
         recorded = [(call.tool, call.handle) for call in stage.calls()]
     assert recorded == bridged

@@ -19,9 +19,15 @@ def servers() -> tuple[FakeUpstream, FakeUpstream]:
 async def test_each_profile_has_its_own_list() -> None:
     async with proxy_over(*servers(), profile="dev", profiles=PROFILES) as stage:
         everything, plain = stage.connect("all"), stage.connect()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools", "git__commit", "git__push"]
-        assert len(await everything.list_tools()) == 6
-        assert await plain.list_tools() == ["call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == [
+            "call_tool",
+            "call_tool_write",
+            "discover_tools",
+            "git__commit",
+            "git__push",
+        ]
+        assert len(await everything.list_tools()) == 7
+        assert await plain.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
 
 
 @requirement("profile:denied")
@@ -32,7 +38,7 @@ async def test_a_tool_outside_the_profile_is_refused_and_the_denial_is_a_miss() 
         await stage.client.list_tools()
         with pytest.raises(Failed) as refused:
             await stage.client.call_tool("mail__send", {})
-        through_the_bridge = await stage.client.call_tool("call_tool", {"name": "mail__send", "arguments": {}})
+        through_the_bridge = await stage.client.call_tool("call_tool_write", {"name": "mail__send", "arguments": {}})
         misses = [(miss.tool, miss.noticed, miss.cause, miss.recovered) for miss in stage.misses()]
         outcomes = [(call.tool, call.via, call.outcome, call.sent) for call in stage.calls()]
     assert outcomes == [("mail__send", via, "refused", False) for via in ("name", "bridge")]

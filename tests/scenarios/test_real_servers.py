@@ -65,12 +65,12 @@ def structured(served: Served, task: str) -> list[str]:
 @requirement("real:python")
 @pytest.mark.parametrize("served", [("time", "git", "calculator")], indirect=True)
 def test_three_servers_from_pypi_are_searched_and_called(served: Served) -> None:
-    assert served.list_tools() == ["call_tool", "discover_tools"]
+    assert served.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
     assert "time__get_current_time" in structured(served, "what time is it in Tokyo")
     now = json.loads(served.call("time__get_current_time", {"timezone": "Asia/Tokyo"}))
     assert now["timezone"] == "Asia/Tokyo"
     assert structured(served, "evaluate 3 * 7")[0] == "calculator__calculate"
-    assert served.call("call_tool", {"name": "calculator__calculate", "arguments": {"expression": "3*7"}}) == "21"
+    assert served.call("call_tool_write", {"name": "calculator__calculate", "arguments": {"expression": "3*7"}}) == "21"
     assert "git__git_log" in structured(served, "show the history of commits")[:3]
     assert "two commits" in served.call("git__git_show", {"repo_path": _repository(), "revision": "HEAD"})
 
@@ -78,7 +78,7 @@ def test_three_servers_from_pypi_are_searched_and_called(served: Served) -> None
 @requirement("real:node")
 @pytest.mark.parametrize("served", [("everything", "files")], indirect=True)
 def test_two_servers_from_npm_are_searched_and_called(served: Served) -> None:
-    assert served.list_tools() == ["call_tool", "discover_tools"]
+    assert served.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
     assert served.call("everything__echo", {"message": "hello"}) == "Echo: hello"
     assert "files__read_text_file" in structured(served, "read a text file")[:3]
     assert "repository" in served.call("files__read_text_file", {"path": f"{_repository()}/README.md"})

@@ -107,7 +107,7 @@ async def test_while_the_store_refuses_answers_still_come_and_nothing_is_lost(co
         connection.refuse = code
         client = stage.client
         await client.initialize()
-        assert await client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        assert await client.list_tools() == ["calc__add", "call_tool", "call_tool_write", "discover_tools"]
         assert [each["name"] for each in (await client.discover("sub"))["matches"]] == ["calc__sub"]
         for _ in range(10):
             assert said(await client.call_tool("calc__add", {})) == "add"

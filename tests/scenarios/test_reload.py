@@ -30,7 +30,14 @@ async def test_only_what_changed_is_touched() -> None:
         changes.entry["args"] = ["--new"]
         await reload(stage, stays, changes, comes, policy="full")
         await client.heard(LIST_CHANGED)
-        assert await client.list_tools() == ["call_tool", "changes__c", "comes__d", "discover_tools", "stays__a"]
+        assert await client.list_tools() == [
+            "call_tool",
+            "call_tool_write",
+            "changes__c",
+            "comes__d",
+            "discover_tools",
+            "stays__a",
+        ]
         asked.reply({"content": [], "undisturbed": True})
         assert (await client.result(call))["undisturbed"] is True
         assert said(await client.call_tool("changes__c", {})) == "c"
@@ -46,11 +53,11 @@ async def test_filters_and_pins_apply_without_a_restart() -> None:
     upstream = FakeUpstream("calc", ["add", "sub"])
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
         upstream.entry |= {"exclude": ["sub"], "pin": ["add"]}
         await reload(stage, upstream)
         await stage.client.heard(LIST_CHANGED)
-        assert await stage.client.list_tools() == ["calc__add", "call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["calc__add", "call_tool", "call_tool_write", "discover_tools"]
         gone = await stage.client.reply(stage.client.post("tools/call", {"name": "calc__sub"}))
     assert "error" in gone
     assert upstream.starts == 1
@@ -61,10 +68,10 @@ async def test_settings_apply_to_clients_that_are_connected() -> None:
     upstream = FakeUpstream("calc", ["add", "sub"])
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
         await reload(stage, upstream, policy="full")
         await stage.client.heard(LIST_CHANGED)
-        assert len(await stage.client.list_tools()) == 4
+        assert len(await stage.client.list_tools()) == 5
 
 
 @requirement("reload:back")

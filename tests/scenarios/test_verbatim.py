@@ -65,7 +65,7 @@ async def test_arguments_reach_the_upstream_as_they_were_written(via: str) -> No
         await stage.client.initialize()
         call = b'{"name":"calc__odd","arguments":%s}' % ODD
         if via == "bridge":
-            call = b'{"name":"call_tool","arguments":%s}' % call
+            call = b'{"name":"call_tool_write","arguments":%s}' % call
         stage.client.feed(b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":%s}\n' % call)
         asked = await upstream.called("odd")
         await stage.client.until(lambda: "x" in stage.client._raw)
@@ -210,13 +210,13 @@ async def test_a_strange_notification_or_answer_is_passed_over(line: bytes) -> N
 
 @requirement("wire:deep-arguments")
 @pytest.mark.parametrize("depth", [50, 200, 400, 600, 800, 900, 950, 970, 990, 2000])
-@pytest.mark.parametrize("name", ["calc__add", "call_tool", "discover_tools"])
+@pytest.mark.parametrize("name", ["calc__add", "call_tool", "call_tool_write", "discover_tools"])
 async def test_deeply_nested_arguments_get_some_answer_at_any_depth(depth: int, name: str) -> None:
     nested = b"[" * depth + b"]" * depth
     async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
         client = stage.client
         await client.initialize()
-        arguments = {"calc__add": b'{"a":%s}', "call_tool": b'{"name":"calc__add","arguments":{"a":%s}}'}.get(
+        arguments = {"calc__add": b'{"a":%s}', "call_tool_write": b'{"name":"calc__add","arguments":{"a":%s}}'}.get(
             name, b'{"task":%s}'
         )
         params = b'{"name":"%s","arguments":%s}' % (name.encode(), arguments % nested)

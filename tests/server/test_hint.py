@@ -49,7 +49,7 @@ def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None
     with fill(path) as store:
         said = hint.answer_prompt(told(), path)
         (prompt,) = store.tasks.prompts()
-    assert said == f"{hint.HEAD}\n- sky__forecast: Forecast of the weather for a city."
+    assert said == f"{hint.HEAD}\n- sky__forecast (write): Forecast of the weather for a city."
     assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
 
 
@@ -195,4 +195,9 @@ async def test_a_client_that_nothing_is_known_of_is_shown_the_tools_of_the_last_
     with open_store(":memory:") as store:
         store.tasks.add_prompt(Prompt(1.0, "weather forecast for my city"))
         async with proxy_over(FakeUpstream("sky", tools), store=store) as stage:
-            assert await stage.client.list_tools() == ["call_tool", "discover_tools", "sky__forecast"]
+            assert await stage.client.list_tools() == [
+                "call_tool",
+                "call_tool_write",
+                "discover_tools",
+                "sky__forecast",
+            ]

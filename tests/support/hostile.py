@@ -103,7 +103,9 @@ ids: Written = weighted((9, IDS), (1, ODD_IDS))
 TOKENS = one(1, 2, 3, 4, 5, 6, 7, 8, "p", "q", "")
 URIS = one("file:///a", "file:///b", "ui://x", "", "no uri", "x" * 300)
 LEVELS = one("debug", "info", "emergency", "loud")
-NAMES = one("bad__echo", "bad__hold", "good__echo", "bad__none", "call_tool", "discover_tools", "x" * 200, "")
+NAMES = one(
+    "bad__echo", "bad__hold", "good__echo", "bad__none", "call_tool", "call_tool_write", "discover_tools", "x" * 200, ""
+)
 METHODS = one(
     "initialize", "server/discover", "ping", "tools/list", "tools/call", "resources/list", "resources/read",
     "resources/templates/list", "resources/subscribe", "resources/unsubscribe", "prompts/list", "prompts/get",
@@ -152,7 +154,7 @@ PARAMS: dict[str, Written] = {
         notifications=made(toolsListChanged=one(True), resourceSubscriptions=listed(URIS)), _meta=envelope
     ),
 }
-_bridged = made(name=one("call_tool"), arguments=made(name=NAMES, arguments=arguments), _meta=meta)
+_bridged = made(name=one("call_tool", "call_tool_write"), arguments=made(name=NAMES, arguments=arguments), _meta=meta)
 _searched = made(
     name=one("discover_tools"),
     arguments=made(

@@ -170,7 +170,7 @@ async def still_served(stage: Stage) -> None:
     client = stage.connect()
     await client.initialize()
     assert await client.ask("ping") == {}
-    assert {"discover_tools", "call_tool"} <= set(await client.list_tools())
+    assert {"discover_tools", "call_tool", "call_tool_write"} <= set(await client.list_tools())
     said = await client.call_tool("good__echo", {"n": 1})
     assert said["content"][0]["text"] == "echo"
     assert (await client.discover("echo"))["matches"]

@@ -53,7 +53,7 @@ async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
         assert (search.has_learned, models_of._task) == (False, None)
         client = stage.client
         await client.initialize()
-        assert await client.list_tools() == ["call_tool", "discover_tools"]
+        assert await client.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
         await taken(stage)
         assert search.predict((), ()) == ({"calc__add": 1.0}, 0.0)
         answer = await client.discover("numbers")
@@ -69,13 +69,13 @@ async def test_a_list_changes_when_learning_has_run_and_clients_are_told() -> No
     async with proxy_over(calc(), policy="frozen") as stage:
         client = stage.client
         await client.initialize()
-        assert await client.list_tools() == ["call_tool", "discover_tools"]
+        assert await client.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
         artifacts = stage.store.artifacts
         artifacts.add("prior", msgspec.json.encode(Prior({ToolId("calc__sub"): 1.0})), {}, promote=True)
         artifacts.bump_version()
         await taken(stage)
         await client.heard("notifications/tools/list_changed")
-        assert await client.list_tools() == ["calc__sub", "call_tool", "discover_tools"]
+        assert await client.list_tools() == ["calc__sub", "call_tool", "call_tool_write", "discover_tools"]
 
 
 @requirement("learn:damaged")

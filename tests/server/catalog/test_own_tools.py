@@ -15,5 +15,5 @@ from foretool.storage.records import ToolId
 def test_the_definition_costs_at_most_250_tokens_however_many_servers_there_are(servers: int) -> None:
     counts = {f"some-server-{n}": 10 for n in range(servers)}
     definitions = dict(own_tools.definitions(counts))
-    assert list(definitions) == ["call_tool", "discover_tools"]
+    assert list(definitions) == ["call_tool", "call_tool_write", "discover_tools"]
     assert count([bytes(definitions[ToolId("discover_tools")]).decode()]) <= [250]

@@ -60,7 +60,7 @@ class Setting:
         self.store.calls.record([call] * times)
 
 
-OWN = ("call_tool", "discover_tools")
+OWN = ("call_tool", "call_tool_write", "discover_tools")
 
 
 def test_without_usage_words_or_pins_only_our_own_two_tools_are_listed() -> None:

@@ -42,14 +42,14 @@ def test_every_tool_with_its_cost_its_lists_and_its_use(path: Path, capsys: pyte
     assert (found["catalog_tools"], found["catalog_tokens"]) == (3, 120)
     assert found["unlisted_servers"] == ["new"]
     lists = [(each["profile"], each["policy"], each["tools"]) for each in found["lists"]]
-    assert lists == [("", "auto", 4), ("night", "full", 4)]
+    assert lists == [("", "auto", 5), ("night", "full", 5)]
 
 
 def test_it_prints_a_table_and_the_totals(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tools", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "calc__add (pinned)" in out and "catalog: 3 tools, 120 tokens" in out
-    assert "profile night: 4 tools" in out and "not known yet: new" in out
+    assert "profile night: 5 tools" in out and "not known yet: new" in out
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ async def test_a_schema_that_is_too_long_to_quote_is_pointed_at(length: int) -> 
     upstream = FakeUpstream("u", [tool("t", properties={"a": {"type": "number", "description": "x" * length}})])
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        result = await stage.client.call_tool("call_tool", {"name": "u__t", "arguments": {"a": "one"}})
+        result = await stage.client.call_tool("call_tool_write", {"name": "u__t", "arguments": {"a": "one"}})
     assert result["isError"] is True
     assert ("x" * length in said(result)) == (length < MOST_SCHEMA)
     assert ('discover_tools(names=["u__t"])' in said(result)) == (length == MOST_SCHEMA)

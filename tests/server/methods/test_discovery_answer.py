@@ -18,7 +18,7 @@ from foretool.server.trust.policy import Reach
 from foretool.storage.records import ToolId
 
 CONFIG = config_of(FakeUpstream("calc"), FakeUpstream("mail"))
-REACH = Reach(CONFIG.profiles[""], CONFIG.servers)
+REACH = Reach(CONFIG.profiles[""], CONFIG.servers, CONFIG.settings)
 
 
 def catalog(*tools: Any) -> Catalog:

@@ -53,7 +53,14 @@ async def test_the_list_grows_for_what_is_likely_next_and_the_result_waits_for_t
         await client.heard(LIST_CHANGED)
         listing = client.post("tools/list")
         listed = await client.result(listing)
-        assert [each["name"] for each in listed["tools"]] == ["call_tool", "discover_tools", OPEN, READ, SHUT]
+        assert [each["name"] for each in listed["tools"]] == [
+            "call_tool",
+            "call_tool_write",
+            "discover_tools",
+            OPEN,
+            READ,
+            SHUT,
+        ]
         await client.reply(call)
         order = [message["id"] for message in client.messages if message.get("id") in (call, listing)]
         assert order == [listing, call]
@@ -110,11 +117,11 @@ async def test_the_bridge_names_the_likely_hidden_tool_in_a_last_block() -> None
     upstream = files()
     async with proxy_over(upstream, policy="frozen") as stage:
         await learned(stage)
-        answer = await stage.client.call_tool("call_tool", {"name": OPEN, "arguments": {}})
+        answer = await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
         assert [each["text"] for each in answer["content"]][1:] == [
-            f"Often next: {READ}(path), through call_tool: To read a file."
+            f"Often next: {READ}(path), through call_tool_write: To read a file."
         ]
-        await stage.client.call_tool("call_tool", {"name": READ, "arguments": {"path": "x"}})
+        await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "x"}})
         opened, read = stage.misses()
     assert (opened.tool, opened.recovered) == (OPEN, "called")
     assert (read.tool, read.noticed, read.recovered, read.turns) == (READ, "bridge", "suggested", 0)
@@ -143,7 +150,7 @@ async def test_discover_tools_ends_with_the_hint() -> None:
 async def test_no_hint_where_it_is_not_wanted_not_likely_enough_or_listed(settings: dict[str, Any]) -> None:
     async with proxy_over(files(), policy="frozen", **settings) as stage:
         await learned(stage)
-        answer = await stage.client.call_tool("call_tool", {"name": OPEN, "arguments": {}})
+        answer = await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
         assert len(answer["content"]) == 1
 
 
@@ -152,8 +159,8 @@ async def test_no_hint_where_the_task_is_likely_done_or_the_call_failed() -> Non
     upstream.results["open"] = text("no", isError=True)
     async with proxy_over(upstream, policy="frozen", hint_threshold=0) as stage:
         await learned(stage)
-        failed = await stage.client.call_tool("call_tool", {"name": OPEN, "arguments": {}})
-        done = await stage.client.call_tool("call_tool", {"name": READ, "arguments": {"path": "x"}})
+        failed = await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
+        done = await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "x"}})
     assert len(failed["content"]) == len(done["content"]) == 1
 
 
@@ -178,8 +185,8 @@ def test_a_prediction_is_from_the_calls_of_the_present_task() -> None:
 def test_a_hint_is_short_whatever_the_tool_says() -> None:
     definition = json.dumps({"name": "x", "description": "word " * 400, "inputSchema": {"required": ["a", "b"]}})
     known = Tool(ToolId("s__x"), "s", "x", definition.encode(), "")
-    assert hint_text(known).startswith("Often next: s__x(a, b), through call_tool")
-    assert len(hint_text(known)) < 6 * HINT_TOKENS
+    assert hint_text(known, "call_tool").startswith("Often next: s__x(a, b), through call_tool")
+    assert len(hint_text(known, "call_tool")) < 6 * HINT_TOKENS
 
 
 HINT = Hint(ToolId("s__x"), 0.756, "Often next: s__x")

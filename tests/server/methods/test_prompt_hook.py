@@ -26,7 +26,7 @@ async def test_the_list_grows_for_a_prompt_and_what_it_needs_is_no_miss() -> Non
     async with proxy_over(files(), policy="growing") as stage:
         client = stage.client
         await client.initialize()
-        assert await client.list_tools() == ["call_tool", "discover_tools"]
+        assert await client.list_tools() == ["call_tool", "call_tool_write", "discover_tools"]
         asked(stage, "read the text of that file")
         await client.heard(LIST_CHANGED)
         assert READ in await client.list_tools()

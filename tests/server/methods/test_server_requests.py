@@ -62,12 +62,12 @@ async def test_only_so_many_calls_may_be_parked(monkeypatch: pytest.MonkeyPatch)
         assert len(stage.app.server_requests._parked) == 2
 
 
-@requirement("bridge:destructive:asked-modern")
+@requirement("trust:confirm:modern")
 async def test_an_answer_to_our_own_question_counts_once_and_for_its_client_alone() -> None:
     wipe = tool("wipe", annotations={"destructiveHint": True})
     upstream = FakeUpstream("disk", [wipe])
-    params = {"name": "call_tool", "arguments": {"name": "disk__wipe", "arguments": {}}}
-    async with proxy_over(upstream) as stage:
+    params = {"name": "call_tool_write", "arguments": {"name": "disk__wipe", "arguments": {}}}
+    async with proxy_over(upstream, confirm="destructive") as stage:
         client = stage.client.modern(capabilities=ELICITS)
         stranger = stage.connect().modern(capabilities=ELICITS)
         first = await client.ask("tools/call", params)

@@ -27,7 +27,7 @@ def made(name: str = "wipe", upstream: str = "disk", **annotations: Any) -> Tool
 def reach(entry: dict[str, Any] | None = None, **profile: Any) -> Reach:
     """What the profile "dev" reaches of the servers "disk" (with this entry) and "mail"."""
     config = config_of(FakeUpstream("disk", entry=entry or {}), FakeUpstream("mail"), profiles={"dev": profile})
-    return Reach(config.profiles["dev"], config.servers)
+    return Reach(config.profiles["dev"], config.servers, config.settings)
 
 
 @requirement("trust:policy:risk")
@@ -94,7 +94,7 @@ def test_the_users_word_beats_the_servers_and_the_most_exact_pattern_counts() ->
 )
 def test_deny_beats_allow_in_either_place(entry: dict[str, Any], profile: dict[str, Any], denied: bool) -> None:
     found = reach(entry, **profile)
-    decision = found.decide(made())  # unmarked
+    decision = found.decide(made(), "name")  # unmarked
     assert isinstance(decision, Refuse if denied else Run)
     assert found.finds(made()) is not denied
     assert bool(decision.verdict.denied) is bool(decision.verdict.lift) is denied
@@ -117,10 +117,10 @@ def test_a_rule_for_an_exposed_name_means_the_tool_that_lost_this_name_to_anothe
 def test_a_profile_reaches_its_servers_alone_and_a_removed_server_not_at_all() -> None:
     found = reach(servers=["mail"])
     assert (found.admits("mail"), found.admits("disk"), found.finds_all) == (True, False, False)
-    refused = found.decide(made())
+    refused = found.decide(made(), "name")
     assert isinstance(refused, Refuse)
     assert refused.change == "add 'disk' to the servers of profile 'dev'"
-    gone = reach().decide(made(upstream="gone"))
+    gone = reach().decide(made(upstream="gone"), "name")
     assert isinstance(gone, Refuse) and "removed" in gone.reason
 
 
@@ -131,18 +131,18 @@ def test_a_decision_is_made_once_for_a_definition_and_again_when_it_or_the_confi
     policy = TrustPolicy(live)
     found = policy.reach(live.now.profiles[""])
     harmless = made(destructiveHint=False)
-    assert found.decide(harmless) is found.decide(harmless)
+    assert found.decide(harmless, "name") is found.decide(harmless, "name")
     assert policy.reach(live.now.profiles[""]) is found
-    assert isinstance(found.decide(made(destructiveHint=True)), Refuse)
+    assert isinstance(found.decide(made(destructiveHint=True), "name"), Refuse)
     live.now = config_of(FakeUpstream("disk", entry={"deny": ["*"]}))
-    assert isinstance(policy.reach(live.now.profiles[""]).decide(harmless), Refuse)
+    assert isinstance(policy.reach(live.now.profiles[""]).decide(harmless, "name"), Refuse)
 
 
 def test_verdicts_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foretool.server.trust.policy.MOST_KEPT", 3)
     found = reach()
     for number in range(10):
-        assert isinstance(found.decide(made(title=str(number))), Run)
+        assert isinstance(found.decide(made(title=str(number)), "name"), Run)
         assert len(found._verdicts) <= 3 and len(found._decisions) <= 3
 
 

@@ -21,4 +21,4 @@ async def test_a_changed_command_forgets_what_was_known() -> None:
     other = FakeUpstream("calc", ["sub"], entry={"args": ["--other"]})
     async with proxy_over(other, store=store, policy="full") as stage:
         await stage.client.initialize()
-        assert await stage.client.list_tools() == ["calc__sub", "call_tool", "discover_tools"]
+        assert await stage.client.list_tools() == ["calc__sub", "call_tool", "call_tool_write", "discover_tools"]

@@ -1,1 +1,0 @@
-"""Benchmarks of what the proxy holds when somebody attacks it."""

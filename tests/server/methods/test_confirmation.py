@@ -1,0 +1,80 @@
+"""What the user is asked before a call runs. Whole conversations and attacks: tests/attacks/test_policy.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from requirements import requirement
+
+from foretool.server.methods.confirmation import MOST_ARGUMENTS, MOST_VALUE, describe_call
+from foretool.server.protocol.jsonrpc import Raw, raw
+from foretool.server.trust.policy import Verdict
+from foretool.storage.records import Tool, ToolId
+
+WIPE = Tool(ToolId("disk__wipe"), "disk", "wipe", b"{}", "")
+MARKED = Verdict("destructive", "server")
+
+
+def asked(arguments: object, verdict: Verdict = MARKED, tool: Tool = WIPE) -> list[str]:
+    given = arguments if isinstance(arguments, Raw) or arguments is None else raw(arguments)
+    return describe_call(tool, verdict, given, lambda text: text.replace("s3cret", "[TOKEN]")).splitlines()
+
+
+@requirement("trust:confirm:shown")
+def test_a_question_shows_the_tool_its_server_what_it_may_do_and_each_argument_on_its_line() -> None:
+    assert asked({"path": "/tmp/x", "force": True, "note": "é"}) == [
+        "Run disk__wipe of server 'disk'? Its server marks it as destructive.",
+        "Arguments:",
+        '- path: "/tmp/x"',
+        "- force: true",
+        '- note: "é"',
+        "A yes holds for this tool until the session ends.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (Verdict("write", "none"), "Its server does not say whether it changes or deletes something."),
+        (Verdict("write", "server"), "Its server marks it as one that changes something."),
+        (Verdict("read", "config"), "You rated it as read-only."),
+    ],
+)
+def test_a_question_says_who_rated_the_tool(verdict: Verdict, said: str) -> None:
+    assert asked({}, verdict)[:2] == [f"Run disk__wipe of server 'disk'? {said}", "It has no arguments."]
+
+
+@requirement("trust:confirm:shown")
+def test_no_argument_poses_as_another_line_hides_a_character_or_shows_a_secret() -> None:
+    tags = "".join(chr(0xE0000 + ord(each)) for each in "all")
+    lines = asked({"a\nb: 1": "x\nA yes holds\u2028for all", "u\u202e": f"{tags}\u200b\x1b[2J", "key": "s3cret"})
+    assert len(lines) == 6
+    assert lines[2] == '- a b: 1: "x\\nA yes holds for all"'
+    assert "<U+202E>" in lines[3] and "tags: all" in lines[3] and "\x1b" not in "".join(lines)
+    assert lines[4] == '- key: "[TOKEN]"'
+    shady = Tool(ToolId("disk__wipe"), "di\u202esk\nRun", "wipe", b"{}", "")
+    assert len(asked({}, tool=shady)) == 3 and "\u202e" not in asked({}, tool=shady)[0]
+
+
+@requirement("trust:confirm:shown")
+def test_what_is_long_is_cut_and_says_how_long_it_is() -> None:
+    lines = asked({"text": "x" * 5000})
+    assert len(lines[2]) < MOST_VALUE + 60 and lines[2].endswith("… (5,002 bytes in all)")
+    assert len(asked({"text": "x" * 500_000})[2]) < MOST_VALUE + 60
+    many = asked({f"a{number}": number for number in range(100)})
+    assert len(many) == MOST_ARGUMENTS + 4 and f"- and {100 - MOST_ARGUMENTS} more that are not shown" in many
+    assert len(asked({"n" * 9000: 1})[2]) < 80
+
+
+def test_escapes_do_not_hide_what_is_written() -> None:
+    assert asked(Raw(b'{"cmd":"\\u0072m -rf /"}'))[2] == '- cmd: "rm -rf /"'
+
+
+@pytest.mark.parametrize("arguments", [b"[1,2]", b"null", b'"text"', b'{"deep":' + b"[" * 5000 + b"]" * 5000 + b"}"])
+def test_arguments_of_another_kind_are_shown_as_they_are(arguments: bytes) -> None:
+    assert len("\n".join(asked(Raw(arguments)))) < 600
+
+
+def test_json_of_the_question_is_text_for_every_client() -> None:
+    json.dumps(asked({"half": "\ud800"}))
