@@ -22,7 +22,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import OTHER_PREFIX
-from foretool.server.config.environment import safe_path, server_environment
+from foretool.server.config.environment import safe_path
 from foretool.server.config.loader import Config
 from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import Server, matches
@@ -36,7 +36,7 @@ from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.held_words import say_waiting
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.launcher import link_opener, message_limit
-from foretool.server.upstreams.missing_variables import advise
+from foretool.server.upstreams.missing_variables import advise_server
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.opening import examine_store, exposure, open_existing_store, open_store
 from foretool.storage.records import Era, ToolId
@@ -212,12 +212,10 @@ def check_held(config: Config) -> Iterator[Finding]:
 
 
 def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) -> Finding:
-    advice = _advise(check, server)
-    error = check.error.removesuffix(f"; {advice}") if advice else check.error
-    what = f"{check.upstream}: {error}"
+    what = f"{check.upstream}: {check.error}"
     if check.stderr and "stderr" not in check.error:
         what += f"; last stderr line: {check.stderr[-1]!r}"
-    if advice:
+    if advice := advise_server(server, check.stderr, check.error):
         do = advice
     elif "within" in check.error:
         do = f"its first start may download packages; try --timeout {max(120, 4 * timeout_s):g}"
@@ -226,14 +224,6 @@ def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) ->
     else:
         do = f"start {server.address!r} with its args by hand to see why, or disable it"
     return Finding("upstream", "error", what, do)
-
-
-def _advise(check: UpstreamCheck, server: Server) -> str:
-    """Say which variable a server of ours probably missed, or ""."""
-    if server.type != "stdio":
-        return ""
-    given = server_environment(os.environ, server.inherit, server.withheld, server.env)
-    return advise((*check.stderr, check.error), os.environ, given, server.withheld)
 
 
 def check_config(config: Config) -> Iterator[Finding]:

@@ -29,13 +29,7 @@ def link_opener(server: Server, limit: int, watcher: ChildWatcher, turn: Turn | 
     async def open_link(receiver: Receiver, era: Era) -> Link:
         if server.type == "stdio":
             env = server_environment(os.environ, server.inherit, server.withheld, server.env)
-
-            def explain(stderr: Sequence[str]) -> str:
-                from foretool.server.upstreams.missing_variables import advise  # only a server that fails needs it
-
-                return advise(stderr, os.environ, env, server.withheld)
-
-            child = Child(server.command, server.args, env, server.cwd, explain)
+            child = Child(server.command, server.args, env, server.cwd)
             return await open_stdio(child, receiver, watcher, limit, turn)
         # The HTTP client takes a tenth of a second to import; only who has such an upstream waits for it.
         if server.type == "sse":

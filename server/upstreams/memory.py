@@ -139,9 +139,18 @@ class UpstreamMemory:
             tools=len(self._catalog.of(upstream.name)),
             restarts=max(upstream.starts - 1, 0),
             skipped_lines=upstream.invalid_lines,
-            last_error=redact(upstream.error or problems),
+            last_error=redact("; ".join(filter(None, (upstream.error or problems, self.advise(upstream))))),
             stderr=tuple(redact(line) for line in upstream.stderr),
         )
+
+    def advise(self, upstream: Upstream) -> str:
+        """Return which variable a server that failed has probably missed, or ""."""
+        server = self._config.now.servers.get(upstream.name)
+        if not upstream.error or server is None:
+            return ""
+        from foretool.server.upstreams.missing_variables import advise_server  # only a server that fails needs it
+
+        return advise_server(server, upstream.stderr, upstream.error)
 
     # -- states of this and other proxies
 

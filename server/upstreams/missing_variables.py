@@ -3,9 +3,13 @@
 The text is that of a stranger, so the advice names what the user would give away, and never a variable of our own.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+from foretool.server.config.environment import server_environment
+from foretool.server.config.servers import Server
 
 _NAME: Final = r"[A-Z][A-Z0-9_]{2,63}"
 _WORD: Final = re.compile(rf"(?<![A-Za-z0-9_]){_NAME}(?![A-Za-z0-9_])")
@@ -22,6 +26,17 @@ _OF_NETWORK: Final = re.compile(
     r"(?i)(?:https?|all|no|ftp)_proxy|.*_CA_BUNDLE|.*_CA_CERTS|SSL_CERT_.*|PIP_.*|UV_.*|NPM_CONFIG_.*|DOCKER_.*"
 )
 MOST_NAMES: Final = 4
+
+
+def advise_server(server: Server, stderr: Sequence[str], error: str) -> str:
+    """Return what to add to the entry of a server that failed, or "".
+
+    It is for the user alone: a model that may write files could follow it, and give a secret to a hostile server.
+    """
+    if server.type != "stdio":
+        return ""
+    given = server_environment(os.environ, server.inherit, server.withheld, server.env)
+    return advise((*stderr, error), os.environ, given, server.withheld)
 
 
 def advise(lines: Sequence[str], environ: Mapping[str, str], given: Iterable[str], withheld: Iterable[str] = ()) -> str:

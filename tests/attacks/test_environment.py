@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from http_callers import JSON_AND_EVENTS
 from listening import over_http
 from requirements import requirement
-from served import Served, write_config
+from served import Served, wait_until, write_config
 
 from foretool.server import doctor
 from foretool.server.config import loader
@@ -138,14 +140,26 @@ def test_behind_http_it_gets_no_more_and_neither_the_socket_nor_a_client_of_it(
 
 
 @requirement("trust:environment:doctor")
-def test_a_server_that_asks_for_a_secret_gets_the_user_asked(tmp_path: Path, servings: list[Served]) -> None:
+def test_a_server_that_asks_for_a_secret_gets_the_user_asked_and_not_the_model(
+    tmp_path: Path, servings: list[Served]
+) -> None:
     servers = {"needy": tells("--need", "GITHUB_TOKEN"), "lacking": tells("--need", "SLACK_BOT_TOKEN")}
     served = serve(tmp_path, servings, servers)
-    answer = served.call("needy__tell")
-    assert 'set here but not given to it; if it may have it, add "inherit": ["GITHUB_TOKEN"]' in answer
-    assert "SLACK_BOT_TOKEN is not set here" in served.call("lacking__tell")
+    answers = [served.call(f"{name}__tell") for name in servers]
+    assert "GITHUB_TOKEN is not set" in answers[0] and "SLACK_BOT_TOKEN is not set" in answers[1]
+    assert not any("inherit" in json.dumps(message) for message in served.seen), "a model could follow the advice"
+
+    def errors() -> dict[str, str]:
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as store:
+            return dict(store.execute("SELECT upstream, last_error FROM upstream_states").fetchall())
+
+    assert wait_until(lambda: "inherit" in errors().get("needy", ""))
+    assert errors()["needy"].endswith('if it may have it, add "inherit": ["GITHUB_TOKEN"] to its entry')
     assert served.leave() == 0
-    assert not any(value in "".join(served.errors) + answer for value in SECRETS.values())
+    logged = "\n".join(served.errors)
+    assert 'set here but not given to it; if it may have it, add "inherit": ["GITHUB_TOKEN"]' in logged
+    assert "SLACK_BOT_TOKEN is not set here" in logged
+    assert not any(value in logged + "".join(answers) for value in SECRETS.values())
 
 
 @requirement("trust:environment:doctor")
@@ -195,8 +209,6 @@ def test_the_change_is_said_once_and_only_to_whom_it_concerns(tmp_path: Path, se
         return [line for line in served.errors if "since this version" in line]
 
     assert warnings() == []  # a new store
-    import sqlite3
-
     with sqlite3.connect(tmp_path / "store.sqlite3") as store:
         store.execute("DELETE FROM counters WHERE name LIKE 'told:%'")  # as a version before left it
     store.close()

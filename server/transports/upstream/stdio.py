@@ -135,8 +135,6 @@ class Child(NamedTuple):
     env: Mapping[str, str]
     """Its whole environment."""
     cwd: str | None
-    explain: Callable[[Sequence[str]], str] = lambda stderr: ""
-    """Says what its stderr lines mean for the user, or ""."""
 
 
 class StdioLink(Link):
@@ -146,7 +144,6 @@ class StdioLink(Link):
         self,
         process: subprocess.Popen[bytes],
         mark: str,
-        explain: Callable[[Sequence[str]], str],
         receiver: Receiver,
         watcher: ChildWatcher,
         limit: int,
@@ -155,7 +152,6 @@ class StdioLink(Link):
         self.pid = process.pid
         self._process = process
         self._mark = mark
-        self._explain = explain
         self._receiver = receiver
         self._watcher = watcher
         self._turn = turn
@@ -237,8 +233,7 @@ class StdioLink(Link):
             return
         why = "closed its output" if code is None else _exit_reason(code)
         last = f"; last stderr line: {self._errors[-1]!r}" if self._errors else ""
-        meaning = self._explain(self._errors)
-        self._receiver.on_closed(why + last + (f"; {meaning}" if meaning else ""))
+        self._receiver.on_closed(why + last)
 
     async def close(self) -> None:
         """Close stdin, then send SIGTERM and SIGKILL to the group, each after `GRACE_S` (specification: stdio)."""
@@ -323,7 +318,7 @@ async def open_stdio(
         mark = watcher.make_mark()
         process = _spawn(child, mark)
         watcher.watch(process.pid)
-        link = StdioLink(process, mark, child.explain, receiver, watcher, limit, turn or Turn())
+        link = StdioLink(process, mark, receiver, watcher, limit, turn or Turn())
         try:
             await link.connect()
         except BaseException:
