@@ -399,7 +399,7 @@ class PipedLink(FakeLink):
 
     def __init__(self, upstream: FakeUpstream, receiver: Receiver, era: Era) -> None:
         super().__init__(upstream, receiver, era, None)
-        self.real = StdioLink(_Child(), "mark", lambda lines: "", receiver, _Watcher(), LIMIT, Turn())  # type: ignore[arg-type]
+        self.real = StdioLink(_Child(), "mark", receiver, _Watcher(), LIMIT, Turn())  # type: ignore[arg-type]
 
     def deliver(self, line: bytes) -> None:
         self.write(line + b"\n")

@@ -302,3 +302,20 @@ def test_who_holds_the_live_config_sees_a_reload() -> None:
     live.now = config_of(FakeUpstream("calc"), profiles={"work": {"servers": ["calc"]}})
     assert (live.prefix("calc"), live.keeps_text) == ("calc", True)
     assert (live.profile("work").name, live.profile("gone").servers) == ("work", ())
+
+
+def test_a_projects_file_read_again_still_does_not_choose_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, project = tmp_path / "foretool" / "mcp.json", tmp_path / "project" / "mcp.json"
+    for path, block in ((own, {"storage": "own.db", "project_config": True}), (project, {"storage": "theirs.db"})):
+        path.parent.mkdir(mode=0o700)
+        path.write_text(json.dumps({"mcpServers": {"one": GOOD}, "foretool": block}))
+        path.chmod(0o600)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(project.parent)
+    found = loader.load()
+    for config in (found, loader.load(own), loader.load_again(found)):
+        assert (config.path, config.named_by, config.storage) == (project, "project_config", own.with_name("own.db"))
+    named = loader.load_again(loader.load(project))
+    assert (named.named_by, named.storage) == ("--config", project.with_name("theirs.db"))

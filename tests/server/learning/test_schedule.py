@@ -70,3 +70,16 @@ async def test_a_run_ends_with_the_proxy(tmp_path: Path) -> None:
         await schedule.stop()
         assert schedule._task is not None and schedule._task.cancelled()
     await Schedule(store, path).stop()
+
+
+def test_the_learner_gets_the_variables_that_the_config_names_and_the_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NAMED", "UNNAMED", "FORETOOL_LLM"):
+        monkeypatch.setenv(name, "x")
+    config = tmp_path / "mcp.json"
+    config.write_text('{"mcpServers": {"a": {"command": "x", "env": {"A": "${NAMED}"}}}}')
+    with open_store(tmp_path / "s.sqlite3") as store:
+        found = Schedule(store, config)._environment()
+    assert found["FORETOOL_STORAGE"] == str(tmp_path / "s.sqlite3")
+    assert found.keys() & {"NAMED", "UNNAMED", "FORETOOL_LLM"} == {"NAMED", "FORETOOL_LLM"}
