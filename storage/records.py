@@ -395,6 +395,36 @@ class Statistics(Struct, frozen=True):
     """Size of the file without its write-ahead log."""
 
 
+class Selection(Struct, frozen=True):
+    """What a user wants to have forgotten; a record is meant if it fits every condition that is given."""
+
+    since: float = 0.0
+    before: float | None = None
+    server: str = ""
+    session: str = ""
+    """The key of a session, or its first characters."""
+    tool: str = ""
+    """A tool's exposed name, or its own."""
+    texts: tuple[str, ...] = ()
+    """Words that occur in a task, a prompt, an argument or another text."""
+    everything: bool = False
+
+    @property
+    def names_tools_alone(self) -> bool:
+        """Whether a server or a tool is given and nothing else, so that all that is known of it is meant."""
+        is_narrowed = self.since or self.before is not None or self.session or self.texts
+        return bool(self.server or self.tool) and not is_narrowed
+
+
+class Forgotten(Struct, frozen=True):
+    """What a selection means in a store."""
+
+    counts: dict[str, int]
+    """By kind of record; kinds without one are left out."""
+    tasks: tuple[str, ...]
+    """The tasks in words among them."""
+
+
 class Artifact(Struct, frozen=True):
     """One trained model, without its bytes."""
 

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
         Exposure,
         Flow,
         FlowKey,
+        Forgotten,
         Miss,
         Prompt,
+        Selection,
         SessionRecord,
         Statistics,
         StepRecord,
@@ -278,6 +280,20 @@ class RetentionStore(Protocol):
         """
 
 
+class ForgetStore(Protocol):
+    """What a user wants to have forgotten."""
+
+    def forget(self, selection: Selection, *, dry: bool = False) -> Forgotten:
+        """Delete the selected records, all or none, and return what they were; with `dry` only return it.
+
+        Names of tools and approvals stay. Vectors of the returned tasks are left to `VectorStore.forget`.
+        """
+
+    def compact(self) -> bool:
+        """Remove every trace of what was deleted from the file and its log; return False if another process still uses
+        the log, which then keeps traces until that process has ended."""
+
+
 class FlowStore(Protocol):
     """Which tools' results came back as arguments of which other tools: names of fields, never values."""
 
@@ -296,6 +312,9 @@ class VectorStore(Protocol):
 
     def load(self, encoder: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
         """Return those of the wanted vectors that are kept."""
+
+    def forget(self, digests: Collection[bytes]) -> int:
+        """Delete the vectors of these texts, of every encoder; return how many there were."""
 
     def known(self, encoder: str) -> set[bytes]:
         """Return the hashes of all texts that this encoder has embedded."""
@@ -362,6 +381,7 @@ class Store(AbstractContextManager["Store"], Protocol):
     clients: ClientLedger
     discoveries: DiscoveryStore
     flows: FlowStore
+    forgetting: ForgetStore
     retention: RetentionStore
     serving: ServingStore
     sessions: SessionStore

@@ -629,6 +629,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:data:retention": Promise(
         "SECURITY.md", "records older than retention_days are deleted and overwritten, without long locks"
     ),
+    "trust:data:forget": Promise(
+        "SECURITY.md", "what a user wants forgotten leaves no byte in the file or its log, or what remains is said"
+    ),
     "trust:data:private-files": Promise(
         "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"
     ),

@@ -13,11 +13,12 @@ from bench.clients.messages import IDENTITY, LEGACY, LINE_LIMIT, MODERN, PATIENC
 class HttpClient:
     """One connection to an MCP endpoint, for one request at a time; several may share a session."""
 
-    def __init__(self, port: int, version: str = LEGACY, path: str = "/mcp") -> None:
+    def __init__(self, port: int, version: str = LEGACY, path: str = "/mcp", token: str = "") -> None:
         self.port = port
         self.version = version
         self.path = path
         self.session = ""
+        self.token = token
         self._ids = itertools.count(1)
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -64,6 +65,12 @@ class HttpClient:
                 return result_of(reply)
         raise Failed(f"{method} was not answered")
 
+    async def ask_only(self, method: str, params: Json, ident: int) -> None:
+        """Send a request, and do not read its answer."""
+        params = params | ({"_meta": self.envelope()} if self.is_modern else {})
+        body = json.dumps({"jsonrpc": "2.0", "id": ident, "method": method, "params": params}).encode()
+        await self._send(b"POST", self._headers(method, str(params.get("name", ""))), body)
+
     def envelope(self) -> Json:
         """The members of `_meta` by which a modern request names its sender; none in the legacy era."""
         meta = {"protocolVersion": MODERN, "clientInfo": IDENTITY, "clientCapabilities": {}}
@@ -79,6 +86,7 @@ class HttpClient:
 
     def _headers(self, method: str, name: str) -> Json:
         headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if self.is_modern:
             return (
                 headers | {"MCP-Protocol-Version": MODERN, "Mcp-Method": method} | ({"Mcp-Name": name} if name else {})

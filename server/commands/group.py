@@ -21,6 +21,7 @@ COMMANDS = (
     "graph",
     "learn",
     "clients",
+    "forget",
     "doctor",
     "connect",
     "hint",

@@ -238,10 +238,10 @@ class Database:
             self.run(sql, row)
             return self.last_id()
 
-    def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query."""
+    def rows(self, sql: str, values: Values = (), *, is_exact: bool = False) -> list[tuple[Any, ...]]:
+        """Return all rows of a query. `is_exact`: look for secrets as well, which earlier versions may have written."""
         try:
-            return self._connection.execute(sql, self._clean(values)).fetchall()
+            return self._connection.execute(sql, values if is_exact else self._clean(values)).fetchall()
         except sqlite3.Error as error:
             raise self._explain(error) from error
 

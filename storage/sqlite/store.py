@@ -9,6 +9,7 @@ from foretool.storage.sqlite.calls import Calls, Flows
 from foretool.storage.sqlite.catalog import Catalog
 from foretool.storage.sqlite.database import Database
 from foretool.storage.sqlite.discoveries import Discoveries, Tasks
+from foretool.storage.sqlite.forgetting import Forgetting
 from foretool.storage.sqlite.retention import Retention
 from foretool.storage.sqlite.serving import Serving
 from foretool.storage.sqlite.sessions import Clients, Sessions
@@ -42,6 +43,7 @@ class SqliteStore(Store):
         self.clients = Clients(database)
         self.discoveries = Discoveries(database)
         self.flows = Flows(database)
+        self.forgetting = Forgetting(database)
         self.retention = Retention(database)
         self.serving = Serving(database)
         self.sessions = Sessions(database)

@@ -27,6 +27,14 @@ class Vectors(Subject):
         rows = self._database.rows("SELECT digest, data FROM vectors WHERE encoder = ?", (encoder,))
         return {digest: data for digest, data in rows if digest in wanted}
 
+    def forget(self, digests: Collection[bytes]) -> int:
+        before = self._count()
+        self._database.write_all("DELETE FROM vectors WHERE digest = ?", ((digest,) for digest in digests))
+        return before - self._count()
+
+    def _count(self) -> int:
+        return int(self._database.rows("SELECT count(*) FROM vectors")[0][0])
+
     def known(self, encoder: str) -> set[bytes]:
         rows = self._database.rows("SELECT digest FROM vectors WHERE encoder = ?", (encoder,))
         return {digest for (digest,) in rows}

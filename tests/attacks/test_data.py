@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,12 @@ from typing import Any
 import pytest
 from fakes import FakeUpstream, config_of, proxy_over, text, tool
 from requirements import requirement
+from served import Served, wait_until, write_config
+from stored_records import rows
 
+from bench.servers import echo
 from foretool.server import hint
+from foretool.server.commands.group import run
 from foretool.server.system import logs
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, ToolId
@@ -121,3 +126,43 @@ async def test_megabytes_of_arguments_hold_up_nobody(tmp_path: Path) -> None:
         took = time.process_time() - began
         assert stage.calls()[0].arguments == '{"n":"string"}'
     assert took < 5
+
+
+@pytest.mark.slow
+@requirement("trust:data:forget")
+def test_what_is_forgotten_under_a_running_proxy_leaves_no_byte_and_the_proxy_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream = {"command": sys.executable, "args": ["-S", "-E", echo.__file__, "--name", "up"]}
+    (tmp_path / "kept").mkdir()
+    config = write_config(
+        tmp_path, {"up": upstream}, record="full", policy="full", encoder="none", storage="kept/store.sqlite3"
+    )
+    files = tmp_path / "kept"
+
+    def stands(words: str) -> list[str]:
+        return [each.name for each in files.iterdir() if words.encode() in each.read_bytes()]
+
+    served = Served(config)
+    try:
+        served.initialize()
+        served.list_tools()
+        served.call("up__up_echo", {"n": "the purple elephant"})
+        served.call("discover_tools", {"task": "wash the purple elephant"})
+        served.reply(served.post("tools/call", {"name": "purple elephant", "arguments": {}}))
+        served.call("up__up_echo", {"n": "a grey mouse"})
+        assert wait_until(lambda: bool(stands("purple elephant") and stands("grey mouse")))
+        assert wait_until(lambda: bool(rows(files / "store.sqlite3", "SELECT pid FROM upstream_states")))
+        assert run(["forget", "--text", "purple elephant", "--yes", "--config", str(config)]) == 0
+        said = capsys.readouterr().out
+        assert str(served.process.pid) in said and "searches for tools" in said
+        assert "uses this log" not in said
+        assert stands("purple elephant") == []
+        assert stands("grey mouse")
+        served.call("up__up_echo", {"n": "a white horse"})
+        assert wait_until(lambda: bool(stands("white horse")))
+        assert served.leave() == 0
+        assert stands("purple elephant") == []
+    finally:
+        if served.process.poll() is None:
+            served.kill()

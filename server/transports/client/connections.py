@@ -18,15 +18,21 @@ from foretool.server.transports.client.http_rules import HttpLimits
 from foretool.server.transports.client.listener import is_own_peer
 from foretool.server.transports.pipes import BUFFER
 
-READ_BYTES: Final = 64 * 1024
-"""Most bytes of one read, so that a thousand senders in one round of the loop take no more than 64 MiB."""
+READ_BYTES: Final = 32 * 1024
+"""Most bytes of one read, so that hundreds of senders hold up one round of the loop for some milliseconds only."""
 HEADER_BYTES: Final = 64 * 1024
 """Most bytes of one request that are not its body: request line, headers, chunk sizes, trailers."""
 MOST_HEADERS: Final = 128
+MOST_PIPELINED: Final = 8
+"""Requests that may wait behind the one that is being answered; uvicorn would take any number."""
 CHUNK_COST: Final = 8
 """Bytes around each byte of a body that chunks of one byte take."""
 LEFT_BYTES: Final = 16 * 1024 * 1024
 """Most bytes of a body that a client still sends after its answer; they are thrown away."""
+LEFT_BYTES_OF_STRANGERS: Final = 256 * 1024
+"""The same for who has not shown a token."""
+LEFT_RATE: Final = 32 * 1024 * 1024
+"""Most bytes of such bodies, of all connections, between two sweeps."""
 UNREAD_BYTES: Final = 64 * 1024 * 1024
 """Most bytes that all clients together may leave unread; a single larger answer still passes."""
 STALL_S: Final = 60.0
@@ -103,6 +109,9 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
             raise ValueError("too many header lines")  # ends the parsing, see `send_400_response`
 
     def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self._status = HTTPStatus.TOO_MANY_REQUESTS
+            raise ValueError("too many requests behind each other")
         super().on_headers_complete()
         self.waiting_since = None
 
@@ -110,8 +119,12 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         self._overhead = max(0, self._overhead - (1 + CHUNK_COST) * len(body))
         if self.is_idle:
             self._left += len(body)
-            if self._left > LEFT_BYTES:
+            if self.principal is None and self._left > LEFT_BYTES_OF_STRANGERS:
+                self.transport.pause_reading()  # `sweep` closes it; closed now, it would only come again
+            elif self._left > LEFT_BYTES:
                 self.transport.abort()
+            else:
+                self._connections.discard(self, len(body))
         super().on_body(body)
 
     # -- how it ends
@@ -145,6 +158,8 @@ class Connections:
         self._known: dict[str, dict[HttpConnection, None]] = {}
         """By principal: the others."""
         self._count = 0
+        self._discarded = 0
+        self._paused: set[HttpConnection] = set()
 
     def set_limits(self, limits: HttpLimits, shares: int) -> None:
         self._most = min(limits.max_connections, _most_files() * 3 // 4)
@@ -203,10 +218,21 @@ class Connections:
             return next(iter(group))
         return idle
 
+    def discard(self, connection: HttpConnection, size: int) -> None:
+        """Count what is thrown away; a connection that sends too much of it is not read until the next sweep."""
+        self._discarded += size
+        if self._discarded > LEFT_RATE:
+            connection.transport.pause_reading()
+            self._paused.add(connection)
+
     # -- about once a second
 
     def sweep(self, now: float) -> None:
         """Close the connections whose headers do not come, and those that read nothing."""
+        self._discarded = 0
+        paused, self._paused = self._paused, set()
+        for connection in paused:
+            connection.transport.resume_reading()
         for connection in self._all():
             if connection.waiting_since is not None and now - connection.waiting_since > self._header_s:
                 connection.refuse(HTTPStatus.REQUEST_TIMEOUT)

@@ -26,7 +26,7 @@ KEPT: Final = 64
 BATCH_BYTES: Final = 64 * 1024
 """Messages written in one go."""
 
-ALL_BYTES: Final = 48 * 1024 * 1024
+ALL_BYTES: Final = 24 * 1024 * 1024
 """Most bytes that are kept for all clients together; a single larger message still passes."""
 MOST_READERS: Final = 8
 """Responses that may carry one stream; the oldest one ends for one more."""

@@ -32,7 +32,7 @@ from foretool.server.transports.client.security import Refused
 ROOT: Final = "/mcp"
 SWEEP_S: Final = 1.0
 """Pause between two looks for idle sessions and for connections that waste our time."""
-ACCEPTS: Final = 64
+ACCEPTS: Final = 16
 """Most connections that are taken in one round of the loop, so that a flood of them holds up nobody."""
 SHUTDOWN_S: Final = 2
 ANY_PORT: Final = Address()

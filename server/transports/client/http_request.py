@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -52,12 +53,46 @@ class Connection(Protocol):
         """Take in who sends the request at hand."""
 
 
+class Turns:
+    """Lets a few through in each round of the loop, in the order in which they came."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Wait for a turn."""
+        loop = asyncio.get_running_loop()
+        if not self._taken:
+            loop.call_soon(self._begin_round)
+        if self._taken < self._most:
+            self._taken += 1
+            return
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        await turn
+
+    def _begin_round(self) -> None:
+        self._taken = 0
+        while self._waiting and self._taken < self._most:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._taken += 1
+        if self._taken:
+            asyncio.get_running_loop().call_soon(self._begin_round)
+
+
 class Bodies:
-    """Counts the bytes of all bodies that are being received or answered."""
+    """Counts the bytes of all bodies that are being received or answered, and keeps large ones from holding up small
+    ones."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
+        self.parts = Turns(8)
+        self.messages = Turns(1)
 
     def take(self, size: int) -> None:
         if self.taken + size > self.most:
@@ -129,6 +164,8 @@ class HttpRequest:
                 size += len(event["body"])
                 self._check_size(size)
                 self._count(size)
+                if size > SMALL_BODY:
+                    await (self._bodies.parts if event["more_body"] else self._bodies.messages).wait()
                 if not event["more_body"]:
                     return b"".join(parts)
                 limit.reschedule(end + size / BODY_RATE)

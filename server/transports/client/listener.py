@@ -16,6 +16,10 @@ from foretool.server.config.addresses import Address
 from foretool.server.transports.client.http_rules import BindError
 
 BACKLOG: Final = 2048
+DEFER_S: Final = 10
+"""How long Linux waits for the first byte of a connection before we hear of it."""
+UNREAD_BYTES: Final = 128 * 1024
+"""What the system keeps of a connection that we do not read; left to itself, Linux keeps up to 6 MiB."""
 LONGEST_PATH: Final = 100
 """Bytes of the path of a Unix socket; systems have 104 or 108 for it."""
 
@@ -58,6 +62,10 @@ def _bind_port(address: Address) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if DEFER_S and hasattr(socket, "TCP_DEFER_ACCEPT"):
+            # The system keeps connections that send nothing to itself, so that opening thousands costs us nothing.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_S)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES)
         listener.bind((address.host, address.port))
     except OSError as error:
         listener.close()

@@ -11,10 +11,17 @@ from http_callers import Caller, deaf, http_server, notice
 from http_fakes import PATIENCE_S
 from requirements import requirement
 
-from foretool.server.transports.client import connections
+from foretool.server.transports.client import connections, listener
 from foretool.server.transports.client.http_rules import HttpLimits
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def accepted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux would keep connections that send nothing to itself."""
+    monkeypatch.setattr(listener, "DEFER_S", 0)
+
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -186,14 +193,47 @@ async def test_one_request_behind_another_shows_a_token_of_its_own() -> None:
         assert statuses == [b"406", b"401", b"401", b"401", b"401"]
 
 
+@requirement("trust:http:smuggling")
+async def test_only_a_few_requests_wait_behind_another() -> None:
+    async with http_server() as caller, lines(caller, 1) as (line,):
+        line[1].write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * 300)
+        said = await ended(line)
+        assert said.count(b'{"status":"ok"}') <= connections.MOST_PIPELINED + 1
+        async with caller.modern("tools/list") as response:
+            assert response.status_code == 200
+
+
+@requirement("limits:size")
+async def test_a_stranger_sends_little_behind_an_answer() -> None:
+    async with http_server(tokens={"a": ["*"]}, header_s=0.5) as caller, lines(caller, 1) as (line,):
+        line[1].write(HEAD + b"content-length: 3000000\r\n\r\n" + b"x" * 2_000_000)
+        said = await ended(line)
+        assert said.startswith(b"HTTP/1.1 401 ") or not said
+        assert len(caller.server.connections) == 0
+
+
+@requirement("limits:size")
+async def test_much_of_many_behind_answers_is_read_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LEFT_RATE", 100_000)
+    async with http_server(max_body=1000, header_s=0.4) as caller, lines(caller, 1) as (line,):
+        line[1].write(HEAD + b"content-length: 600000\r\n\r\n")
+        assert (await line[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 413 ")
+        line[1].write(b"x" * 600_000)
+        async with asyncio.timeout(PATIENCE_S):
+            while not caller.server.connections._paused:
+                await asyncio.sleep(0)
+        caller.server.connections.sweep(asyncio.get_running_loop().time())
+        assert not caller.server.connections._paused
+
+
 @requirement("limits:size")
 async def test_what_comes_behind_an_answer_is_thrown_away_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "LEFT_BYTES", 1_000_000)
-    async with http_server(tokens={"a": ["*"]}) as caller, lines(caller, 2) as (some, much):
+    async with http_server(max_body=1000) as caller, lines(caller, 2) as (some, much):
         for line in (some, much):
             line[1].write(HEAD + b"content-length: 3000000\r\n\r\n")
             head = await line[0].readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 401 ")
+            assert head.startswith(b"HTTP/1.1 413 ")
         some[1].write(b"x" * 500_000)
         with pytest.raises(ConnectionError):
             for _ in range(300):

@@ -19,6 +19,7 @@ from requirements import requirement
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.transports.client import http_request
+from foretool.server.transports.client.http_request import Turns
 
 pytestmark = pytest.mark.anyio
 
@@ -139,3 +140,23 @@ async def test_a_compressed_body_is_refused(coding: str) -> None:
         headers = {**JSON_AND_EVENTS, "content-encoding": coding}
         response = await caller.http.post("/mcp", content=b"\x1f\x8b", headers=headers)
         assert response.status_code == 415
+
+
+@requirement("trust:http:bodies")
+async def test_a_few_large_messages_take_their_turn_in_each_round() -> None:
+    turns, passed = Turns(2), []
+
+    async def one(number: int) -> None:
+        await turns.wait()
+        passed.append((number, rounds[0]))
+
+    rounds = [0]
+    tasks = [asyncio.create_task(one(number)) for number in range(7)]
+    tasks[4].cancel()
+    for _ in range(12):
+        await asyncio.sleep(0)
+        rounds[0] += 1
+    assert [number for number, _ in passed] == [0, 1, 2, 3, 5, 6]
+    at = [round_ for _, round_ in passed]
+    assert max(at.count(round_) for round_ in at) == 2
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Benchmarks of what the proxy holds when somebody attacks it."""

@@ -1,0 +1,185 @@
+"""`foretool forget`: deletes records from the storage file and its log for good."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from foretool.server.commands import output
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.misses import read_duration
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import load
+from foretool.server.system.processes import is_running
+from foretool.storage.opening import open_store
+from foretool.storage.records import Forgotten, Selection
+from foretool.storage.stores import StorageError, Store
+
+BUSY_MS: Final = 5000
+_NOUNS: Final = {
+    "calls": "calls", "misses": "misses", "discoveries": "searches for tools", "exposures": "lists of clients",
+    "prompts": "prompts", "steps": "steps of agents", "sessions": "sessions", "clients": "clients",
+    "flows": "values that flowed between tools", "demonstrations": "imported demonstrations",
+    "working_sets": "lists that are served", "upstream_states": "states of servers", "usage": "tools' numbers of calls",
+    "vectors": "vectors of texts", "artifacts": "learned models", "tools": "tools", "upstreams": "servers",
+    "tool_versions": "definitions of tools",
+}  # fmt: skip
+
+
+class Outcome(Struct, frozen=True):
+    """What was forgotten, or would be."""
+
+    counts: dict[str, int]
+    """Records by kind."""
+    is_done: bool
+    remains: tuple[str, ...]
+    """What is not forgotten yet, or stays, and until when."""
+
+
+@click.command("forget")
+@config_option
+@click.option("--before", metavar="TIME", help="Only what is older than 30d, 12h, ..., or a date such as 2026-01-31.")
+@click.option("--since", metavar="TIME", help="Only the last 2h, 30min, ..., or from a date on.")
+@click.option("--server", default="", metavar="NAME", help="Only what concerns this server's tools.")
+@click.option("--session", default="", metavar="KEY", help="Only this session; the first characters suffice.")
+@click.option("--tool", default="", metavar="TOOL", help="Only what concerns this tool.")
+@click.option("--text", "texts", multiple=True, metavar="WORDS", help="Only texts with these words; may be repeated.")
+@click.option("--all", "everything", is_flag=True, help="The whole log, all models and all that is known of servers.")
+@click.option("--compact", is_flag=True, help="Delete nothing; remove the traces of what was deleted before.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def command(
+    path: Path | None, before: str | None, since: str | None, server: str, session: str, tool: str,
+    texts: Sequence[str], everything: bool, compact: bool, dry_run: bool, yes: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Delete records for good, from the storage file and from its log.
+
+    Shows how many there are and asks first. A record is deleted if it fits every option that is given. Names of tools
+    and approvals stay, so that no other tool can take their place; so do models, unless --all is given.
+
+    \b
+    foretool forget --since 1h
+    foretool forget --text "project falcon" --dry-run
+    foretool forget --server bank --yes
+    """
+    config = load(path)
+    if compact:
+        return _only_compact(config.storage, as_json=as_json)
+    selection = Selection(_read_time(since) or 0.0, _read_time(before), server, session, tool, tuple(texts), everything)
+    _check(selection)
+    if not config.storage.exists():
+        return complain(f"forget: {config.storage} does not exist; nothing is on record", WRONG)
+    with open_store(config.storage, busy_ms=BUSY_MS) as store:
+        found = store.forgetting.forget(selection, dry=True)
+        if not found.counts or dry_run:
+            return output.show(Outcome(found.counts, False, ()), as_json, _print)
+        if not yes:
+            if as_json or not sys.stdin.isatty():
+                raise click.UsageError("this deletes records for good: add --yes, or --dry-run to count them.")
+            _print(Outcome(found.counts, False, ()))
+            click.confirm("Delete them for good?", abort=True)
+        outcome = _forget(store, selection)
+    remains = (*outcome.remains, *_find_texts(config.storage, selection.texts))
+    return output.show(Outcome(outcome.counts, True, remains), as_json, _print)
+
+
+def _only_compact(storage: Path, *, as_json: bool) -> int:
+    """Remove the traces of earlier deletions; the exit status says whether it was possible."""
+    with open_store(storage, busy_ms=BUSY_MS) as store:
+        is_done = _compact(store)
+    remains = () if is_done else (f"{storage}-wal: another process uses this log",)
+    output.show(Outcome({}, is_done, remains), as_json, lambda each: _print_compacted(each, storage))
+    return int(not is_done)
+
+
+def _print_compacted(outcome: Outcome, storage: Path) -> None:
+    for line in outcome.remains:
+        output.say(f"remains: {line}.", "yellow")
+    if outcome.is_done:
+        output.say(f"{storage}: no trace of what was deleted is left in the file or its log.", "green")
+
+
+def _check(selection: Selection) -> None:
+    if selection == Selection():
+        raise click.UsageError("say what to forget: --since, --before, --server, --session, --tool, --text or --all.")
+    if selection.everything and selection != Selection(everything=True):
+        raise click.UsageError("--all deletes everything; leave out the other options, or leave out --all.")
+    if not all(selection.texts):
+        raise click.BadParameter("expected words, found an empty text.", param_hint="--text")
+
+
+def _read_time(text: str | None) -> float | None:
+    """Read how long ago something was, or a date. Returns seconds since 1970."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return time.time() - read_duration(text)
+
+
+def _forget(store: Store, selection: Selection) -> Outcome:
+    from foretool.retrieval.corpus import digest
+
+    models = len(store.artifacts.served())
+    forgotten: Forgotten = store.forgetting.forget(selection)
+    counts = dict(forgotten.counts)
+    if vectors := store.vectors.forget({digest(task) for task in forgotten.tasks}):
+        counts["vectors"] = counts.get("vectors", 0) + vectors
+    remains: list[str] = []
+    if selection.everything:
+        store.artifacts.bump_version()
+    elif models:
+        remains.append(
+            f"{output.plural(models, 'learned model')} still serve: models keep statistics of what they learned from,"
+            " no texts; `foretool learn` trains new ones, `foretool forget --all` deletes them"
+        )
+    running = sorted({state.pid for state in store.serving.states() if is_running(state.pid, state.started_at)})
+    if running:
+        pids = ", ".join(map(str, running))
+        remains.append(f"running proxies (process {pids}) may still write records of sessions that go on")
+    if not _compact(store):
+        remains.append(
+            f"{store.path}-wal: another process uses this log, so traces may stay in it until that process ends;"
+            " then run the same command with --compact"
+        )
+    return Outcome(counts, True, tuple(remains))
+
+
+def _compact(store: Store) -> bool:
+    try:
+        return store.forgetting.compact()
+    except StorageError:  # another process writes all the time, or there is no room for a copy
+        return False
+
+
+def _find_texts(storage: Path, texts: Sequence[str]) -> list[str]:
+    """Say in which files of the store a text still stands, byte for byte."""
+    found = []
+    for file in (storage, storage.with_name(storage.name + "-wal")):
+        data = file.read_bytes() if file.exists() else b""
+        for text in texts:
+            forms = (text.encode(), json.dumps(text)[1:-1].encode())
+            if any(form in data for form in forms):
+                found.append(f"{file}: {text!r} still stands there, in what is known of a server; see --server")
+    return found
+
+
+def _print(outcome: Outcome) -> None:
+    if not outcome.counts:
+        output.say("Nothing on record fits; nothing was deleted.")
+        return
+    output.table(("records#", "of"), [(f"{count:,}", _NOUNS[kind]) for kind, count in outcome.counts.items()])
+    if outcome.is_done:
+        output.say("They are deleted from the storage file and its log.", "green")
+    for line in outcome.remains:
+        output.say(f"remains: {line}.", "yellow")

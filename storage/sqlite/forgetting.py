@@ -1,0 +1,189 @@
+"""Deletes what a user selects, in one transaction, and then every trace of it in the file and its log.
+
+Each table says how it answers each condition of a `Selection`; a table that cannot answer one that is given keeps all
+its rows. Names of tools and approvals always stay: without them another server could take a name, or a changed
+definition would pass as a new one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from foretool.storage.records import Forgotten, Selection
+from foretool.storage.sqlite.calls import Calls
+from foretool.storage.sqlite.database import Subject
+from foretool.storage.sqlite.retention import delete_unused, mend_references
+
+_OF_TOOL: Final = "{column} IN (SELECT name FROM forget_tools)"
+_NAMES_TOOL: Final = "EXISTS (SELECT 1 FROM forget_tools WHERE instr({column}, '\"' || forget_tools.name || '\"'))"
+
+
+class _Table(NamedTuple):
+    """How one table answers the conditions; "" where it cannot."""
+
+    name: str
+    at: str = ""
+    session: str = ""
+    tools: str = ""
+    """The condition for rows that concern one of the selected tools."""
+    texts: tuple[str, ...] = ()
+    """Columns with words of users, clients or servers."""
+    task: str = ""
+    """The column that holds a task in words, whose vectors go with it."""
+
+
+_TABLES: Final = (
+    _Table("calls", "at", "session", _OF_TOOL.format(column="tool"), ("arguments",)),
+    _Table(
+        "misses", "at", "session",
+        f"({_OF_TOOL.format(column='tool')} OR {_NAMES_TOOL.format(column='history')})",
+        ("query", "tool", "change", "history"),
+    ),
+    _Table("discoveries", "at", "session", _NAMES_TOOL.format(column="matches"), ("task", "names"), "task"),
+    _Table(
+        "exposures", "at", "session",
+        f"list IN (SELECT id FROM lists WHERE {_NAMES_TOOL.format(column='lists.tools')})",  # noqa: S608  # a constant
+    ),
+    _Table("prompts", "at", "session", "", ("text", "cwd"), "text"),
+    _Table("steps", "at", "session", _NAMES_TOOL.format(column="tools"), ("task", "error", "fragments"), "task"),
+    _Table("sessions", "started_at", "key", "", ("client", "version", "profile")),
+    _Table("clients", "last_seen", "", "", ("client", "version")),
+    _Table(
+        "flows", "last_at", "", f"({_OF_TOOL.format(column='before')} OR {_OF_TOOL.format(column='after')})",
+        ("field", "parameter"),
+    ),
+    _Table("demonstrations", "at", "", _NAMES_TOOL.format(column="episode"), ("episode",), "episode"),
+    _Table("working_sets", "", "", _NAMES_TOOL.format(column="tools"), ("CAST(listing AS TEXT)",)),
+    _Table("upstream_states", "", "", "", ("last_error", "stderr")),
+)  # fmt: skip
+_WHOLE: Final = ("usage", "usage_folded", "vectors", "artifacts", "tools", "upstreams", "tool_versions")
+"""Tables that are emptied as well when everything is forgotten."""
+
+
+class Forgetting(Subject):
+    """Implements `ForgetStore`."""
+
+    def forget(self, selection: Selection, *, dry: bool = False) -> Forgotten:
+        database = self._database
+        Calls(database).fold_usage()
+        with database.atomic():
+            self._select_tools(selection)
+            counts = self._forget_rest(selection, dry=dry)
+            tasks: set[str] = set()
+            for table in _TABLES:
+                if (where := _condition(table, selection)) is None:
+                    continue
+                found = self._find(table, *where, tasks)
+                if found and not dry:
+                    self._count_down(table.name, found)
+                    database.run_all(f"DELETE FROM {table.name} WHERE rowid = ?", found)  # noqa: S608  # a constant
+                if found:
+                    counts[table.name] = len(found)
+            if not dry:
+                mend_references(database)
+        if not dry:
+            delete_unused(database)
+        return Forgotten(counts, tuple(sorted(tasks)))
+
+    def compact(self) -> bool:
+        database = self._database
+        database.truncate_log()
+        # Rewrites the whole file without the room of what was deleted.
+        database.run("PRAGMA auto_vacuum = INCREMENTAL")
+        database.run("VACUUM")
+        return database.truncate_log()
+
+    def _select_tools(self, selection: Selection) -> None:
+        """Fill the table `forget_tools` with the exposed names that the selection means."""
+        database = self._database
+        names = {
+            exposed
+            for exposed, upstream, own in database.rows("SELECT exposed, upstream, name FROM exposed_names")
+            if selection.server in ("", upstream) and selection.tool in ("", exposed, own)
+        }
+        # A name that no server has is known from misses alone.
+        wanted = names | ({selection.tool} if selection.tool and not selection.server else set())
+        if selection.server and not selection.tool:
+            of_server = "SELECT DISTINCT tool FROM misses WHERE substr(tool, 1, length(:head)) = :head"
+            wanted |= {tool for (tool,) in database.rows(of_server, {"head": f"{selection.server}__"})}
+        database.run("CREATE TEMP TABLE IF NOT EXISTS forget_tools (name)")
+        database.run("DELETE FROM forget_tools")
+        database.run_all("INSERT INTO forget_tools VALUES (?)", [(name,) for name in sorted(wanted)])
+
+    def _find(self, table: _Table, where: str, values: dict[str, Any], tasks: set[str]) -> list[tuple[int]]:
+        """Return the row ids that a condition selects, and add their tasks to `tasks`."""
+        task = table.task or "''"
+        # Word for word: what a user wants to have forgotten may be a secret that an earlier version wrote.
+        query = f"SELECT rowid, {task} FROM {table.name} WHERE {where}"  # noqa: S608  # constants of this file
+        rows = self._database.rows(query, values, is_exact=True)
+        for _, text in rows if table.task else ():
+            tasks |= set(_tasks_of(table.name, text))
+        return [(rowid,) for rowid, _ in rows]
+
+    def _count_down(self, table: str, found: list[tuple[int]]) -> None:
+        """Take calls and misses that are deleted out of the numbers of their tools."""
+        if table in ("calls", "misses"):
+            of_row = f"(SELECT tool FROM {table} WHERE rowid = ?)"  # noqa: S608  # a constant of this file
+            self._database.run_all(f"UPDATE usage SET {table} = max({table} - 1, 0) WHERE tool = {of_row}", found)  # noqa: S608
+            self._database.run("DELETE FROM usage WHERE calls = 0 AND misses = 0")
+
+    def _forget_rest(self, selection: Selection, *, dry: bool) -> dict[str, int]:
+        """Forget what is selected as a whole: the tables of everything, the tools of a server, the use of a tool."""
+        wheres: list[tuple[str, str, dict[str, Any]]] = []
+        if selection.everything:
+            wheres += [(table, "1", {}) for table in _WHOLE]
+        elif selection.names_tools_alone:
+            wheres.append(("usage", _OF_TOOL.format(column="tool"), {}))
+            if not selection.tool:
+                server = {"server": selection.server}
+                of_server = "upstream IN (SELECT id FROM upstreams WHERE name = :server)"
+                wheres += [
+                    ("upstream_states", "upstream = :server", server), ("tools", of_server, server),
+                    ("upstreams", "name = :server", server), ("tool_versions", "upstream = :server", server),
+                ]  # fmt: skip
+        counts = {}
+        for table, where, values in wheres:
+            counts[table] = self._database.rows(f"SELECT count(*) FROM {table} WHERE {where}", values)[0][0]  # noqa: S608
+            if not dry:
+                self._database.run(f"DELETE FROM {table} WHERE {where}", values)  # noqa: S608
+        counts.pop("usage_folded", None)
+        return {table: count for table, count in counts.items() if count}
+
+
+def _condition(table: _Table, selection: Selection) -> tuple[str, dict[str, Any]] | None:
+    """Return the rows of a table that a selection means, None if the table cannot answer it."""
+    parts: list[str] = []
+    values: dict[str, Any] = {}
+    if selection.since or selection.before is not None:
+        parts.append(f"{table.at} >= :since AND {table.at} < :before" if table.at else "")
+        values |= {"since": selection.since, "before": 1e18 if selection.before is None else selection.before}
+    if selection.session:
+        parts.append(f"substr({table.session}, 1, length(:session)) = :session" if table.session else "")
+        values["session"] = selection.session
+    if selection.server or selection.tool:
+        parts.append(table.tools)
+    for number, text in enumerate(selection.texts):
+        likes = (f"{column} LIKE :{kind}{number} ESCAPE '!'" for column in table.texts for kind in ("text", "json"))
+        parts.append(f"({' OR '.join(likes)})" if table.texts else "")
+        values |= {
+            f"text{number}": _pattern(text),
+            f"json{number}": _pattern(json.dumps(text, ensure_ascii=False)[1:-1]),
+        }
+    if selection.everything:
+        parts.append("1")
+    return (" AND ".join(parts), values) if parts and all(parts) else None
+
+
+def _pattern(text: str) -> str:
+    for each in "!%_":
+        text = text.replace(each, f"!{each}")
+    return f"%{text}%"
+
+
+def _tasks_of(table: str, text: str) -> Iterator[str]:
+    """Yield the tasks in a column, whole and line by line, as encoders read them."""
+    texts = json.loads(text).get("tasks", []) if table == "demonstrations" else [text]
+    for each in texts:
+        yield from (each, *each.splitlines())
