@@ -26,7 +26,7 @@ from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.learning.schedule import Schedule
 from foretool.server.methods.admission import Admission
-from foretool.server.methods.argument_check import ArgumentCheck
+from foretool.server.methods.argument_check import ArgumentCheck, Checker
 from foretool.server.methods.call_tool import Bridge, ToolCalls
 from foretool.server.methods.confirmation import Confirmation
 from foretool.server.methods.discover_tools import DiscoverTools
@@ -70,6 +70,9 @@ if TYPE_CHECKING:
 class App:
     """One proxy over one store: the parts, and what runs them."""
 
+    start_checker = staticmethod(Checker.start)
+    """Starts the process that checks arguments."""
+
     def __init__(self, config: Config, store: Store) -> None:
         self.live = live = LiveConfig(config)
         self.store = store
@@ -107,7 +110,7 @@ class App:
         # What answers requests
         self.server_requests = ServerRequests(self.clients.only_client)
         forwarder = Forwarder(self.outbox, self.server_requests, live)
-        self._arguments = ArgumentCheck(live)
+        self._arguments = ArgumentCheck(live, self.start_checker)
         self.predictor = Predictor(self.search, self.catalog, live, self.policy)
         self.notices = HeldNotices(self.clients, self.gatekeeper)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients)

@@ -609,6 +609,12 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md",
         "arguments are checked in bounded time, by a process that can be ended, or not at all",
     ),
+    "trust:limits:bodies": Promise(
+        "SECURITY.md", "a body of a remote server takes no more memory than a message may have, however it is packed"
+    ),
+    "trust:limits:floods": Promise("SECURITY.md", "what a server writes unasked takes a tenth of the loop at most"),
+    "trust:limits:logs": Promise("SECURITY.md", "clients get so many log entries a second, and how many were left out"),
+    "trust:limits:questions": Promise("SECURITY.md", "one request leads to so many open questions, and no more"),
     "layout": Promise("docs/architecture.md", "every source file has its test file"),
     "requirements": Promise(
         "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"

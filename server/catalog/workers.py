@@ -82,27 +82,41 @@ def prepare(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
     return iter(())
 
 
-def check(stdin: BinaryIO) -> Iterator[bytes]:
-    """Yield what is wrong with each value by its schema, a JSON list a line; [] if the schema cannot be used."""
-    import resource
+def check(stdin: BinaryIO, *, limited: bool = True) -> Iterator[bytes]:
+    """Yield what is wrong with each value by its schema, a JSON list a line; [] if the schema cannot be used.
 
+    `limited`: let this process have only so much memory and time."""
     import jsonschema_rs
 
-    # A check that eats memory, or that goes on after the proxy was killed, must end by itself.
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (CHECK_BYTES, CHECK_BYTES))
+    if limited:
+        _limit_memory()
     yield b"[]\n"
     for line in iter(stdin.readline, b""):
-        with contextlib.suppress(OSError, ValueError):
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            most = int(used.ru_utime + used.ru_stime) + CHECK_S
-            resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+        if limited:
+            _limit_time()
         try:
             schema, value = json.loads(line)
             errors = most_errors(jsonschema_rs.validator_for(schema, offline=True).iter_errors(value))
         except (ValueError, RecursionError, jsonschema_rs.ValidationError):
             errors = []
         yield json.dumps(errors).encode() + b"\n"
+
+
+def _limit_memory() -> None:
+    import resource
+
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (CHECK_BYTES, CHECK_BYTES))
+
+
+def _limit_time() -> None:
+    """End this process if the next check takes too long: the proxy may have been killed meanwhile."""
+    import resource
+
+    with contextlib.suppress(OSError, ValueError):
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        most = int(used.ru_utime + used.ru_stime) + CHECK_S
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
 
 
 def most_errors(errors: Iterable[ValidationError]) -> list[str]:

@@ -212,7 +212,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which calls foretool asks you about itself, once per tool and session, also where the client does not ask:
     `destructive` (destructive tools, and tools that do not say what they are), `write` (all that are not read-only) or
     `all`. Tools that `allow` names run without it. A client that cannot show questions gets a refusal."""
-    max_message_mib: Annotated[float, Meta(gt=0, le=4096, extra={"unit": "MiB"})] = 64
+    max_message_mib: Annotated[float, Meta(gt=0, le=4096, extra={"unit": "MiB"})] = 32
     """Largest message that a client or a server may send."""
     validate_s: Seconds = 0.25
     """Longest check of arguments against a schema whose work has no bound. `call_tool` then passes the call on

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from foretool.server.clients.client import Client
 from foretool.server.clients.exchange import Caller, Exchange
+from foretool.server.methods.question_limit import QuestionLimit
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
 from foretool.server.trust.text import clean_params
@@ -68,6 +69,7 @@ class ServerRequests:
     def __init__(self, only_client: Callable[[], Client | None]) -> None:
         """`only_client`: returns the client if there is exactly one."""
         self._only_client = only_client
+        self._limit = QuestionLimit()
         self._parked: dict[str, _Parked] = {}
         self._by_request: dict[Request, _Parked] = {}
         self._own: dict[str, _Own] = {}
@@ -78,6 +80,10 @@ class ServerRequests:
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """Put a request of a legacy upstream to the client it is for. `request`: in whose course it came, if known."""
+        admitted = self._limit.admit(upstream.name, message, request, answer)
+        if admitted is None:
+            return
+        answer = admitted
         try:
             message.params = clean_params(message.params)
         except ValueError as error:
@@ -131,6 +137,7 @@ class ServerRequests:
         """Take back a question that a legacy upstream has cancelled."""
         if not isinstance(question, int | str):
             return
+        self._limit.close(upstream.name, question)
         take_back = self._asked.pop((upstream.name, question), None)
         if take_back is not None:
             take_back(reason)

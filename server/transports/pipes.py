@@ -120,7 +120,8 @@ class PipeReader:
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self.is_closed = False
-        self._paused = False
+        self._is_paused = False
+        self._is_resting = False
         os.set_blocking(pipe.fileno(), False)
         self._loop.add_reader(pipe.fileno(), self._read)
 
@@ -138,14 +139,29 @@ class PipeReader:
             self.close()
 
     def pause_reading(self) -> None:
-        if not self.is_closed and not self._paused:
-            self._paused = True
-            self._loop.remove_reader(self._pipe.fileno())
+        self._set_paused(True, self._is_resting)
 
     def resume_reading(self) -> None:
-        if not self.is_closed and self._paused:
-            self._paused = False
+        self._set_paused(False, self._is_resting)
+
+    def rest(self, seconds: float) -> None:
+        """Do not read for so long, whoever resumes reading meanwhile."""
+        if not self.is_closed and not self._is_resting:
+            self._set_paused(self._is_paused, True)
+            self._loop.call_later(seconds, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._set_paused(self._is_paused, False)
+
+    def _set_paused(self, paused: bool, resting: bool) -> None:
+        was_stopped = self._is_paused or self._is_resting
+        self._is_paused, self._is_resting = paused, resting
+        if self.is_closed or was_stopped == (paused or resting):
+            return
+        if was_stopped:
             self._loop.add_reader(self._pipe.fileno(), self._read)
+        else:
+            self._loop.remove_reader(self._pipe.fileno())
 
     def close(self) -> None:
         if not self.is_closed:

@@ -19,6 +19,7 @@ from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, UnsetType
 from foretool.server.transports.upstream.base import Link, LinkError
 from foretool.server.trust.text import clean
+from foretool.server.upstreams.notice_limit import NoticeLimit
 from foretool.storage.records import Era
 
 HANDSHAKE_S: Final = 60.0
@@ -26,6 +27,11 @@ HANDSHAKE_S: Final = 60.0
 
 PROBE_S: Final = 20.0
 """Longest wait for the answer to `server/discover`; legacy servers may stay silent (specification: stdio)."""
+
+MOST_INSTRUCTIONS: Final = 64 * 1024
+"""Characters of a server's instructions; the rest is cut off."""
+MOST_ABOUT_ITSELF: Final = 64 * 1024
+"""Bytes of a server's capabilities, and of its name, version and icons. What is longer is left out."""
 
 log = logging.getLogger("foretool.connection")
 
@@ -66,6 +72,8 @@ class Request(Struct, eq=False):
     sent: bool = False
     questions: int = 0
     """How many questions that the upstream asked because of this request are being answered."""
+    asked: int = 0
+    """How many questions the upstream has asked because of this request."""
     resent: bool = False
     """The request was sent on an earlier connection, which refused it unread."""
     deadline: float = 0.0
@@ -128,6 +136,7 @@ class Connection:
         self._capabilities: dict[str, Any] = {}
         self._own_meta: dict[str, Raw] = {}
         self._gone = ""
+        self._notices = NoticeLimit()
 
     # -- for the upstream
 
@@ -155,7 +164,7 @@ class Connection:
         result = await self.ask("initialize", params, HANDSHAKE_S)
         version = result.get("protocolVersion")
         if version not in versions.LEGACY_VERSIONS:
-            raise HandshakeError(f"speaks protocol version {version!r}, which we do not")
+            raise HandshakeError(f"speaks protocol version {str(version)[:40]!r}, which we do not")
         self._note_server_info(version, result, result.get("serverInfo"))
         self.notify("notifications/initialized")
 
@@ -176,7 +185,7 @@ class Connection:
             result = await self.ask("server/discover", {}, PROBE_S)
         supported = result.get("supportedVersions") or []
         if versions.LATEST_MODERN not in supported:
-            raise HandshakeError(f"supports only {supported}", jsonrpc.UNSUPPORTED_VERSION)
+            raise HandshakeError(f"supports only {str(supported)[:200]}", jsonrpc.UNSUPPORTED_VERSION)
         info = (result.get("_meta") or {}).get(versions.META_SERVER_INFO)
         self._note_server_info(versions.LATEST_MODERN, result, info)
 
@@ -274,6 +283,7 @@ class Connection:
         """Answer every request in flight with `Lost`."""
         self._gone = self._gone or reason
         self.ready = False
+        self._notices.close()
         pending, self._pending = self._pending, {}
         for request in pending.values():
             request.reply(Lost(reason, sent=request.sent))
@@ -342,12 +352,26 @@ class Connection:
             asker = self._only_asker()
             request = asker.id if asker is not None else None
         waiting = self._pending.get(request) if request is not None else None
+        go: Callable[[Message], None] = partial(self._events.on_notification, self)
         if waiting is not None and waiting.notice is not None:
             if waiting.timeout and not waiting.questions:
                 waiting.deadline = time.monotonic() + waiting.timeout
-            waiting.notice(message)
-        elif message.method != "notifications/progress":
-            self._events.on_notification(self, message)
+            go = waiting.notice
+        elif message.method == "notifications/progress":
+            return
+        self._pass_notice(message, go)
+
+    def _pass_notice(self, message: Message, go: Callable[[Message], None]) -> None:
+        """Pass a notification on, unless there are too many of its kind."""
+        if message.method == "notifications/progress":
+            if self._notices.admits_progress():
+                go(message)
+        elif message.method == "notifications/message":
+            self._notices.pass_log(message, go)
+        elif message.method == "notifications/tools/list_changed":
+            go(message)  # the list is asked for only now and then
+        else:
+            self._notices.pass_change(message, go)
 
     def _on_cancelled(self, message: Message) -> None:
         """The upstream ends a subscription of ours (modern era), or takes back a question (legacy era)."""
@@ -379,6 +403,13 @@ class Connection:
     def _send_now(self, message: Message) -> None:
         if self.link is not None and not self._gone:
             self.link.send(message)
+
+
+def _short_object(value: object) -> dict[str, Any]:
+    """Return an object that a server says of itself; {} if it is longer than anybody has to say."""
+    if not isinstance(value, dict) or len(jsonrpc.encode(value)) > MOST_ABOUT_ITSELF:
+        return {}
+    return value
 
 
 def _member(value: Raw | UnsetType, name: str) -> Any:

@@ -33,6 +33,9 @@ BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
 STABLE_S: Final = 10.0
 """An upstream that is lost within this time after its start counts as one that failed to start."""
 
+MOST_REASON: Final = 1000
+"""Characters of a reason that are kept and shown."""
+
 log = logging.getLogger("foretool.upstream")
 
 
@@ -322,9 +325,13 @@ class Upstream:
 
     def _failed(self, line: Line, reason: str) -> None:
         line.failures += 1
-        self.error = reason = self._redact(reason)
+        self.error = reason = self._describe(reason)
         self._set(State.RETRYING)
         line.fail_waiting(reason)
+
+    def _describe(self, reason: str) -> str:
+        """Return a reason without secrets; it may quote megabytes of the server's own words."""
+        return self._redact(reason[:MOST_REASON])[:MOST_REASON]
 
     def _drop_connection(self, line: Line) -> None:
         """Let go of a connection that was lost; it ends in a task of its own, so that the next one need not wait."""
@@ -355,7 +362,7 @@ class Upstream:
             self._line_of(connection).put(request)
 
     def on_lost(self, connection: Connection, reason: str) -> None:
-        self.error = self._redact(reason)
+        self.error = self._describe(reason)
         self._set(State.RETRYING)
         self._line_of(connection).lost.set()
 
@@ -372,7 +379,7 @@ class Upstream:
         self._host.on_tools(self, tools)
 
     def _on_unlisted(self, reason: str) -> None:
-        self.error = self._redact(reason)
+        self.error = self._describe(reason)
         if self.state is State.UNLISTED:
             self._host.on_state(self)  # somebody may wait for this attempt
         else:

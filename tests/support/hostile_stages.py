@@ -649,10 +649,10 @@ class HostileHttpServer:
 
     async def __call__(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
-            return httpx2.Response(405)
+            return httpx2.Response(405, content=_pieces(b""))
         message = json.loads(await request.aread())
         if "id" not in message or "method" not in message:
-            return httpx2.Response(202)
+            return httpx2.Response(202, content=_pieces(b""))
         if message["method"] == "tools/call":
             self.calls += 1
             answer = next(self.answers, None) if self.hostile else None
@@ -668,7 +668,8 @@ class HostileHttpServer:
             "tools/call": {"content": [{"type": "text", "text": "echo"}]},
         }
         body = {"jsonrpc": "2.0", "id": message["id"], "result": results.get(message["method"], {})}
-        return httpx2.Response(200, json=body, headers={"mcp-session-id": "s"})
+        headers = {"content-type": "application/json", "mcp-session-id": "s"}
+        return httpx2.Response(200, headers=headers, content=_pieces(json.dumps(body).encode()))
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
@@ -731,7 +732,7 @@ class SseServer:
         message = json.loads(await request.aread())
         if "id" in message and "method" in message:
             self._answer(message)
-        return httpx2.Response(202)
+        return httpx2.Response(202, content=_pieces(b""))
 
     async def _stream(self) -> AsyncIterator[bytes]:
         while True:

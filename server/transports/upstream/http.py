@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
@@ -27,6 +28,7 @@ from foretool.server.protocol.headers import EVENTS, JSON, media_type
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
+from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import RequestFailed
 from foretool.server.transports.upstream.sse import EventParser, SseLink, TooLarge, open_sse
@@ -34,12 +36,16 @@ from foretool.storage.records import Era
 
 RETRY_S: Final = 1.0
 """Pause before a stream is resumed, if the server names none."""
-RETRY_MOST_S: Final = 60.0
+RETRY_LEAST_S, RETRY_MOST_S = 0.05, 60.0
 RESUMES: Final = 5
 """Attempts in a row to resume a stream that bring nothing, after which it is given up."""
 DRAIN_S: Final = 1.0
 """Longest wait for the end of a stream after the reply: only then can the next request use the connection."""
 GOODBYE_S: Final = 2.0
+MOST_HELD: Final = 2
+"""Parts of messages that one server may have sent us at a time, in messages of the largest size."""
+ERROR_BYTES: Final = 1024 * 1024
+"""The largest body of a failed request."""
 LISTEN_S: Final = 0.1
 """Longest wait of the first request for the answer to our GET; some servers send nothing before there is an event."""
 
@@ -86,6 +92,9 @@ class HttpLink(Link):
         """Set when the server has answered our GET in any way."""
         self._sse_link: SseLink | None = None
         self._gone = ""
+        self._allowance = Allowance()
+        self._held = 0
+        """Bytes of messages that are not complete, over all streams."""
 
     # -- Link
 
@@ -94,6 +103,7 @@ class HttpLink(Link):
             self._sse_link.send(message)
         elif message.method is not UNSET and isinstance(message.id, int):
             request = message.id
+            self._allowance.note_request()
             task = None if self._gone else self._tasks.spawn(self._request(request, message, dict(headers or {})))
             if task is None:
                 self._receiver.on_failed(request, self._gone or "the link is closed", sent=False)
@@ -118,7 +128,7 @@ class HttpLink(Link):
         try:
             if session is not None and not self._gone:
                 headers = self._headers() | {http_headers.SESSION: session}
-                await self._client.delete(self._url, headers=headers, timeout=GOODBYE_S)
+                await http_client.end_session(self._client, self._url, headers, GOODBYE_S)
         except httpx2.HTTPError as error:
             log.debug("ending the session at %s failed: %s", http_client.origin(self._url), type(error).__name__)
         finally:
@@ -216,20 +226,30 @@ class HttpLink(Link):
         self, response: httpx2.Response, events: EventParser, request: int | None, message: Message | None
     ) -> bool:
         """Deliver what a stream brings until it ends. Returns whether the reply was among it."""
-        answered = False
+        answered, held = False, 0
         events.restart()
         try:
             async with asyncio.timeout(None) as patience:
-                async for chunk in response.aiter_bytes():
+                async for chunk in http_client.read_body(response):
+                    started, seen, replies = time.perf_counter(), events.seen, 0
                     for event in events.feed(chunk):
-                        if event.type == "message" and self._deliver(event.data, request, message) and not answered:
-                            answered = True
-                            patience.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
+                        if event.type == "message" and self._deliver(event.data, request, message):
+                            replies += 1
+                            if not answered:
+                                answered = True
+                                patience.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
+                    grown, held = events.held - held, events.held
+                    self._hold(grown)
+                    pause = self._allowance.spend(time.perf_counter() - started, events.seen - seen, replies)
+                    if pause:
+                        await asyncio.sleep(pause)
         except TimeoutError:
             pass  # the server keeps the stream open after its reply
         except httpx2.HTTPError:
             if not answered and not (self._era == "legacy" and events.last_id):
                 raise
+        finally:
+            self._held -= held
         return answered
 
     def _deliver(self, data: bytes, request: int | None, asked: Message | None) -> bool:
@@ -252,7 +272,7 @@ class HttpLink(Link):
 
     async def _on_refused(self, request: int, message: Message, response: httpx2.Response) -> None:
         status = response.status_code
-        error = _error_in(await self._body(response))
+        error = _error_in(await self._body(response, min(self._limit, ERROR_BYTES)))
         if self._session is not None and _is_expiry(status, error):
             raise _Expired
         if error is not None and status not in (401, 403):
@@ -313,6 +333,9 @@ class HttpLink(Link):
                         return
             except TooLarge:
                 self._receiver.on_invalid_line(b"(an event over the size limit)")
+            except RequestFailed as error:
+                log.debug("the stream of %s cannot be read: %s", http_client.origin(self._url), error)
+                return
             except httpx2.HTTPError as error:
                 if empty >= RESUMES:
                     self._note_unreachable(error)
@@ -341,14 +364,24 @@ class HttpLink(Link):
             headers["last-event-id"] = events.last_id
         return self._client.stream("GET", self._url, headers=headers)
 
-    async def _body(self, response: httpx2.Response) -> bytes:
-        parts, size = [], 0
-        async for chunk in response.aiter_bytes():
-            size += len(chunk)
-            if size > self._limit:
-                raise TooLarge
-            parts.append(chunk)
-        return b"".join(parts)
+    async def _body(self, response: httpx2.Response, limit: int | None = None) -> bytes:
+        """Read a body. Raises `TooLarge`."""
+        body = bytearray()
+        try:
+            async for piece in http_client.read_body(response):
+                body += piece
+                self._hold(len(piece))
+                if len(body) > (self._limit if limit is None else limit):
+                    raise TooLarge
+            return bytes(body)
+        finally:
+            self._held -= len(body)
+
+    def _hold(self, size: int) -> None:
+        """Count what the server has sent of messages that are not complete. Raises `TooLarge`."""
+        self._held += size
+        if self._held > MOST_HELD * self._limit:
+            raise TooLarge
 
 
 def _kind(response: httpx2.Response) -> str:
@@ -363,7 +396,7 @@ def _visible(value: str | None) -> str | None:
 def _pause(events: EventParser, attempts: int) -> float:
     asked = RETRY_S if events.retry_ms is None else events.retry_ms / 1000
     grown = 0.0 if attempts == 0 else RETRY_S * 2.0 ** (attempts - 1)
-    return min(max(asked, grown), RETRY_MOST_S)
+    return min(max(asked, grown, RETRY_LEAST_S), RETRY_MOST_S)
 
 
 def _error_in(body: bytes) -> Message | None:

@@ -5,9 +5,12 @@ No text made here contains the value of a header, or more of a URL than scheme, 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import Mapping
+import zlib
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,6 +27,14 @@ NOTICE_S: Final = 30.0
 IDLE_S: Final = 4.0
 """An unused connection is closed after this time. Node and uvicorn close theirs after 5 s, and a request that is sent
 into a closing connection is lost."""
+
+PIECE: Final = 64 * 1024
+"""Bytes that are handled at once."""
+INFLATED: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
+"""Compressions that are undone, with zlib's number for each."""
+SKIPPED: Final = 64 * 1024
+SKIP_S: Final = 1.0
+"""How much of a body that nobody needs is read, and for how long."""
 
 # At lower levels these libraries log URLs and header lines, which contain secrets.
 for _library in ("httpx2", "httpcore2"):
@@ -47,7 +58,7 @@ class RequestFailed(Exception):
 def new_client(url: str, headers: Mapping[str, str]) -> httpx2.AsyncClient:
     """Make a client that follows no redirects, which would carry credentials elsewhere, and that waits for streams."""
     return httpx2.AsyncClient(
-        headers={"user-agent": f"foretool/{__version__}", **headers},
+        headers={"user-agent": f"foretool/{__version__}", "accept-encoding": "gzip, deflate", **headers},
         # Loading the certificates takes 0.08 s; only TLS to the server or to a proxy needs them.
         verify=url.lower().startswith("https:") or any(name.lower().endswith("_proxy") for name in os.environ),
         follow_redirects=False,
@@ -61,7 +72,53 @@ async def post_notice(
 ) -> httpx2.Response:
     """POST a message that gets no reply in the response. Raises `httpx2.HTTPError`."""
     timeout = httpx2.Timeout(NOTICE_S, connect=CONNECT_S, pool=None)
-    return await client.post(url, headers=headers, content=jsonrpc.encode(message), timeout=timeout)
+    content = jsonrpc.encode(message)
+    async with client.stream("POST", url, headers=headers, content=content, timeout=timeout) as response:
+        await skip_body(response)
+        return response
+
+
+async def end_session(client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], patience_s: float) -> None:
+    """DELETE a session. Raises `httpx2.HTTPError`."""
+    async with client.stream("DELETE", url, headers=headers, timeout=patience_s) as response:
+        await skip_body(response)
+
+
+async def skip_body(response: httpx2.Response) -> None:
+    """Read the rest of a short body, so that the connection can be used again. A longer one is cut off."""
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SKIP_S):
+            async for chunk in response.aiter_raw():
+                size += len(chunk)
+                if size > SKIPPED:
+                    return
+
+
+async def read_body(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield the body in pieces of `PIECE` bytes at most, inflated where it is compressed.
+
+    The HTTP client would inflate whatever comes at once, and a compressed megabyte can be a gigabyte. Raises
+    `RequestFailed` for a compression that we did not ask for."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("identity", ""):
+        async for chunk in response.aiter_raw():
+            for start in range(0, len(chunk), PIECE):
+                yield chunk[start : start + PIECE]
+        return
+    if encoding not in INFLATED:
+        raise RequestFailed(f"answered with content-encoding {encoding[:40]!r}, which we did not ask for")
+    inflater = zlib.decompressobj(INFLATED[encoding])
+    async for chunk in response.aiter_raw():
+        while chunk and not inflater.eof:
+            try:
+                piece = inflater.decompress(chunk, PIECE)
+            except zlib.error as error:
+                raise RequestFailed(f"answered with a broken {encoding} body ({error})") from None
+            if piece:
+                yield piece
+            chunk = inflater.unconsumed_tail
+            await asyncio.sleep(0)  # a bomb is many pieces in one chunk, and others want their turn
 
 
 def origin(url: str) -> str:

@@ -7,6 +7,7 @@ POST. `EventParser`, which the newer HTTP transport uses too, reads server-sent 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -19,10 +20,18 @@ from foretool.server.protocol.headers import EVENTS, JSON
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
+from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
+from foretool.server.transports.upstream.http_client import RequestFailed
 
 ENDPOINT_S: Final = 20.0
 """Longest wait for the `endpoint` event."""
+
+ID_BYTES: Final = 4096
+"""A longer id of an event is ignored: it would have to be sent back in a header."""
+
+LINE_BYTES: Final = 48
+"""What each further line of data costs in memory besides its text; an event can have millions of short ones."""
 
 
 class Event(NamedTuple):
@@ -58,6 +67,11 @@ class EventParser:
         self._data: list[bytes] = []
         self._id = self.last_id
 
+    @property
+    def held(self) -> int:
+        """How many bytes of an event that is not complete are kept."""
+        return self._size
+
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events that `chunk` completes. Raises `TooLarge`; the stream cannot be used after that."""
         if not chunk:
@@ -77,7 +91,7 @@ class EventParser:
         self._keep(rest)
 
     def _keep(self, part: bytes) -> None:
-        # The size of an event is the sum of its lines, so one limit covers both.
+        # The size of an event is the sum of its lines and of what they cost, so one limit covers all.
         self._size += len(part)
         if self._size > self.limit:
             raise TooLarge
@@ -91,10 +105,11 @@ class EventParser:
         name, _, value = line.partition(b":")
         value = value[1:] if value.startswith(b" ") else value
         if name == b"data":
+            self._size += LINE_BYTES if self._data else 0
             self._data.append(value)
         elif name == b"event":
             self._type = value.decode(errors="replace")
-        elif name == b"id" and b"\0" not in value:
+        elif name == b"id" and b"\0" not in value and len(value) <= ID_BYTES:
             self._id = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit():
             self.retry_ms = int(value[:9])
@@ -123,6 +138,7 @@ class SseLink(Link):
         self._tasks = Tasks(f"link to {http_client.origin(url)}")
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._gone = False
+        self._allowance = Allowance()
 
     async def connect(self) -> None:
         """Open the stream and wait for the endpoint. Raises `LinkError`."""
@@ -138,6 +154,8 @@ class SseLink(Link):
             raise
 
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        if message.method is not UNSET and message.id is not UNSET:
+            self._allowance.note_request()
         if self._gone or self._tasks.spawn(self._post(message)) is None:
             self._failed(message, "the link is closed", sent=False)
 
@@ -154,17 +172,24 @@ class SseLink(Link):
                 if response.status_code != 200:
                     self._lost(http_client.describe_status(response.status_code, response.headers.get("location")))
                     return
-                async for chunk in response.aiter_bytes():
+                async for chunk in http_client.read_body(response):
+                    started, seen, replies = time.perf_counter(), self._events.seen, 0
                     for event in self._events.feed(chunk):
-                        self._on_event(event)
+                        replies += self._on_event(event)
+                    pause = self._allowance.spend(time.perf_counter() - started, self._events.seen - seen, replies)
+                    if pause:
+                        await asyncio.sleep(pause)
             self._lost("ended its event stream")
+        except RequestFailed as error:
+            self._lost(str(error))
         except TooLarge:
             self._lost(f"sent an event of more than {self._events.limit} bytes")
         except httpx2.HTTPError as error:
             verb = "cannot be reached at" if http_client.is_unsent(error) else "broke off its event stream at"
             self._lost(f"{verb} {http_client.origin(self._url)} ({http_client.describe_error(error)})")
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> bool:
+        """Deliver what an event brings. Returns whether it is a reply."""
         if event.type == "endpoint":
             self._on_endpoint(event.data.decode(errors="replace").strip())
         elif event.type == "message":
@@ -174,6 +199,8 @@ class SseLink(Link):
                 self._receiver.on_invalid_line(event.data)
             else:
                 self._receiver.on_message(message, None)
+                return message.is_reply
+        return False
 
     def _on_endpoint(self, target: str) -> None:
         if self._endpoint.done():

@@ -22,6 +22,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Message
 from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
+from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 
 STDERR_LINES: Final = 20
@@ -159,6 +160,7 @@ class StdioLink(Link):
         self._lines = LineSplitter(limit)
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
         self._error_lines = LineSplitter(64 * 1024)
+        self._allowance, self._error_allowance = Allowance(), Allowance()
         self._stdin: PipeWriter | None = None
         self._outputs: list[PipeReader] = []
         self._closing = False
@@ -188,6 +190,8 @@ class StdioLink(Link):
         elif self._stdin.waiting > MOST_WAITING:
             refusal = f"it does not read its input, where {MOST_WAITING // 2**20} MiB wait for it"
         else:
+            if message.method is not UNSET and message.id is not UNSET:
+                self._allowance.note_request()
             self._stdin.write(jsonrpc.one_line(jsonrpc.encode(message)) + b"\n")
             return
         if message.method is not UNSET and isinstance(message.id, int):
@@ -199,8 +203,10 @@ class StdioLink(Link):
     def _on_output(self, data: bytes) -> None:
         if self._starting is not None:
             self._release_slot()
+        started, messages, replies = time.perf_counter(), 0, 0
         with self._turn:
             for line in self._lines.feed(data):
+                messages += 1
                 # Servers that log to stdout can flood it, and an exception per line is slow: look at the first byte.
                 if line[0] != 0x7B:
                     self._receiver.on_invalid_line(line)
@@ -210,14 +216,24 @@ class StdioLink(Link):
                 except BadMessage:
                     self._receiver.on_invalid_line(line)
                 else:
+                    replies += message.is_reply
                     self._receiver.on_message(message, None)
             if self._lines.oversized:
                 self._receiver.on_invalid_line(b"(a line over the size limit)")
                 self._lines.oversized = 0
+        if messages:
+            self._rest(self._outputs[:1], self._allowance.spend(time.perf_counter() - started, messages, replies))
 
     def _on_errors(self, data: bytes) -> None:
-        for line in self._error_lines.feed(data):
+        started = time.perf_counter()
+        for line in deque(self._error_lines.feed(data), STDERR_LINES):
             self._errors.append(line[:STDERR_WIDTH].decode(errors="replace"))
+        self._rest(self._outputs[1:], self._error_allowance.spend(time.perf_counter() - started, 0, 0))
+
+    def _rest(self, outputs: Sequence[PipeReader], seconds: float) -> None:
+        """Do not read these pipes for so long: the child has used up its allowance."""
+        for output in outputs if seconds else ():
+            output.rest(seconds)
 
     def _on_end(self) -> None:
         self._release_slot()

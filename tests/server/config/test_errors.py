@@ -21,7 +21,7 @@ from foretool.server.config.settings import ServerEntry, Settings
         (ServerEntry, {"disabled": "no"}, ("disabled",), "true or false, found a string; write it without quotes"),
         (ServerEntry, {"timeout_s": -1}, ("timeout_s",), "at least 0, found -1; the default is 60"),
         (Settings, {"list_tokens": 1.5}, ("list_tokens",), "a whole number, found a number; leave out the fraction"),
-        (Settings, {"max_message_mib": 0}, ("max_message_mib",), "more than 0, found 0; the default is 64"),
+        (Settings, {"max_message_mib": 0}, ("max_message_mib",), "more than 0, found 0; the default is 32"),
         (Settings, {"encoder": ""}, ("encoder",), "a string that is not empty; the default is auto"),
         (
             Settings,

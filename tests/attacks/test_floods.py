@@ -1,0 +1,139 @@
+"""Attacks that want memory, the loop or the client: one server writes more than anybody can use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from requirements import requirement
+from served import Served, write_config
+
+from foretool.server.methods.question_limit import MOST_OPEN
+
+pytestmark = pytest.mark.slow
+
+SUPPORT = Path(__file__).parents[1] / "support"
+ECHO = {"command": sys.executable, "args": [str(SUPPORT / "echo_upstream.py")]}
+MOST_MIB = 200
+MESSAGE_MIB = 8
+
+
+@contextmanager
+def attacking_http(*options: str) -> Iterator[dict[str, Any]]:
+    command = [sys.executable, str(SUPPORT / "attacking_http.py"), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield {"type": "http", "url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def cleanup() -> Iterator[ExitStack]:
+    """Ends whatever a test starts."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def serve(tmp_path: Path, cleanup: ExitStack, evil: dict[str, Any]) -> Served:
+    """A proxy in front of `good`, which echoes, and `evil`, which attacks; its client can be asked."""
+    config = write_config(tmp_path, {"good": ECHO, "evil": evil}, max_message_mib=MESSAGE_MIB)
+    served = Served(config)
+    cleanup.callback(lambda: served.process.poll() is None and served.kill())
+    info = {"name": "test", "version": "1"}
+    capabilities = {"elicitation": {}}
+    served.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info})
+    served.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    served.ask("logging/setLevel", {"level": "debug"})
+    return served
+
+
+def over_stdio(*options: str) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(SUPPORT / "attacking_upstream.py"), *options]}
+
+
+def peak_mib(served: Served) -> float:
+    """The most memory that the proxy has had in RAM."""
+    lines = Path(f"/proc/{served.process.pid}/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def still_serves(served: Served) -> None:
+    """Other calls are answered, and the memory stays within its bound."""
+    for number in range(20):
+        assert served.call("good__echo", {"text": str(number)}) == f'{{"text": "{number}"}}'
+    if Path("/proc/self/status").exists():
+        assert peak_mib(served) < MOST_MIB
+
+
+@requirement("trust:limits:bodies")
+@pytest.mark.parametrize(
+    ("attack", "reason"),
+    [
+        ("gzip", "size limit"),
+        ("gzip-events", "size limit"),
+        ("gzip-twice", "content-encoding"),
+        ("endless-body", "size limit"),
+        ("endless-event", "size limit"),
+        ("endless-head", "broke off"),
+        ("redirect", "not followed"),
+    ],
+)
+def test_a_body_over_http_is_cut_off_at_the_size_of_a_message(
+    attack: str, reason: str, tmp_path: Path, cleanup: ExitStack
+) -> None:
+    served = serve(tmp_path, cleanup, cleanup.enter_context(attacking_http(attack, "--size", "256")))
+    refused = served.ask("tools/call", {"name": "evil__go", "arguments": {}})
+    assert refused["isError"] is True
+    assert reason in refused["content"][0]["text"]
+    still_serves(served)
+
+
+@requirement("trust:limits:bodies")
+@pytest.mark.parametrize("attack", ["gzip-list", "error-body"])
+def test_a_list_or_an_error_of_any_size_costs_its_server_alone(attack: str, tmp_path: Path, cleanup: ExitStack) -> None:
+    served = serve(tmp_path, cleanup, cleanup.enter_context(attacking_http(attack, "--size", "256")))
+    assert served.list_tools()
+    still_serves(served)
+
+
+@requirement("trust:limits:floods")
+@pytest.mark.parametrize("attack", ["endless-events", "notices", "standalone", "drip"])
+def test_a_stream_without_end_holds_up_no_other_server(attack: str, tmp_path: Path, cleanup: ExitStack) -> None:
+    served = serve(tmp_path, cleanup, cleanup.enter_context(attacking_http(attack)))
+    served.post("tools/call", {"name": "evil__go", "arguments": {}})
+    still_serves(served)
+
+
+@requirement("trust:limits:floods")
+@pytest.mark.parametrize("attack", ["progress", "endless-line", "stderr", "dying", "list-changed", "big-reply"])
+def test_a_flood_on_pipes_holds_up_no_other_server(attack: str, tmp_path: Path, cleanup: ExitStack) -> None:
+    served = serve(tmp_path, cleanup, over_stdio(attack))
+    served.post("tools/call", {"name": "evil__go", "arguments": {}, "_meta": {"progressToken": "p"}})
+    still_serves(served)
+
+
+@requirement("trust:limits:logs")
+def test_of_a_flood_of_log_entries_clients_see_some_and_how_many_were_left_out(
+    tmp_path: Path, cleanup: ExitStack
+) -> None:
+    served = serve(tmp_path, cleanup, over_stdio("log"))
+    served.post("tools/call", {"name": "evil__go", "arguments": {}})
+    still_serves(served)
+    while not any("were left out" in str(message.get("params", {}).get("data")) for message in served.seen):
+        served.next()
+
+
+@requirement("trust:limits:questions")
+def test_of_a_flood_of_questions_clients_see_a_few(tmp_path: Path, cleanup: ExitStack) -> None:
+    served = serve(tmp_path, cleanup, over_stdio("questions"))
+    served.post("tools/call", {"name": "evil__go", "arguments": {}})
+    still_serves(served)
+    asked = [message for message in served.seen if message.get("method") == "elicitation/create"]
+    assert len(asked) <= MOST_OPEN
