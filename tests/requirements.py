@@ -86,6 +86,18 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "a link in a result leads to the server that gave it, unless the URI is another's"
     ),
     "trust:resources:linear": Promise("SECURITY.md", "matching URI templates takes linear time, within bounds"),
+    # Questions of servers to users
+    "trust:questions:named": Promise(
+        "SECURITY.md", "every question of a server names it in the text that the user reads, and an address by its host"
+    ),
+    "trust:questions:credentials": Promise("SECURITY.md", "a form that asks for a credential does not reach the user"),
+    "trust:questions:whose": Promise(
+        "SECURITY.md", "no server asks a client whose profile leaves it out, or ends the elicitation of another"
+    ),
+    "trust:questions:logs": Promise("SECURITY.md", "a log message names its server in its logger"),
+    "trust:questions:announcements": Promise(
+        "SECURITY.md", "the stream of a request carries its own progress and log messages alone"
+    ),
     "trust:policy:deny": Promise(
         "SECURITY.md", "a denied tool is not listed, not found, and runs under no name and in no way"
     ),

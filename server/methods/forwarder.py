@@ -14,7 +14,8 @@ from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import jsonrpc, translate, versions
-from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError
+from foretool.server.protocol.jsonrpc import Message, Raw, RpcError
+from foretool.server.trust.questions import QuestionRefused, prepare_log, prepare_questions, prepare_sign_in
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.upstream import Upstream
@@ -58,7 +59,7 @@ class Forwarder:
         request = Request(method or exchange.method, params, _unset, owner=owner, exchange=exchange)
         request.build_meta = partial(_build_meta, exchange)
         request.reply = lambda reply: self._on_reply(request, upstream, reply, on_reply)
-        request.notice = lambda message: _on_notice(request, message)
+        request.notice = lambda message: _on_notice(request, upstream, message)
         request.poll = lambda: self._on_poll(request)
         request.headers = headers
         request.progress = exchange.progress_token is not None
@@ -70,19 +71,22 @@ class Forwarder:
         """Answer the client with a reply of an upstream, translated into the client's era."""
         if isinstance(reply, Lost):
             exchange.error(jsonrpc.INTERNAL_ERROR, self.lost_text(upstream, reply, exchange.method))
-        elif reply.error is not UNSET:
-            exchange.raw_error(translate.error(reply.error, exchange.era))
-        else:
+            return
+        try:
+            if isinstance(reply.error, Raw):
+                exchange.raw_error(translate.error(prepare_sign_in(upstream.name, reply.error), exchange.era))
+                return
             assert isinstance(reply.result, Raw)
             era = upstream.era_for(exchange.era)
-            try:
-                result = translate.result(reply.result, exchange.method, exchange.era, era)
-            except ValueError:
-                exchange.error(
-                    jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} sent a result that is not an object"
-                )
-            else:
-                exchange.result(result)
+            result = translate.result(reply.result, exchange.method, exchange.era, era)
+            if exchange.era == "modern" and translate.input_required(result):
+                result = prepare_questions(upstream.name, result)
+        except QuestionRefused as error:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} asked: {error}")
+        except ValueError:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream.name!r} sent a result that is not an object")
+        else:
+            exchange.result(result)
 
     def lost_text(self, upstream: Upstream, lost: Lost, what: str) -> str:
         """Return what a client is told of a reply that will not come, without secrets."""
@@ -157,7 +161,7 @@ def _asks_for_input(exchange: Exchange, upstream: Upstream, reply: Reply) -> boo
     )
 
 
-def _on_notice(request: Request, message: Message) -> None:
+def _on_notice(request: Request, upstream: Upstream, message: Message) -> None:
     """Pass on progress and log entries that come in the course of a request."""
     exchange = request.exchange
     assert isinstance(exchange, Exchange) and isinstance(message.method, str)
@@ -169,8 +173,8 @@ def _on_notice(request: Request, message: Message) -> None:
         if (token := exchange.progress_token) is not None:
             params = jsonrpc.merge(message.params, {translate.PROGRESS: token})
             exchange.send(jsonrpc.notification(message.method, params))
-    elif message.method != "notifications/message" or _wants_log_of(exchange, message):
-        exchange.send(jsonrpc.encode(Message(method=message.method, params=message.params)))
+    elif message.method == "notifications/message" and _wants_log_of(exchange, message):
+        exchange.send(jsonrpc.notification(message.method, prepare_log(upstream.name, message.params)))
 
 
 def _wants_log_of(exchange: Exchange, message: Message) -> bool:

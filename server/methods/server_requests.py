@@ -19,6 +19,7 @@ from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.methods.question_limit import QuestionLimit
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
+from foretool.server.trust.questions import QuestionRefused, prepare_question, prepare_request
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.upstream import Upstream
@@ -75,8 +76,8 @@ class ServerRequests:
         self._own: dict[str, _Own] = {}
         self._asked: dict[tuple[str, Id], Callable[[str], None]] = {}
         """By upstream and its id: takes a question back from the legacy client it was put to."""
-        self._elsewhere: dict[str, Caller] = {}
-        """Clients that were sent to a URL, by the id of the elicitation."""
+        self._elsewhere: dict[str, tuple[str, Caller]] = {}
+        """By the id of an elicitation: the upstream that sent a client to a URL, and the client."""
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """Put a request of a legacy upstream to the client it is for. `request`: in whose course it came, if known."""
@@ -93,15 +94,28 @@ class ServerRequests:
         in_course = exchange if isinstance(exchange, Exchange) else None
         client = exchange.client if isinstance(exchange, Exchange) else self._only_client()
         # A modern client can be asked in the course of a request alone.
-        if client is None or (in_course is None and client.era == "modern"):
+        if client is None or (in_course is None and not _may_be_asked_unasked(client, upstream)):
             why = f"{message.method}: it cannot be told which client is meant"
             answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
         elif (refused := refusal(str(message.method), message.params, client.declared(in_course))) is not None:
             answer(answer_error(_id(message), *refused))
+        elif problem := self._prepare(upstream.name, message):
+            answer(answer_error(_id(message), jsonrpc.INVALID_PARAMS, problem))
         elif in_course is not None and request is not None and in_course.era == "modern":
             self._park(in_course, request, upstream, message, answer)
         else:
             self._ask_legacy(client, request if in_course else None, upstream, message, answer)
+
+    def _prepare(self, upstream: str, message: Message) -> str:
+        """Let a question name its upstream; return why it must not be asked, or ""."""
+        try:
+            message.params = prepare_question(upstream, str(message.method), message.params)
+            elicitation = _elicitation(message.params)
+        except ValueError as error:
+            return str(error)
+        # Clients know an elicitation by this id alone, so one upstream could end that of another.
+        sender, _ = self._elsewhere.get(elicitation or "", (upstream, None))
+        return "" if sender == upstream else f"{message.method}: the elicitationId is in use"
 
     def _ask_legacy(
         self, client: Caller, request: Request | None, upstream: Upstream, message: Message, answer: Answer
@@ -131,7 +145,7 @@ class ServerRequests:
 
         self._asked[key] = take_back
         if (elicitation := _elicitation(message.params)) is not None:
-            self.remember(elicitation, client)
+            self.remember(elicitation, upstream.name, client)
 
     def withdraw(self, upstream: Upstream, question: Any, reason: str) -> None:
         """Take back a question that a legacy upstream has cancelled."""
@@ -147,16 +161,19 @@ class ServerRequests:
 
     # -- elicitations that end elsewhere (legacy era, by URL)
 
-    def remember(self, elicitation: str, client: Caller) -> None:
+    def remember(self, elicitation: str, upstream: str, client: Caller) -> None:
         """Remember which client was sent to a URL, to tell it when the upstream says that it is through."""
-        self._elsewhere[elicitation] = client
+        self._elsewhere[elicitation] = (upstream, client)
         if len(self._elsewhere) > MOST_PARKED:
             del self._elsewhere[next(iter(self._elsewhere))]
 
-    def complete(self, message: Message, elicitation: str) -> None:
-        """Tell the client that was sent to a URL that it is through there."""
-        client = self._elsewhere.pop(elicitation, None)
-        if client is not None and client.era == "legacy":
+    def complete(self, upstream: str, message: Message, elicitation: str) -> None:
+        """Tell the client that an upstream sent to a URL that it is through there."""
+        sender, client = self._elsewhere.get(elicitation, ("", None))
+        if client is None or sender != upstream:
+            return
+        del self._elsewhere[elicitation]
+        if client.era == "legacy":
             client.notify_raw(message)
 
     # -- legacy upstream, modern client
@@ -274,15 +291,14 @@ class ServerRequests:
         """Ask a legacy client for the input that a modern upstream wants. `again` sends the request once more with the
         answers and the state that it is given."""
         members = jsonrpc.fields(result)
-        try:
-            asked = jsonrpc.fields(clean_params(members.get("inputRequests", UNSET)))
-        except ValueError as error:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked: {error}")
-            return
-        wanted = {key: jsonrpc.fields(value) for key, value in asked.items()}
         exchange.rounds += 1
         if exchange.rounds > ROUNDS:
             exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked for input {ROUNDS} times")
+            return
+        try:
+            wanted = _read_questions(upstream, members, exchange.client.declared(exchange))
+        except ValueError as error:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked: {error}")
             return
         answers: dict[str, Raw] = {}
 
@@ -304,20 +320,31 @@ class ServerRequests:
             if len(answers) == len(wanted):
                 retry()
 
-        declared = exchange.client.declared(exchange)
-        refusals = [
-            refused
-            for request in wanted.values()
-            if (refused := refusal(jsonrpc.text(request.get("method")) or "", request.get("params", UNSET), declared))
-        ]
-        if refusals:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked: {refusals[0][1]}")
-        elif not wanted:
+        if not wanted:
             retry()
-        for key, request in wanted.items() if not refusals else ():
+        for key, request in wanted.items():
             method = jsonrpc.text(request["method"]) or ""
             params_of: Any = request.get("params", UNSET)
             exchange.client.ask(method, params_of, lambda reply, key=key: answered(key, reply), exchange)  # type: ignore[misc]
+
+
+def _read_questions(
+    upstream: str, members: Mapping[str, Raw], declared: Mapping[str, Any]
+) -> dict[str, dict[str, Raw]]:
+    """Return the questions of a result that asks for input, as a client gets them. Raises ValueError, which says why
+    one of them must not be put to a client with these capabilities."""
+    asked = jsonrpc.fields(clean_params(members.get("inputRequests", UNSET)))
+    wanted = {key: jsonrpc.fields(value) for key, value in asked.items()}
+    for request in wanted.values():
+        refused = refusal(jsonrpc.text(request.get("method")) or "", request.get("params", UNSET), declared)
+        if refused is not None:
+            raise QuestionRefused(refused[1])
+    return {key: prepare_request(upstream, request) for key, request in wanted.items()}
+
+
+def _may_be_asked_unasked(client: Caller, upstream: Upstream) -> bool:
+    """Tell whether a client may be asked by an upstream in the course of no request; a modern one never is."""
+    return client.era == "legacy" and client.profile.admits(upstream.name)
 
 
 def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -17,6 +17,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.protocol.versions import META_SUBSCRIPTION
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
+from foretool.server.trust.questions import prepare_log
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request
 from foretool.server.upstreams.memory import UpstreamMemory
@@ -60,7 +61,7 @@ class UpstreamMessages:
         elif method == "notifications/cancelled":
             self._server_requests.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
         elif method == "notifications/elicitation/complete":
-            self._server_requests.complete(message, str(params.get("elicitationId")))
+            self._server_requests.complete(upstream.name, message, str(params.get("elicitationId")))
         elif kind := next((kind for kind, change in CHANGES.values() if change == method), ""):
             if kind == "promptsListChanged" and (instructions := self._instructions()) is not None:
                 instructions.prompts_changed(upstream)
@@ -69,6 +70,7 @@ class UpstreamMessages:
             for client in self._clients.admitted(upstream.name):
                 client.notify(kind, method)
         elif method == "notifications/message":
+            params = jsonrpc.plain(prepare_log(upstream.name, jsonrpc.raw(params)))
             for client in self._clients.log_readers(upstream, str(params.get("level", ""))):
                 client.notify("", method, params)
 

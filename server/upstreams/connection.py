@@ -353,7 +353,9 @@ class Connection:
             request = asker.id if asker is not None else None
         waiting = self._pending.get(request) if request is not None else None
         go: Callable[[Message], None] = partial(self._events.on_notification, self)
-        if waiting is not None and waiting.notice is not None:
+        # Whatever stream it comes on, an announcement belongs to no request.
+        is_of_request = message.method in ("notifications/progress", "notifications/message")
+        if is_of_request and waiting is not None and waiting.notice is not None:
             if waiting.timeout and not waiting.questions:
                 waiting.deadline = time.monotonic() + waiting.timeout
             go = waiting.notice

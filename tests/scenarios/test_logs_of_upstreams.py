@@ -40,7 +40,7 @@ async def test_where_several_calls_are_in_flight_it_goes_to_those_who_asked_for_
         await strict.ask("logging/setLevel", {"level": "error"})
         await calling(upstream, loud, silent)
         upstream.link.say(MESSAGE, ENTRY)
-        assert await loud.heard(MESSAGE) == ENTRY
+        assert await loud.heard(MESSAGE) == {**ENTRY, "logger": "calc"}
         upstream.link.say(MESSAGE, {**ENTRY, "level": "critical"})
         await strict.heard(MESSAGE)
         for client in (loud, strict, silent):

@@ -130,7 +130,7 @@ async def test_a_modern_client_answers_a_legacy_upstream_with_its_retry() -> Non
         first = await client.ask("tools/call", call("elicitation/create"))
         assert first["resultType"] == "input_required"
         ((key, request),) = first["inputRequests"].items()
-        assert request == {"method": "elicitation/create", "params": {"message": "?", "n": 1.0}}
+        assert request == {"method": "elicitation/create", "params": {"message": "Server 'calc' asks: ?", "n": 1.0}}
         again = {
             **call("elicitation/create"),
             "inputResponses": {key: ANSWERS["elicitation/create"]},
@@ -408,7 +408,9 @@ async def test_what_a_client_reports_while_it_is_asked_reaches_the_upstream_unde
         tokens = [question["params"]["_meta"]["progressToken"] for question in questions]
         # Upstreams choose their tokens alike; what the client is given tells them apart.
         assert tokens[0] != tokens[1]
-        assert questions[0]["params"] == {**params, "_meta": {"progressToken": tokens[0], "vendor": 1.0}}
+        kept = {key: value for key, value in questions[0]["params"].items() if key != "systemPrompt"}
+        meta = {"progressToken": tokens[0], "vendor": 1.0, "foretool/server": "one"}
+        assert kept == {**params, "_meta": meta}
         client.notify("notifications/progress", {"progressToken": tokens[1], "progress": 0.5, "message": "thinking"})
         client.notify("notifications/progress", {"progressToken": "unheard of", "progress": 1})
         reported = await upstreams[1].asked("notifications/progress")
@@ -455,7 +457,7 @@ async def test_where_an_era_has_no_such_progress_the_client_is_given_no_token(er
             ((key, question),) = first["inputRequests"].items()
             again = {"inputResponses": {key: ANSWERS["elicitation/create"]}, "requestState": first["requestState"]}
             await client.ask("tools/call", {"name": "calc__ask", "arguments": {}, **again})
-    assert question["params"] == {"message": "?", "_meta": {"vendor": 1.0}}
+    assert question["params"] == {"message": "Server 'calc' asks: ?", "_meta": {"vendor": 1.0}}
 
 
 @requirement("question:patience")

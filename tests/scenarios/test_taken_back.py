@@ -144,7 +144,7 @@ async def test_a_log_entry_goes_to_the_client_whose_call_alone_is_in_flight() ->
         call = one.post("tools/call", {"name": "calc__slow"})
         asked = await upstream.called("slow")
         upstream.link.say("notifications/message", entry)
-        assert await one.heard("notifications/message") == entry
+        assert await one.heard("notifications/message") == {**entry, "logger": "calc"}
         both = other.post("tools/call", {"name": "calc__slow"})
         second = await upstream.called("slow", 2)
         upstream.link.say("notifications/message", entry)  # of either: nobody gets it
