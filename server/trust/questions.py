@@ -25,10 +25,11 @@ _READ: Final = 4_000
 """How much of a text is searched for words that mean a credential."""
 
 _always = re.compile(
-    r"\b(pass ?words?|passwd|pwd|pass ?phrase|pass ?code|credentials?|api ?key|access ?key|secret ?key|private ?key"
-    r"|signing ?key|ssh ?key|client ?key"
-    r"|(access|auth|bearer|refresh|session|api|personal access|git ?hub|git ?lab|slack|bot|oauth) ?token|client ?secret|bearer|jwt|cvv|cvc|(card|account) ?number|iban|mnemonic|(seed|recovery) (phrase|words|code)"
-    r"|one ?time (pass ?word|code|pin)|otp|totp|(security|verification|2fa|mfa|backup) code)\b"
+    r"\b(pass ?words?|passwd|pwd|pass ?phrase|pass ?code|credentials?|bearer|jwt|cvv|cvc|(card|account) ?number|iban"
+    r"|(api|access|secret|private|signing|ssh|client) ?key|client ?secret"
+    r"|(access|auth|bearer|refresh|session|api|git ?hub|git ?lab|slack|bot|oauth) ?token"
+    r"|mnemonic|(seed|recovery) (phrase|words|code)|one ?time (pass ?word|code|pin)|t?otp"
+    r"|(security|verification|2fa|mfa|backup) code)\b"
 )
 """What asks for a credential wherever it stands in a field's name, title or description, in plain small letters."""
 _at_end = re.compile(r"\b(tokens?|secrets?|pin|pat|passwords?|key phrase)$")
