@@ -169,6 +169,7 @@ def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed =
 def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
     upstream, server = probe.upstream, probe.server
     redact, server_info = server.secrets.redact, upstream.server_info
+    prefixes = catalog.namespaces.problems.get(server.name, ())
     info = server_info.implementation
     return UpstreamCheck(
         upstream=server.name,
@@ -179,7 +180,7 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
         server=f"{info.get('name', '')} {info.get('version', '')}".strip(),
         tools=len(catalog.of(server.name)),
         tokens=sum(estimate(tool.definition.decode()) for tool in catalog.of(server.name)),
-        dropped=catalog.problems.get(server.name, ()),
+        dropped=tuple(each for each in catalog.problems.get(server.name, ()) if each not in prefixes),
         ready_ms=probe.ready_s * 1000,
         listed_ms=probe.listed_s * 1000,
         skipped_lines=upstream.invalid_lines,
@@ -386,6 +387,9 @@ def _given_names(config: Config) -> dict[ToolId, tuple[str, str]]:
 
 def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
     """Report names that are not simply `prefix__tool`, and why."""
+    for upstream, problems in catalog.namespaces.problems.items():
+        for problem in problems:
+            yield Finding("names", "warning", f"{upstream}: {problem.removesuffix(f'; {OTHER_PREFIX}')}", OTHER_PREFIX)
     taken = {tool.id: tool for tool in catalog.tools()}
     for tool in catalog.tools():
         prefix = catalog.namespaces.prefix(tool.upstream)

@@ -152,8 +152,12 @@ class Catalog:
         yield from ((upstream, tool) for upstream, tools in self._excluded.items() for tool in tools)
 
     def near(self, name: str) -> list[ToolId]:
-        """Return the tools that a wrong name may mean, likeliest first."""
-        return self._open_resolver().near(name)
+        """Return the tools that a wrong name may mean, likeliest first; those of one upstream if it has its prefix."""
+        found = self.namespaces.split(name)
+        if found is None:
+            return self._open_resolver().near(name)
+        own = {tool.id for tool in self.of(found[0])}
+        return [tool for tool in self._open_resolver().near(name, names.COMPARED) if tool in own][: names.OFFERED]
 
     def _open_resolver(self) -> Resolver:
         if self._resolver is None:

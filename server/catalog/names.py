@@ -35,6 +35,8 @@ Key = tuple[str, str]
 
 COMPARED: Final = 100
 """How many names are compared letter by letter with a name that no tool has."""
+OFFERED: Final = 5
+"""How many names are offered for a wrong one."""
 _PREFIX_LIMIT = 16
 _DIGEST = 6
 _forbidden = re.compile(r"[^A-Za-z0-9_-]")
@@ -160,7 +162,7 @@ class Resolver:
         keys = (spelled[name] for spelled in spellings if name in spelled)
         return next((self._names[key] for key in keys if self._may_mean(name, key[0])), None)
 
-    def near(self, name: str, limit: int = 5) -> list[ToolId]:
+    def near(self, name: str, limit: int = OFFERED) -> list[ToolId]:
         """Return the tools that a wrong name may mean, likeliest first."""
         folded = self._fold_names()
         if same := folded.get(fold(name), []):

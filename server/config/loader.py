@@ -131,11 +131,6 @@ class LiveConfig:
         """Return the text without the secrets of any server."""
         return self.now.secrets.redact(text)
 
-    def prefix(self, upstream: str) -> str:
-        """Return what stands before `__` in the exposed names of an upstream; "" exposes its own names."""
-        server = self.now.servers.get(upstream)
-        return server.prefix if server is not None else upstream
-
     def profile(self, name: str) -> Profile:
         """Return a profile by name; one that a reload has removed has no servers."""
         return self.now.profiles.get(name) or msgspec.structs.replace(

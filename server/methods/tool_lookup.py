@@ -17,6 +17,7 @@ from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Tool, ToolId
 
 Go = Callable[[Tool], None]
@@ -50,7 +51,7 @@ class ToolLookup:
             exchange.attempt(self._find_listed, exchange, name, via, go)
 
         # Its upstream has not listed yet, or one may that has it: the name may be right, so wait rather than refuse.
-        if (owner := self._upstreams.unlisted_owner(name)) is not None:
+        if (owner := self._unlisted_owner(name)) is not None:
             self._upstreams.when_upstream_listed(owner, exchange.era, look_again)
         else:
             self._upstreams.when_listed(look_again)
@@ -70,6 +71,12 @@ class ToolLookup:
             self._refuse_unknown(exchange, name, via)
         else:
             go(tool)
+
+    def _unlisted_owner(self, name: str) -> Upstream | None:
+        """Return the upstream whose prefix a name has, if its tools are unknown."""
+        found = self._catalog.namespaces.split(name)
+        upstream = self._upstreams.get(found[0]) if found is not None else None
+        return upstream if upstream is not None and upstream.name in self._upstreams.unlisted() else None
 
     def _unlisted(self, name: str, profile: Profile) -> Tool | None:
         """Return a tool that nobody lists, if exactly one upstream exposes its own names: it may have tools that it
@@ -105,7 +112,7 @@ class ToolLookup:
 
     def _refuse_unknown(self, exchange: Exchange, name: str, via: Via) -> None:
         session, at = exchange.own_session, self._recorder.now()
-        if (owner := self._upstreams.unlisted_owner(name)) is not None:
+        if (owner := self._unlisted_owner(name)) is not None:
             self._recorder.miss(session.unreachable(name, owner.name, via, at, exchange.chat))
             lost = Lost(owner.error or "its tools are not known yet", sent=False)
             exchange.tool_error(self._forwarder.lost_text(owner, lost, repr(name)))

@@ -122,14 +122,6 @@ class UpstreamRegistry:
         for go in waiting:
             go()
 
-    def unlisted_owner(self, tool: str) -> Upstream | None:
-        """Return the upstream that a tool's name points to, if its tools are unknown."""
-        for upstream in self:
-            heads = {f"{self._config.prefix(upstream.name)}__", f"{upstream.name}__"} - {"__"}
-            if upstream.name not in self._listed and any(tool.startswith(head) for head in heads):
-                return upstream
-        return None
-
     def when_upstream_listed(self, upstream: Upstream, era: Era, go: Callable[[], None]) -> None:
         """Call `go` as soon as one upstream has listed its tools or failed to; start it in `era` if it is down."""
         self._waiting_for_one.setdefault(upstream.name, []).append(go)

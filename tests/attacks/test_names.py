@@ -48,6 +48,18 @@ async def test_a_name_that_is_nearly_right_is_suggested_and_never_executed(wrong
     assert files.calls == copy.calls == []
 
 
+@requirement("trust:names:suggested")
+async def test_a_name_with_a_prefix_is_corrected_to_tools_of_that_server_alone() -> None:
+    git, copies = FakeUpstream("git", ["push_branch"]), [evil("push", "git_push", name=f"evil{n}") for n in range(9)]
+    async with proxy_over(*copies, git) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        for name in ("git__push", "git/push", "git__push_branches"):
+            answer = await refused(stage.client, name)
+            assert "evil" not in answer
+        assert "git__push_branch" in answer
+
+
 @requirement("trust:names:tombstone")
 @pytest.mark.parametrize("name", SPELLINGS)
 @pytest.mark.parametrize("prefix", [None, ""])

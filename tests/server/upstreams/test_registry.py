@@ -15,12 +15,10 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"loop_factory": SwiftLoop}
 
 
-async def test_a_tools_name_points_to_the_upstream_that_has_not_listed_yet() -> None:
-    upstreams = [
-        FakeUpstream("calc"),
-        FakeUpstream("mail", entry={"prefix": "m"}),
-        FakeUpstream("bare", entry={"prefix": ""}),
-    ]
+async def test_upstreams_whose_tools_are_unknown_are_named_until_they_have_listed_them() -> None:
+    upstreams = [FakeUpstream("calc", ["add"]), FakeUpstream("mail", missing="not installed")]
     async with proxy_over(*upstreams) as stage:
-        found = [stage.app.upstreams.unlisted_owner(name) for name in ("calc__x", "m__x", "mail__x", "bare__x", "x")]
-    assert [each.name if each else None for each in found] == ["calc", "mail", "mail", "bare", None]
+        assert stage.app.upstreams.unlisted() == {"calc", "mail"}
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        assert stage.app.upstreams.unlisted() == {"mail"}
