@@ -32,7 +32,7 @@ CAUSES: Final[dict[Cause, str]] = {
 }
 NOTICED: Final[dict[Noticed, str]] = {
     "call": "it was called by its name, although it was not in the list",
-    "bridge": "it was called through call_tool",
+    "bridge": "it was called through call_tool or call_tool_write",
     "discovery": "discover_tools found it, and then it was called",
     "nothing_found": "discover_tools found nothing",
     "unknown_name": "a name was called that no server has",
@@ -156,7 +156,8 @@ def _print_details(details: MissDetails) -> None:
         ("cost", _cost(miss)),
     ]
     if details.call is not None:
-        facts.append(("call", f"{details.call.outcome} after {details.call.took_ms:.0f} ms, by {details.call.via}"))
+        took = "" if details.call.outcome == "refused" else f" after {details.call.took_ms:.0f} ms"
+        facts.append(("call", f"{details.call.outcome}{took}, by {details.call.via}"))
     output.say(f"miss {miss.id}", "bold")
     for name, value in facts:
         output.say(f"  {name:<18} {value}")

@@ -37,6 +37,8 @@ class Hit(Struct, frozen=True):
     schema: Schema
     """How much of its schema the answer contains."""
     description: str
+    bridge: str
+    """Which of our tools calls it."""
 
 
 class SearchResult(Struct, frozen=True):
@@ -96,14 +98,20 @@ def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchRe
     answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, reach)
     took_ms = (time.perf_counter() - started) * 1000
     cards = {card["name"]: card for card in answer.structured["matches"]}
-    hits = tuple(_describe_hit(match, cards[match.tool]) for match in answer.matches if match.tool in cards)
+    hits = tuple(
+        _describe_hit(match, cards[match.tool], reach.verdict(tool).bridge)
+        for match in answer.matches
+        if match.tool in cards and (tool := app.catalog.get(match.tool)) is not None
+    )
     return SearchResult(task, profile.name, answer.level, answer.tokens, took_ms, ranking.total, hits, answer.text)
 
 
-def _describe_hit(match: Match, card: dict[str, Any]) -> Hit:
+def _describe_hit(match: Match, card: dict[str, Any], bridge: str) -> Hit:
     schema: Schema = "none" if "inputSchema" not in card else "trimmed" if "trimmed" in card else "whole"
     listed = card.get("listed", False)
-    return Hit(match.rank, match.tool, match.score, match.parts, card["why"], listed, schema, card["description"])
+    return Hit(
+        match.rank, match.tool, match.score, match.parts, card["why"], listed, schema, card["description"], bridge
+    )
 
 
 def _print(found: SearchResult) -> None:

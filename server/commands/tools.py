@@ -19,9 +19,10 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
-from foretool.server.config.settings import PolicyChoice
+from foretool.server.config.settings import PolicyChoice, Risk
 from foretool.server.inspection import Inspection, inspect
 from foretool.server.trust.findings import Finding
+from foretool.server.trust.policy import Source
 from foretool.storage.records import Tool, Usage
 
 
@@ -39,6 +40,14 @@ class Row(Struct, frozen=True):
     calls: int
     misses: int
     last_used: float
+    risk: Risk
+    risk_from: Source
+    """Who says so: `config` (your `risk`), `server` (its annotations), or `none`; then it counts as destructive for a
+    rule."""
+    bridge: str
+    """Which of our tools calls it, `call_tool` or `call_tool_write`; "" if a rule denies it."""
+    denied: str
+    """The rule that denies it without a profile, or ""."""
     findings: tuple[Finding, ...]
     """What looks wrong in its text; looked for with `--json` and `--findings` only."""
 
@@ -49,7 +58,7 @@ class Listed(Struct, frozen=True):
     profile: str
     policy: PolicyChoice
     tools: int
-    """Includes `discover_tools` and `call_tool`."""
+    """Includes our own tools."""
     tokens: int
     budget: int
     epoch: int
@@ -100,7 +109,7 @@ def command(
     suspicious: bool,
     schema: str,
 ) -> int:
-    """Show every tool, its tokens, its lists and its use.
+    """Show every tool, its risk, its tokens, its lists and its use.
 
     PATTERN is a part of the name or a shell pattern ("git__*").
     """
@@ -131,15 +140,16 @@ def take_inventory(
     catalog, config = app.catalog, app.config
     usage = {each.tool: each for each in app.store.calls.usage()}
     views = {name: offline.view(app, profile) for name, profile in config.profiles.items()}
-    pinned = set(catalog.pins(config.settings.pin))
+    pinned, reach = set(catalog.pins(config.settings.pin)), app.policy.reach(config.profiles[""])
 
     def row(tool: Tool) -> Row:
         used = usage.get(tool.id, Usage(tool.id, 0, 0, 0.0))
         listed = tuple(name for name, view in views.items() if tool.id in view.shown)
         counted, tokens = tool.tokens is not None, catalog.tokens(tool.id)
-        is_pinned = tool.id in pinned
+        is_pinned, verdict = tool.id in pinned, reach.verdict(tool)
         return Row(
             tool.id, tool.upstream, tokens, counted, is_pinned, listed, used.calls, used.misses, used.last_at,
+            verdict.risk, verdict.source, "" if verdict.denied else verdict.bridge, verdict.denied,
             inspection.of(tool),
         )  # fmt: skip
 
@@ -168,13 +178,13 @@ def _print(inventory: Inventory, unused: bool) -> None:
     if inventory.tools:
         rows = [
             (
-                row.name + (" (pinned)" if row.pinned else ""), row.upstream,
+                row.name + (" (pinned)" if row.pinned else ""), _risk(row),
                 f"{'' if row.counted else '~'}{row.tokens:,}",
                 ", ".join(name or "all" for name in row.listed), row.calls, row.misses, output.ago(row.last_used),
             )
             for row in inventory.tools
         ]  # fmt: skip
-        output.table(("name…", "upstream", "tokens#", "listed for", "calls#", "misses#", "last used"), rows)
+        output.table(("name…", "risk", "tokens#", "listed for", "calls#", "misses#", "last used"), rows)
         if unused:
             _print_unused(inventory.tools)
     else:
@@ -189,6 +199,12 @@ def _print(inventory: Inventory, unused: bool) -> None:
     if inventory.unlisted_servers:
         names = ", ".join(inventory.unlisted_servers)
         output.say(f"not known yet: {names}; their tools appear once a client connects; `foretool doctor` checks them")
+
+
+def _risk(row: Row) -> str:
+    if row.denied:
+        return "denied"
+    return row.risk if row.risk_from != "none" else "unmarked"
 
 
 def _print_findings(inventory: Inventory) -> None:

@@ -84,12 +84,11 @@ class ToolLookup:
         nor for what it may not have."""
         namespaces = self._catalog.namespaces
         bare = namespaces.bare()
-        if (
-            len(bare) != 1
-            or not self._upstreams.admits(profile, bare[0])
-            or namespaces.refusal(bare[0], name) is not None
-        ):
+        if len(bare) != 1 or namespaces.refusal(bare[0], name) is not None:
             return None
+        reach = self._policy.reach(profile)
+        if not reach.admits(bare[0]) or reach.denies_some(bare[0]):
+            return None  # a server that ignores case or blanks would take another spelling of a denied name
         (upstream,) = bare
         near = (self._catalog.get(each) for each in self._catalog.near(name))
         if not namespaces.may_mean(name, upstream) or any(each.upstream != upstream for each in near if each):

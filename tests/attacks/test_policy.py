@@ -111,11 +111,14 @@ async def test_leaving_the_annotation_out_does_not_pass_a_rule_against_destructi
 
 
 @requirement("trust:policy:deny")
-async def test_a_tool_that_nobody_lists_is_unmarked_and_so_denied() -> None:
-    upstream = FakeUpstream("disk", [READ], entry={"prefix": "", "deny": ["@destructive"]})
+@pytest.mark.parametrize("rule", ["@destructive", "wipe"])
+async def test_a_server_with_rules_gets_no_call_of_a_tool_that_it_does_not_list(rule: str) -> None:
+    """It may be one that ignores case or blanks, or the denied tool itself, left out of the list."""
+    upstream = FakeUpstream("disk", [READ], entry={"prefix": "", "deny": [rule]})
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        assert "@destructive" in await tried(stage.client, wrapped("name", "wipe"))
+        for name, way in itertools.product(("wipe", "Wipe", "wipe ", "WIPE", "drop"), WAYS):
+            assert "Unknown tool" in await tried(stage.client, wrapped(way, name))
     assert upstream.calls == []
 
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 from command_fakes import fill, write_config
+from requirements import requirement
 
 from foretool.server.commands.group import run
+
+UNMARKED = {"risk": "write", "risk_from": "none", "bridge": "call_tool_write", "denied": ""}
 
 
 @pytest.fixture
@@ -32,11 +35,11 @@ def test_every_tool_with_its_cost_its_lists_and_its_use(path: Path, capsys: pyte
     assert found["tools"][:2] == [
         {
             "name": "calc__add", "upstream": "calc", "tokens": 40, "counted": True, "pinned": True,
-            "listed": [""], "calls": 0, "misses": 0, "last_used": 0.0, "findings": [],
+            "listed": [""], "calls": 0, "misses": 0, "last_used": 0.0, **UNMARKED, "findings": [],
         },
         {
             "name": "sky__forecast", "upstream": "sky", "tokens": 40, "counted": True, "pinned": False,
-            "listed": ["", "night"], "calls": 1, "misses": 1, "last_used": 103.0, "findings": [],
+            "listed": ["", "night"], "calls": 1, "misses": 1, "last_used": 103.0, **UNMARKED, "findings": [],
         },
     ]  # fmt: skip
     assert (found["catalog_tools"], found["catalog_tokens"]) == (3, 120)
@@ -50,6 +53,24 @@ def test_it_prints_a_table_and_the_totals(path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "calc__add (pinned)" in out and "catalog: 3 tools, 120 tokens" in out
     assert "profile night: 5 tools" in out and "not known yet: new" in out
+
+
+@requirement("trust:policy:risk")
+def test_each_tool_has_its_risk_who_says_so_and_what_calls_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = {"calc": {"command": "calc", "deny": ["add"]}, "sky": {"command": "sky", "risk": {"moon": "read"}}}
+    path = write_config(tmp_path, servers)
+    fill(path).close()
+    told_of = {row["name"]: (row["risk"], row["risk_from"], row["bridge"]) for row in told(path, capsys)["tools"]}
+    assert told_of == {
+        "calc__add": ("write", "none", ""),
+        "sky__forecast": ("write", "none", "call_tool_write"),
+        "sky__moon": ("read", "config", "call_tool"),
+    }
+    assert run(["tools", "--config", str(path)]) == 0
+    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if "__" in line]
+    assert rows == [["calc__add", "denied"], ["sky__forecast", "unmarked"], ["sky__moon", "read"]]
 
 
 @pytest.mark.parametrize(
