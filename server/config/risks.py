@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from foretool.server.config import jsonc
+from foretool.server.config.addresses import is_loopback, parse_address
 from foretool.server.config.errors import one_line
 from foretool.server.config.loader import Config
 from foretool.server.config.permissions import find_other_writers, is_readable_by_others
 from foretool.server.config.servers import Server
+from foretool.server.config.settings import Settings
+from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
 from foretool.server.config.variables import CREDENTIAL, VARIABLE, secrets_in_url
 
 MOST_SHOWN = 5
@@ -37,6 +40,20 @@ def find_risks(config: Config) -> Iterator[Risk]:
     settings = config.settings
     if settings.encoder_key and (host := open_host(settings.encoder_url)):
         yield Risk("warning", f"foretool.encoder_key is sent over http:// to {host}", "use https:// in encoder_url")
+    yield from _risks_of_serving(settings)
+
+
+def _risks_of_serving(settings: Settings) -> Iterator[Risk]:
+    for _, problem in find_problems(settings):
+        what, _, do = problem.partition("; ")
+        yield Risk("warning", f"foretool: {what}; serve --http does not accept it", do)
+    if settings.insecure_loopback and not all_tokens(settings):
+        what = "insecure_loopback: with serve --http, every program and user of this machine can call every tool"
+        yield Risk("note", what, f"delete it, and {WAY_OUT}")
+    address = parse_address(settings.bind)
+    if not address.path and not is_loopback(address.host):
+        what = f"bind {address}: serve --http does not encrypt, so tokens and answers can be read on the way"
+        yield Risk("warning", what, "bind 127.0.0.1 behind a proxy with TLS, or use a tunnel")
 
 
 def _risks_of_file(path: Path) -> Iterator[Risk]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+import resource
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from callers import on_the_real_clock
 from fakes import FakeUpstream, Stage, config_of, proxy_over
 from http_callers import JSON_AND_EVENTS, META, EventReader, http_server, messages
 from http_fakes import PATIENCE_S, soon
+from listening import over_http
 from requirements import requirement
+from served import write_config
 
 from foretool.server.config.addresses import Address, parse_address
 from foretool.server.config.tokens import digest
@@ -320,6 +324,66 @@ async def test_one_leaked_token_cannot_take_the_sessions_of_the_others() -> None
         flood = [(await caller.initialize(**bearer(EVE))).status_code for _ in range(20)]
         assert (flood.count(200), flood.count(503)) == (5, 15)
         assert [(await caller.initialize(**bearer(ALICE))).status_code for _ in range(5)] == [200] * 5
+
+
+def over_limit() -> tuple[int, int]:
+    """Room for a thousand connections; the limit before."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    return soft, hard
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    before = over_limit()
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+FLOODS = {
+    "silent": b"",
+    "half a line": b"POST /mcp HTTP/1.1\r\nhost: ",
+    "no end of a body": b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9999999\r\n\r\n{",
+}
+
+
+@on_the_real_clock
+@requirement("trust:http:connections")
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize("sent", FLOODS.values(), ids=FLOODS)
+async def test_1100_connections_without_a_token_starve_nobody(sent: bytes, tmp_path: Path) -> None:
+    config = write_config(tmp_path, {}, tokens=[entry(ALICE, "*")])
+    with over_http(config) as url:
+        port = int(url.rsplit(":", 1)[1].split("/")[0])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(1100)]
+        try:
+            for _, writer in held:
+                writer.write(sent)
+            async with httpx2.AsyncClient(timeout=PATIENCE_S) as http:
+                for _ in range(20):
+                    response = await http.post(url, json=INITIALIZE, headers={**JSON_AND_EVENTS, **bearer(ALICE)})
+                    assert response.status_code == 200
+                async with httpx2.AsyncClient(timeout=PATIENCE_S) as other:
+                    assert (await other.get(url.replace("/mcp", "/health"))).status_code == 200
+        finally:
+            for _, writer in held:
+                writer.transport.abort()
+
+
+@on_the_real_clock
+@requirement("trust:http:rotation")
+async def test_a_token_that_is_deleted_from_the_file_of_a_running_process_is_gone(tmp_path: Path) -> None:
+    config = write_config(tmp_path, {}, tokens=[entry(ALICE, "*"), entry(EVE, "*")])
+    with over_http(config) as url:
+        async with httpx2.AsyncClient(timeout=PATIENCE_S) as http, asyncio.timeout(PATIENCE_S):
+            headers = {**JSON_AND_EVENTS, **bearer(EVE)}
+            opened = await http.post(url, json=INITIALIZE, headers=headers)
+            session = {**headers, "mcp-session-id": opened.headers["mcp-session-id"]}
+            async with http.stream("GET", url, headers=session) as stream:
+                write_config(tmp_path, {}, tokens=[entry(ALICE, "*")])
+                async for _ in stream.aiter_raw():
+                    pass  # until it ends
+            assert (await http.get(url, headers=session)).status_code == 401
 
 
 @requirement("trust:http:unix-socket")

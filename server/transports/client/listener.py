@@ -64,7 +64,8 @@ def _bind_port(address: Address) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if DEFER_S and hasattr(socket, "TCP_DEFER_ACCEPT"):
             # The system keeps connections that send nothing to itself, so that opening thousands costs us nothing.
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_S)
+            with contextlib.suppress(OSError):  # some sandboxes have no such option
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_S)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES)
         listener.bind((address.host, address.port))
     except OSError as error:

@@ -8,6 +8,12 @@ from urllib.parse import urlsplit
 from foretool.server.config.addresses import is_loopback
 from foretool.server.protocol.headers import Headers
 
+ONCE = frozenset(
+    {"authorization", "content-encoding", "content-length", "content-type", "host", "last-event-id", "mcp-session-id"}
+    | {"origin"}
+)
+"""Headers of which a second one could mean another thing to a proxy before us."""
+
 
 class Refused(Exception):
     """An HTTP request is refused with this status; the message names the way out."""
@@ -35,6 +41,8 @@ class Guards:
 
     def check(self, headers: Headers) -> None:
         """Raise `Refused` for a request under the name of another host, or from a page of another one."""
+        if twice := headers.repeated & ONCE:
+            raise Refused(400, f"{min(twice)} came more than once")
         self._check_host((headers.get("host") or "").lower())
         self._check_origin(headers.get("origin"))
 

@@ -12,7 +12,7 @@ from foretool.server.config import loader
 from foretool.server.config.risks import Risk, find_risks, find_written_secrets, is_secret, open_host
 
 TOKEN = "ghp_" + "a1" * 18
-ENVIRON = {"HOME": "/home/me", "GITHUB_TOKEN": TOKEN, "REGION": "eu"}
+ENVIRON = {"HOME": "/home/me", "GITHUB_TOKEN": TOKEN, "REGION": "eu", "STRONG": "q8Zr_2LxVn0pTfYw7sKd"}
 
 
 @pytest.fixture
@@ -43,6 +43,19 @@ HIDDEN: dict[str, dict[str, Any]] = {
     "args[0]": {"command": "x", "args": ["--token=hunter2hunter2"]},
     "url": {"url": "https://a.example/mcp?key=hunter2hunter2"},
 }
+
+
+def test_what_http_clients_would_get_past_is_a_warning(folder: Path) -> None:
+    def found(**settings: Any) -> list[str]:
+        return [each.what for each in risks(folder, {"one": {"command": "x"}}, **settings)]
+
+    assert found(bind="unix:/run/me/x.sock") == found(bind="[::1]:1") == []
+    assert found(bind="0.0.0.0:80")[0].startswith("bind 0.0.0.0:80: serve --http does not encrypt")
+    assert found(insecure_loopback=True)[0].startswith("insecure_loopback: with serve --http, every program")
+    assert found(insecure_loopback=True, token="${STRONG}") == []
+    assert found(token="hunter2hunter2")[0] == (
+        "foretool: token has 14 characters, fewer than 16, so it could be guessed; serve --http does not accept it"
+    )
 
 
 @pytest.mark.parametrize("place", HIDDEN)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from foretool.server.protocol.headers import Headers
 from foretool.server.transports.client.security import Guards, Refused, without_port
 
@@ -24,6 +26,13 @@ def test_a_port_is_told_from_an_address() -> None:
         "[::1]",
         "a:b",
     ]
+
+
+def test_a_header_that_says_two_things_is_refused() -> None:
+    for name in (b"authorization", b"mcp-session-id", b"host", b"origin"):
+        lines = [(b"host", b"localhost"), (name, b"localhost"), (name, b"localhost")]
+        with pytest.raises(Refused, match=f"{name.decode()} came more than once"):
+            Guards().check(Headers(lines))
 
 
 def test_hosts_and_origins_are_those_of_this_machine_or_named() -> None:
