@@ -86,7 +86,8 @@ class UpstreamMemory:
             era=upstream.spoken_era(),
             server_info=json.dumps(info.implementation),
             instructions=self._catalog.instructions(upstream.name),
-            capabilities=json.dumps(info.capabilities),
+            # Not word by word: a value of the config may be the name of a capability.
+            capabilities=self._config.now.secrets.hide_credentials(json.dumps(info.capabilities).encode()).decode(),
             listed_at=time.time(),
             lacks=upstream.spoken_era(lacking=True),
         )

@@ -115,12 +115,15 @@ class Artifacts(Subject):
     def add_demonstrations(self, episodes: Sequence[Episode], at: float | None = None) -> int:
         now = time.time() if at is None else at
         before = self._count_demonstrations()
-        encoded = map(msgspec.json.encode, episodes)
+        encoded = map(msgspec.json.encode, map(self._hide_secrets, episodes))
         self._database.write_all(
             "INSERT INTO demonstrations (digest, episode, at) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING",
             [(hashlib.sha256(each).digest(), each.decode(), now) for each in encoded],
         )
         return self._count_demonstrations() - before
+
+    def _hide_secrets(self, episode: Episode) -> Episode:
+        return msgspec.structs.replace(episode, tasks=tuple(map(self._database.clean, episode.tasks)))
 
     def demonstrations(self) -> list[Episode]:
         rows = self._database.rows("SELECT episode FROM demonstrations ORDER BY at, rowid")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, Usage
-from foretool.storage.sqlite.database import TOOL_IDS, Subject, Table
+from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table
 
-_CALLS = Table("calls", Call, flags=("hidden", "sent"))
-_MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])})
+_CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments",))
+_MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
 _USAGE = Table("usage", Usage)
 _FLOWS = Table("flows", Flow)
 _GET_EVENTS = "SELECT at, tool, outcome, handle, session FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?"
@@ -46,7 +47,7 @@ class Calls(Subject):
             # One writer at a time: the ids of a batch follow each other.
             before = self._database.last_id() - len(calls) if calls else 0
             found = (replace(miss, call=before + miss.call) if miss.call else miss for miss in misses)
-            self._database.run_all(_MISSES.insert, map(_MISSES.row, found))
+            self._database.run_all(_MISSES.insert, map(_miss_row, found))
 
     def get(self, id: int) -> Call | None:
         return _CALLS.find(self._database, "WHERE id = ?", (id,))
@@ -87,6 +88,11 @@ class Calls(Subject):
             self._database.run("INSERT OR REPLACE INTO usage_folded (id, call, miss) VALUES (1, ?, ?)", until)
 
 
+def _miss_row(miss: Miss) -> tuple[Any, ...]:
+    # A name that no tool has is whatever the client typed.
+    return _MISSES.row(replace(miss, tool=Said(miss.tool)) if miss.noticed == "unknown_name" else miss)
+
+
 class Flows(Subject):
     """Implements `FlowStore`."""
 
@@ -94,7 +100,10 @@ class Flows(Subject):
         self._database.write_all(
             f"{_FLOWS.insert} ON CONFLICT (before, after, field, parameter)"
             " DO UPDATE SET times = times + excluded.times, last_at = excluded.last_at",
-            ((*key, times, at) for key, times in seen.items()),
+            (
+                (before, after, Said(field), Said(parameter), times, at)
+                for (before, after, field, parameter), times in seen.items()
+            ),
         )
 
     def all(self) -> list[Flow]:

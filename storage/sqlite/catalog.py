@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
 from foretool.storage.sqlite.database import Subject, Table
 
-_UPSTREAMS = Table("upstreams", UpstreamRecord)
+_UPSTREAMS = Table("upstreams", UpstreamRecord, said=("server_info", "instructions"))
 
 _SAVE_UPSTREAM = (
     _UPSTREAMS.insert + " ON CONFLICT (name, fingerprint) DO UPDATE SET era = excluded.era,"

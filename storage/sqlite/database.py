@@ -153,6 +153,10 @@ class Database:
         """Keep these secrets out of every text from now on, as well as whatever looks like a secret."""
         self._redaction = Redaction(known)
 
+    def clean(self, text: str) -> str:
+        """Return a text without secrets, as it may be written."""
+        return self._redaction.clean(text)
+
     # Transactions
 
     @contextmanager
@@ -238,10 +242,10 @@ class Database:
             self.run(sql, row)
             return self.last_id()
 
-    def rows(self, sql: str, values: Values = (), *, is_exact: bool = False) -> list[tuple[Any, ...]]:
-        """Return all rows of a query. `is_exact`: look for secrets as well, which earlier versions may have written."""
+    def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
         try:
-            return self._connection.execute(sql, values if is_exact else self._clean(values)).fetchall()
+            return self._connection.execute(sql, self._clean(values)).fetchall()
         except sqlite3.Error as error:
             raise self._explain(error) from error
 
@@ -263,11 +267,11 @@ class Database:
         return int(self.rows("SELECT last_insert_rowid()")[0][0])
 
     def _clean(self, values: Any) -> Any:
-        """Return the values without secrets. Those of a query too, so that it finds what was written."""
-        clean = self._redaction.clean
+        """Return the values without the secrets in what others said. Those of a query too, so that it finds them."""
         if isinstance(values, Mapping):
-            return {key: clean(value) if isinstance(value, str) else value for key, value in values.items()}
-        return [clean(value) if isinstance(value, str) else value for value in values]
+            return values
+        clean = self._redaction.clean
+        return [str(clean(value)) if type(value) is Said else value for value in values]
 
     # The write-ahead log
 
@@ -311,6 +315,15 @@ def quote_columns(columns: Sequence[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 
 
+class Said(str):
+    """A text that a user, a client or a server wrote: secrets are taken out of it before it is written.
+
+    Names of tools, keys and hashes are no such texts: they must stay what they are, or records would not fit together.
+    """
+
+    __slots__ = ()
+
+
 class Subject:
     """One subject of the store: its own tables in the open file."""
 
@@ -321,20 +334,28 @@ class Subject:
 class Table(Generic[R]):
     """Turns records of one type into rows of the table whose columns have the names of their fields, and back.
 
-    `decoders` read the fields that are kept as JSON; `flags` are the fields that are booleans.
+    `decoders` read the fields that are kept as JSON; `flags` are the fields that are booleans; `said` are those that a
+    user, a client or a server wrote.
     """
 
     def __init__(
-        self, name: str, record: type[R], decoders: Mapping[str, Decoder[Any]] = {}, flags: Sequence[str] = ()
+        self,
+        name: str,
+        record: type[R],
+        decoders: Mapping[str, Decoder[Any]] = {},
+        flags: Sequence[str] = (),
+        said: Sequence[str] = (),
     ) -> None:
         fields = record.__struct_fields__
         columns = [field for field in fields if field != "id"]
         self.insert = insert_into(name, columns)
         self.select = f"SELECT {quote_columns(fields)} FROM {name}"  # noqa: S608  # a constant of this folder
+        self.said = frozenset(said)
         self.row: Callable[[R], tuple[Any, ...]] = attrgetter(*columns)
-        if decoders:
-            get, encoded = self.row, [columns.index(field) for field in decoders]
-            self.row = lambda each: _encode_fields(get(each), encoded)
+        if decoders or said:
+            get = self.row
+            encoded, marked = ([columns.index(field) for field in some] for some in (decoders, said))
+            self.row = lambda each: _encode_fields(get(each), encoded, marked)
         self._record = record
         self._readers = [(fields.index(field), decoder.decode) for field, decoder in decoders.items()]
         self._readers += [(fields.index(field), bool) for field in flags]
@@ -356,10 +377,12 @@ class Table(Generic[R]):
         return self._record(*values)
 
 
-def _encode_fields(row: tuple[Any, ...], places: Sequence[int]) -> tuple[Any, ...]:
+def _encode_fields(row: tuple[Any, ...], encoded: Sequence[int], said: Sequence[int]) -> tuple[Any, ...]:
     values = list(row)
-    for place in places:
+    for place in encoded:
         values[place] = encode_json(values[place])
+    for place in said:
+        values[place] = Said(values[place])
     return tuple(values)
 
 

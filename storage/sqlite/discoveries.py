@@ -9,9 +9,17 @@ from msgspec.json import Decoder
 from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Subject, Table
 
-_DISCOVERIES = Table("discoveries", Discovery, {"names": STRINGS, "matches": Decoder(tuple[Match, ...])})
-_PROMPTS = Table("prompts", Prompt)
-_STEPS = Table("steps", StepRecord, {"tools": TOOL_IDS, "fragments": STRINGS}, flags=("cached",))
+_DISCOVERIES = Table(
+    "discoveries", Discovery, {"names": STRINGS, "matches": Decoder(tuple[Match, ...])}, said=("task", "names")
+)
+_PROMPTS = Table("prompts", Prompt, said=("text", "session", "cwd"))
+_STEPS = Table(
+    "steps",
+    StepRecord,
+    {"tools": TOOL_IDS, "fragments": STRINGS},
+    flags=("cached",),
+    said=("task", "fragments", "error"),
+)
 
 _TASKS = """
     SELECT task FROM (

@@ -115,9 +115,8 @@ class Forgetting(Subject):
     def _find(self, table: _Table, where: str, values: dict[str, Any], tasks: set[str]) -> list[tuple[int]]:
         """Return the row ids that a condition selects, and add their tasks to `tasks`."""
         task = table.task or "''"
-        # Word for word: what a user wants to have forgotten may be a secret that an earlier version wrote.
         query = f"SELECT rowid, {task} FROM {table.name} WHERE {where}"  # noqa: S608  # constants of this file
-        rows = self._database.rows(query, values, is_exact=True)
+        rows = self._database.rows(query, values)
         for _, text in rows if table.task else ():
             tasks |= set(_tasks_of(table.name, text))
         return [(rowid,) for rowid, _ in rows]

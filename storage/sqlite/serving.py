@@ -6,7 +6,7 @@ from foretool.storage.records import UpstreamState, WorkingSet
 from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Subject, Table
 
 _WORKING_SETS = Table("working_sets", WorkingSet, {"tools": TOOL_IDS})
-_STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS})
+_STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS}, said=("last_error", "stderr"))
 
 _SAVE_WORKING_SET = (
     _WORKING_SETS.insert + " ON CONFLICT (key) DO UPDATE SET epoch = excluded.epoch, tools = excluded.tools,"

@@ -9,12 +9,12 @@ from typing import Any
 from msgspec.json import Decoder
 
 from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord
-from foretool.storage.sqlite.database import TOOL_IDS, Subject, Table, encode_json
+from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table, encode_json
 
 _KEPT_DELAYS = 31
 """Re-list delays kept for each client, from which the median is taken."""
 
-_SESSIONS = Table("sessions", SessionRecord)
+_SESSIONS = Table("sessions", SessionRecord, said=("client", "version"))
 _numbers = Decoder(list[float])
 
 _ADD_SESSION = """
@@ -44,7 +44,9 @@ class Sessions(Subject):
     def begin(self, session: SessionRecord) -> None:
         with self._database.atomic():
             self._database.run(_ADD_SESSION, _SESSIONS.row(session))
-            self._database.run(_SEE_CLIENT, (session.client, session.version, session.era, session.started_at))
+            self._database.run(
+                _SEE_CLIENT, (Said(session.client), Said(session.version), session.era, session.started_at)
+            )
 
     def end(self, key: str, at: float) -> None:
         self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
@@ -82,7 +84,7 @@ class Clients(Subject):
     """Implements `ClientLedger`."""
 
     def add_relist(self, seen: ClientRecord) -> None:
-        key = (seen.client, seen.version, seen.era)
+        key = (Said(seen.client), Said(seen.version), seen.era)
         with self._database.atomic():
             self._database.run(_SEE_CLIENT, (*key, seen.last_seen))
             (kept,) = self._database.rows(f"SELECT delays FROM clients {_OF_CLIENT}", key)[0]  # noqa: S608
@@ -95,7 +97,7 @@ class Clients(Subject):
             )
 
     def get(self, name: str, version: str, era: Era) -> ClientRecord | None:
-        row = self._database.row(f"{_GET_CLIENTS} {_OF_CLIENT}", (name, version, era))
+        row = self._database.row(f"{_GET_CLIENTS} {_OF_CLIENT}", (Said(name), Said(version), era))
         return _read_client(row) if row else None
 
     def all(self) -> list[ClientRecord]:

@@ -166,3 +166,43 @@ def test_what_is_forgotten_under_a_running_proxy_leaves_no_byte_and_the_proxy_go
     finally:
         if served.process.poll() is None:
             served.kill()
+
+
+@requirement("trust:data:no-secret-is-written")
+async def test_values_of_the_config_that_are_plain_words_leave_names_of_tools_as_they_are(tmp_path: Path) -> None:
+    """`github` may stand in the config's `env`; records must still fit together."""
+    upstream = FakeUpstream(
+        "github",
+        [tool("issues", "Lists issues"), tool("logging", "Logs")],
+        entry={"env": {"SETS": "github", "MORE": "issues", "AREA": "logging"}},
+        capabilities={"tools": {"listChanged": True}, "logging": {}},
+    )
+    path = tmp_path / "store.sqlite3"
+    with open_store(path) as store:
+        async with proxy_over(upstream, store=store, policy="full", cold_list_s=1) as stage:
+            await stage.client.initialize()
+            listed = await stage.client.list_tools()
+            await stage.client.discover("list issues")
+            await stage.client.call_tool("github__issues", {"github": 1})
+            assert [call.tool for call in stage.calls()] == ["github__issues"]
+            assert {each.tool for each in store.calls.usage()} == {"github__issues"}
+            (found,) = store.discoveries.recent(1)
+            assert found.task == "list [MORE]"
+            assert "github__issues" in {match.tool for match in found.matches}
+            session = stage.calls()[0].session
+            assert sorted(store.sessions.exposures(session)[0].tools) == sorted(listed)
+            assert "github__issues" in store.catalog.exposed_names()
+            ((capabilities,),) = rows(path, "SELECT capabilities FROM upstreams")
+            assert json.loads(capabilities) == upstream.capabilities
+
+
+@requirement("trust:data:no-secret-is-written")
+async def test_tools_that_are_named_like_secrets_do_not_keep_the_others_from_being_saved(tmp_path: Path) -> None:
+    evil = FakeUpstream("evil", [tool("ghp_" + letter * 36) for letter in "abc"])
+    with open_store(tmp_path / "store.sqlite3") as store:
+        async with proxy_over(evil, FakeUpstream("calc", ["add"]), store=store, cold_list_s=1) as stage:
+            await stage.client.initialize()
+            await stage.client.list_tools()
+            await stage.client.discover("add")
+        assert "calc__add" in store.catalog.exposed_names()
+        assert store.statistics().tools == 4

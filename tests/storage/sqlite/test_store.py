@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, fill_store
+from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, fill_store, rows
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Statistics
+from foretool.storage.sqlite import calls, catalog, discoveries, serving, sessions
 from foretool.storage.stores import Store
 
 
@@ -48,3 +50,31 @@ def test_statistics_count_every_kind_of_record(store: Store) -> None:
     size = store.statistics().file_bytes
     assert store.statistics() == Statistics(1, 2, 2, 1, 1, 1, 2, 1, 1, size)
     assert size % os.sysconf("SC_PAGE_SIZE") == 0
+
+
+EXACT: dict[str, set[str]] = {
+    "calls": {"session", "tool", "upstream", "via", "outcome", "handle"},
+    "misses": {"session", "tool", "noticed", "cause", "history", "recovered", "parts"},
+    "usage": {"tool"},
+    "flows": {"before", "after", "field", "parameter"},
+    "upstreams": {"name", "fingerprint", "era", "capabilities", "lacks"},
+    "discoveries": {"session", "level", "matches", "handle"},
+    "prompts": set(),
+    "steps": {"session", "tools", "fallback"},
+    "working_sets": {"key", "tools", "inputs"},
+    "upstream_states": {"upstream", "state", "era"},
+    "sessions": {"key", "era", "transport", "profile"},
+}
+"""Text columns that must stay what they are: keys, names of tools, closed sets. Their writers clean the exceptions."""
+
+
+def test_every_text_column_is_cleaned_or_is_known_to_be_exact(path: Path) -> None:
+    tables: list[Any] = [calls._CALLS, calls._MISSES, calls._USAGE, calls._FLOWS, catalog._UPSTREAMS]
+    tables += [discoveries._DISCOVERIES, discoveries._PROMPTS, discoveries._STEPS]
+    tables += [serving._WORKING_SETS, serving._STATES, sessions._SESSIONS]
+    with open_store(path):
+        for table in tables:
+            name = table.select.rpartition(" FROM ")[2]
+            columns = {column: kind for _, column, kind, *_ in rows(path, f"PRAGMA table_info({name})")}
+            texts = {column for column, kind in columns.items() if kind == "TEXT"}
+            assert texts - table.said == EXACT[name], name
