@@ -56,6 +56,7 @@ def data_steps(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
         whole = ("bench.proxy.many_servers", str(catalogs), *foretool, "--queries", str(queries))
         yield Step("replay-23", (*whole, "--limit", "23"))
         yield Step("replay-179", whole)
+        yield Step("pinning", ("bench.trust.pinning", str(catalogs), *foretool))
         yield Step("replay-249", (*whole, "--add", str(data / "livemcpbench")))
     for name in RANKED:
         if (data / name).is_dir():

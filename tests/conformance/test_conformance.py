@@ -37,11 +37,11 @@ pytestmark = [pytest.mark.conformance, pytest.mark.real, pytest.mark.timeout(120
 def behind(kind: str) -> Iterator[dict[str, Any]]:
     """The fixture server's entry in the config."""
     if kind == "stdio":
-        yield {"command": FIXTURE[0], "args": FIXTURE[1:], "prefix": ""}
+        yield {"command": FIXTURE[0], "args": FIXTURE[1:], "prefix": "", "trust": "auto"}
         return
     options = ["--http", "--legacy"] if kind == "legacy" else ["--http"]
     with printing([*FIXTURE, *options]) as url:
-        yield {"url": url, "prefix": ""}
+        yield {"url": url, "prefix": "", "trust": "auto"}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,74 @@
+"""An MCP server of the legacy era that lists what a file says now: on stdio, or over HTTP with `--port-file`.
+
+python changing_upstream.py TOOLS_JSON [--port-file FILE]
+
+The file holds `instructions` and `tools`. Only the standard library, so that it starts fast.
+"""
+
+import argparse
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+def answer(message: dict[str, Any], said: dict[str, Any]) -> dict[str, Any] | None:
+    if "id" not in message:
+        return None
+    results: dict[str, Any] = {
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "changing", "version": "1"},
+            "instructions": said.get("instructions", ""),
+        },
+        "tools/list": {"tools": said["tools"]},
+        "tools/call": {"content": [{"type": "text", "text": "called"}]},
+        "ping": {},
+    }
+    head = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] in results:
+        return {**head, "result": results[message["method"]]}
+    return {**head, "error": {"code": -32601, "message": "Method not found"}}
+
+
+def serve_http(tools: Path, port_file: Path) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            reply = answer(message, json.loads(tools.read_text()))
+            body = b"" if reply is None else json.dumps(reply).encode()
+            self.send_response(202 if reply is None else 200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.send_error(405)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    port_file.write_text(str(server.server_address[1]))
+    server.serve_forever()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tools", type=Path)
+    parser.add_argument("--port-file", type=Path)
+    options = parser.parse_args()
+    if options.port_file:
+        serve_http(options.tools, options.port_file)
+        return
+    for line in sys.stdin:
+        reply = answer(json.loads(line), json.loads(options.tools.read_text()))
+        if reply is not None:
+            print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()
