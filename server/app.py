@@ -59,6 +59,7 @@ from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.launcher import Launcher, link_opener, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.tool_list import ListLimit
 from foretool.server.upstreams.upstream import OpenLink, Upstream
 from foretool.storage.stores import StorageError, Store
 
@@ -187,8 +188,12 @@ class App:
     def _make_upstream(self, server: Server) -> Upstream:
         return Upstream(
             server.name, self._events, self._link_opener(server), server.entry.timeout_s, server.secrets.redact,
-            capabilities=self.clients.capabilities,
+            capabilities=self.clients.capabilities, list_limit=self._list_limit,
         )  # fmt: skip
+
+    def _list_limit(self) -> ListLimit:
+        settings = self.config.settings
+        return ListLimit(settings.max_tools, int(settings.max_tools_mib * 1024 * 1024))
 
     def _link_opener(self, server: Server) -> OpenLink:
         return link_opener(server, message_limit(self.config), self._children, self.turn)
@@ -240,10 +245,11 @@ class App:
         await asyncio.sleep(housekeeping.TICK_S)
         self.memory.forget_dead()
         memory = housekeeping.MemoryReturn()
-        await housekeeping.keep_house(
+        await housekeeping.keep_houses(
+            (self.tick,),
+            (self._count_tokens,),
             (
                 self.store_watch.tick,
-                self.tick,
                 self.follow_decisions,
                 self.notices.tick,
                 self._names.save,
@@ -258,8 +264,7 @@ class App:
                 lambda: housekeeping.refresh_stale(self.upstreams, self.clients, self.memory),
                 memory.tick,
                 lambda: housekeeping.run_checkpoint(self.store),
-                self._count_tokens,
-            )
+            ),
         )
 
     def tick(self) -> None:

@@ -148,7 +148,8 @@ def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed =
     catalog = Catalog(list(config.servers.values()), _given_names(config), prefixes=config.prefixes)
     for probe in probes:
         if probe.definitions is not None:
-            catalog.replace(probe.server.name, probe.definitions, probe.upstream.server_info.instructions)
+            text, cut = probe.upstream.server_info.instructions, probe.upstream.list_problem
+            catalog.replace(probe.server.name, probe.definitions, text, cut=cut)
     upstreams = tuple(_describe_upstream(probe, catalog) for probe in probes)
     findings = [
         *check_environment(config),

@@ -26,6 +26,13 @@ TRIM_S: Final = 10.0
 Job = Callable[[], Awaitable[object] | object]
 
 
+async def keep_houses(*groups: Sequence[Job]) -> None:
+    """Run groups of jobs beside each other, so that a slow job delays its own group alone, until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        for jobs in groups:
+            tasks.create_task(keep_house(jobs))
+
+
 async def keep_house(jobs: Sequence[Job]) -> None:
     """Run the jobs one after the other about once a second, until cancelled."""
     while True:

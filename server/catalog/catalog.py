@@ -31,6 +31,9 @@ MAX_DEFINITION: Final = 256 * 1024
 Gate = Callable[[Sequence[Tool], str], tuple[Sequence[Tool], str]]
 """Takes the tools that an upstream lists and its `instructions`, and returns what may be served of both."""
 
+MOST_PROBLEMS, MOST_PROBLEM = 20, 500
+"""How many problems of one server are kept, and the characters of each: they quote what it wrote."""
+
 log = logging.getLogger("foretool.catalog")
 
 
@@ -206,12 +209,14 @@ class Catalog:
         self._loaded.clear()
 
     def replace(
-        self, upstream: str, definitions: Sequence[Raw], text: str = "", gate: Gate = lambda *listed: listed
-    ) -> bool:
+        self, upstream: str, definitions: Sequence[Raw], text: str = "", gate: Gate = lambda *listed: listed,
+        cut: str = "",
+    ) -> bool:  # fmt: skip
         """Take in what `gate` lets through of an upstream's list; returns whether a tool came, went or changed.
 
         Invisible characters are removed. Bad definitions are dropped one by one and explained in `problems`. Over HTTP,
-        a definition with a wrong `x-mcp-header` annotation is bad, too (specification: tools).
+        a definition with a wrong `x-mcp-header` annotation is bad, too (specification: tools). `cut`: what was left out
+        of the list before it came here.
         """
         old, text = self._by_upstream.get(upstream, []), clean(text)
         server = self._entries.get(upstream)
@@ -220,7 +225,7 @@ class Catalog:
         read, problems = self._read(upstream, definitions, over_http=server is not None and server.type == "http")
         found, refused = self._lawful_tools(upstream, list(read.values()))
         new = {tool.name: tool for tool in found}
-        self._note_problems(upstream, (*problems, *refused))
+        self._note_problems(upstream, (*([cut] if cut else []), *problems, *refused))
         for problem in self.problems[upstream]:
             log.warning("upstream %r: %s", upstream, problem)
         admitted, text = gate(list(new.values()), text)
@@ -321,7 +326,9 @@ class Catalog:
         return [tool for tool in tools if tool.name not in refused], say_refused(refused)
 
     def _note_problems(self, upstream: str, problems: Sequence[str]) -> None:
-        self.problems[upstream] = (*self.namespaces.problems.get(upstream, ()), *problems)
+        every = [each[:MOST_PROBLEM] for each in (*self.namespaces.problems.get(upstream, ()), *problems)]
+        more = [f"and {len(every) - MOST_PROBLEMS} more like these"] if len(every) > MOST_PROBLEMS else []
+        self.problems[upstream] = (*every[:MOST_PROBLEMS], *more)
 
     def _note_prefixes(self) -> None:
         """Take in what is wrong with prefixes; what is wrong with tools is found when they are read."""

@@ -18,6 +18,9 @@ from foretool.storage.stores import CatalogStore, StorageError
 COUNTED_AT_ONCE: Final = 2000
 """Tools that are counted in one go: preparing so many for the counter takes some 40 ms on the loop."""
 
+COUNT_S: Final = 60.0
+"""Longest wait for the counter to count a batch."""
+
 log = logging.getLogger("foretool.tokens")
 
 
@@ -46,22 +49,45 @@ class TokenCounter:
             return
         wanted = [bytes(self._catalog.definition(tool)).decode() for tool in tools] + list(others.values())
         counts = await self._count(wanted)
-        tokens = {tool.schema_hash: count for tool, count in zip(tools, counts, strict=False)}
-        if texts is not None and others:
-            texts.count(dict(zip(others, counts[len(tools) :], strict=False)))
-        self._catalog.set_token_counts(tokens)
+        if counts is None:
+            # The estimates stay until the next start: the same texts would fail again.
+            estimates = [estimate(text) for text in wanted]
+            self._take_in([tool.schema_hash for tool in tools], estimates, texts, others)
+            return
+        tokens = self._take_in([tool.schema_hash for tool in tools], counts, texts, others)
         with contextlib.suppress(StorageError):
             self._store.save_token_counts(tokens)
 
-    async def _count(self, texts: list[str]) -> list[int]:
+    def _take_in(
+        self, hashes: list[str], counts: list[int], texts: CountedTexts | None, others: Mapping[str, str]
+    ) -> dict[str, int]:
+        """Replace estimates; return the tokens of tools by schema hash."""
+        tokens = dict(zip(hashes, counts, strict=False))
+        if texts is not None and others:
+            texts.count(dict(zip(others, counts[len(hashes) :], strict=True)))
+        self._catalog.set_token_counts(tokens)
+        return tokens
+
+    async def _count(self, texts: list[str]) -> list[int] | None:
+        """Return the tokens of each text, None if the counter fails."""
         lines = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
         pipe = asyncio.subprocess.PIPE
+        reason = "it answered too little"
         try:
             counter = await asyncio.create_subprocess_exec(
                 *COMMAND, "count", stdin=pipe, stdout=pipe, stderr=pipe, cwd=WORKER_FOLDER, env=worker_environment()
             )
-            output, _ = await counter.communicate(lines)
-            return [int(line) for line in output.split()]
-        except (OSError, ValueError, RuntimeError) as error:
-            log.warning("tokens are estimated: the counter did not run (%s)", type(error).__name__)
-            return [estimate(text) for text in texts]
+            try:
+                async with asyncio.timeout(COUNT_S):
+                    output, _ = await counter.communicate(lines)
+            finally:
+                if counter.returncode is None:
+                    counter.kill()
+                    await counter.wait()
+            counts = [int(line) for line in output.split()]
+            if len(counts) == len(texts):
+                return counts
+        except (OSError, ValueError, RuntimeError, TimeoutError) as error:
+            reason = type(error).__name__
+        log.warning("tokens are estimated: the counter did not count (%s)", reason)
+        return None

@@ -214,6 +214,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `all`. Tools that `allow` names run without it. A client that cannot show questions gets a refusal."""
     max_message_mib: Annotated[float, Meta(gt=0, le=4096, extra={"unit": "MiB"})] = 32
     """Largest message that a client or a server may send."""
+    max_tools: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "tools"})] = 1000
+    """How many tools of one server are used. A longer list is cut, and `status` and `doctor` say so."""
+    max_tools_mib: Annotated[float, Meta(gt=0, le=1024, extra={"unit": "MiB"})] = 4
+    """How large the definitions of one server's tools may be together."""
     validate_s: Seconds = 0.25
     """Longest check of arguments against a schema whose work has no bound. `call_tool` then passes the call on
     unchecked."""

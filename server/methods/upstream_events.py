@@ -102,7 +102,9 @@ class UpstreamEvents:
         if self._upstreams.get(upstream.name) is not upstream:  # a reload has replaced it
             return
         gate = partial(self._admit, upstream)
-        changes = self._catalog.replace(upstream.name, tools, upstream.server_info.instructions, gate)
+        changes = self._catalog.replace(
+            upstream.name, tools, upstream.server_info.instructions, gate, upstream.list_problem
+        )
         self._upstreams.mark_listed(upstream)
         self._lists.upstream_came(upstream)
         self._memory.save_tools(upstream)

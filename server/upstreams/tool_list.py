@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
@@ -26,6 +26,19 @@ DEBOUNCE_S: Final = 0.1
 PAGES: Final = 1000
 """A list that is longer than this number of pages is cut: the upstream never ends it."""
 
+CHANGES: Final = 10
+CHANGE_S: Final = 5.0
+"""An upstream that announces changes without end is asked this often at once, then once in this number of seconds."""
+
+
+class ListLimit(NamedTuple):
+    """How much of a list is used."""
+
+    tools: int = 1000
+    size: int = 4 * 1024 * 1024
+    """Bytes of all definitions together."""
+
+
 log = logging.getLogger("foretool.upstream")
 
 
@@ -40,12 +53,18 @@ class ToolList:
         tasks: Tasks,
         on_listed: Callable[[Sequence[Raw]], None],
         on_failed: Callable[[str], None],
+        limit: Callable[[], ListLimit] = ListLimit,
     ) -> None:
         self._name = name
         self._ready = ready
         self._tasks = tasks
         self._on_listed = on_listed
         self._on_failed = on_failed
+        self._limit = limit
+        self.cut = ""
+        """What was left out of the last list, and how to have it."""
+        self._changes, self._changes_at = float(CHANGES), 0.0
+        """How many announcements may be followed at once, and when that was counted."""
         self._failures = 0
         """Lists in a row that failed."""
         self._soon: asyncio.TimerHandle | None = None
@@ -71,6 +90,7 @@ class ToolList:
         if capabilities and "tools" not in capabilities:
             return []
         tools: list[Raw] = []
+        self.cut = ""
         params: dict[str, Any] = {}
         for _ in range(PAGES):
             result = await connection.ask_raw("tools/list", params, LONG_LIST_S if self._failures else LIST_S)
@@ -78,11 +98,28 @@ class ToolList:
             if "tools" not in page:
                 raise ValueError("the answer holds no list of tools")
             tools += jsonrpc.items(page["tools"])
+            if self._cut(tools):
+                break
             cursor = jsonrpc.text(page.get("nextCursor"))
             if not cursor:
                 break
             params = {"cursor": cursor}
         return tools
+
+    def _cut(self, tools: list[Raw]) -> bool:
+        """Drop what is over the limit from the end of a list. Returns whether anything was dropped."""
+        limit, size, kept = self._limit(), 0, 0
+        for tool in tools[: limit.tools]:
+            size += len(tool)
+            if size > limit.size:
+                break
+            kept += 1
+        if kept == len(tools):
+            return False
+        del tools[kept:]
+        setting = "max_tools" if kept == limit.tools else "max_tools_mib"
+        self.cut = f"it lists more than {kept} tools; only the first {kept} are used (raise {setting} to use more)"
+        return True
 
     def _failed(self, reason: str) -> None:
         """Report the failure and ask again after a pause. A new connection asks by itself."""
@@ -98,9 +135,26 @@ class ToolList:
             self._tasks.spawn(self.ask(connection))
 
     def ask_soon(self, connection: Connection) -> None:
-        """Ask once for all changes that are announced in the next moments."""
-        if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(DEBOUNCE_S, self._ask_after_changes, connection)
+        """Ask once for all changes that come in the next moments."""
+        self._ask_in(DEBOUNCE_S, connection)
+
+    def follow_change(self, connection: Connection) -> None:
+        """Ask soon because the upstream has announced a change; less soon if it does nothing else."""
+        if self._soon is not None:
+            return
+        now = asyncio.get_running_loop().time()
+        self._changes = min(self._changes + (now - self._changes_at) / CHANGE_S, CHANGES)
+        self._changes_at = now
+        self._changes -= 1
+        self._ask_in(DEBOUNCE_S if self._changes >= 0 else -self._changes * CHANGE_S, connection)
+
+    def _ask_in(self, pause: float, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        if self._soon is not None:
+            if self._soon.when() <= loop.time() + pause:
+                return
+            self._soon.cancel()
+        self._soon = loop.call_later(pause, self._ask_after_changes, connection)
 
     def _ask_after_changes(self, connection: Connection) -> None:
         self._soon = None

@@ -24,7 +24,7 @@ from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.upstreams.connection import Connection, HandshakeError, Lost, Reply, Request, ServerInfo
 from foretool.server.upstreams.line import Line, note_refusal
 from foretool.server.upstreams.subscriptions import Subscriptions
-from foretool.server.upstreams.tool_list import ToolList
+from foretool.server.upstreams.tool_list import ListLimit, ToolList
 from foretool.storage.records import Era
 
 BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
@@ -87,6 +87,7 @@ class Upstream:
         redact: Callable[[str], str] = str,
         *,
         capabilities: Callable[[Era], dict[str, Any]] = lambda era: {},
+        list_limit: Callable[[], ListLimit] = ListLimit,
     ) -> None:
         self.name = name
         self.state = State.KNOWN
@@ -112,7 +113,9 @@ class Upstream:
         self._tasks = Tasks(f"upstream {name!r}")
         self._closing = Tasks(f"upstream {name!r}")
         """They end connections and are never cancelled: a child that nobody waits for becomes a zombie."""
-        self._list = ToolList(name, self._ready_connections, self._tasks, self._on_listed, self._on_unlisted)
+        self._list = ToolList(
+            name, self._ready_connections, self._tasks, self._on_listed, self._on_unlisted, list_limit
+        )
         self.subscriptions = Subscriptions(lambda era: self._lines[era].ready, self._list.ask_soon)
         self._stopped = asyncio.Event()
         self._stderr: tuple[str, ...] = ()
@@ -135,6 +138,11 @@ class Upstream:
     @property
     def in_flight(self) -> int:
         return sum(connection.in_flight for connection in self._connections())
+
+    @property
+    def list_problem(self) -> str:
+        """What was left out of its list of tools, "" if nothing was."""
+        return self._list.cut
 
     def askers(self) -> list[Request]:
         """Return the requests in flight in whose course the upstream may speak."""
@@ -345,7 +353,7 @@ class Upstream:
     def on_notification(self, connection: Connection, message: Message) -> None:
         if message.method == "notifications/tools/list_changed":
             self.announced = True
-            self._list.ask_soon(connection)
+            self._list.follow_change(connection)
         else:
             self._host.on_notification(self, message, connection.era)
 

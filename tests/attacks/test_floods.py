@@ -137,3 +137,11 @@ def test_of_a_flood_of_questions_clients_see_a_few(tmp_path: Path, cleanup: Exit
     still_serves(served)
     asked = [message for message in served.seen if message.get("method") == "elicitation/create"]
     assert len(asked) <= MOST_OPEN
+
+
+@requirement("trust:limits:tools")
+@pytest.mark.parametrize("attack", ["many-tools", "endless-list", "long-names", "deep-schema"])
+def test_a_list_without_end_holds_up_no_other_server(attack: str, tmp_path: Path, cleanup: ExitStack) -> None:
+    served = serve(tmp_path, cleanup, over_stdio(attack))
+    served.list_tools()
+    still_serves(served)

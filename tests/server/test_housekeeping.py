@@ -8,8 +8,9 @@ import sqlite3
 
 import pytest
 from fakes import FakeUpstream, SwiftLoop, failing_store, proxy_over
+from requirements import requirement
 
-from foretool.server.housekeeping import trim_heap
+from foretool.server.housekeeping import keep_houses, trim_heap
 
 pytestmark = pytest.mark.anyio
 
@@ -35,3 +36,19 @@ async def test_housekeeping_outlives_a_store_that_refuses_everything() -> None:
 
 def test_memory_is_given_back_where_the_c_library_can() -> None:
     assert trim_heap() is (platform.libc_ver()[0] == "glibc")
+
+
+@requirement("trust:limits:housekeeping")
+async def test_a_job_that_never_ends_delays_no_other_group_of_jobs() -> None:
+    ticks = 0
+    never = asyncio.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        ticks += 1
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        keeper = tasks.create_task(keep_houses((tick,), (never.wait,)))
+        while ticks < 3:
+            await asyncio.sleep(1)
+        keeper.cancel()

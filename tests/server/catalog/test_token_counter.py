@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import sys
 
 import pytest
 from fakes import FakeUpstream, config_of, failing_store
@@ -37,3 +38,20 @@ def test_the_child_process_answers_line_by_line() -> None:
     sent = "".join(json.dumps(text) + "\n" for text in texts)
     answer = subprocess.run([*COMMAND, "count"], input=sent, capture_output=True, text=True, check=True)
     assert [int(line) for line in answer.stdout.splitlines()] == tokens.count(texts)
+
+
+@requirement("trust:limits:housekeeping")
+@pytest.mark.parametrize(
+    "program", ["import time; time.sleep(100)", "", "print(7)", "print('x')", "import sys; sys.exit(3)"]
+)
+def test_a_counter_that_fails_is_ended_and_not_started_for_the_same_tools_again(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foretool.server.catalog.token_counter.COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr("foretool.server.catalog.token_counter.COUNT_S", 0.5)
+    catalog = Catalog(list(config_of(FakeUpstream("calc")).servers.values()))
+    counter = TokenCounter(catalog, failing_store()[0].catalog, lambda: None)
+    catalog.replace("calc", [raw({"name": f"t{n}", "inputSchema": {"type": "object"}}) for n in range(3)])
+    asyncio.run(counter.count())
+    assert catalog.find_uncounted() == []
+    assert all(each.tokens for each in catalog.tools())

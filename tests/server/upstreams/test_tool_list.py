@@ -22,7 +22,7 @@ from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.http import HttpLink
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams import tool_list
-from foretool.server.upstreams.tool_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S
+from foretool.server.upstreams.tool_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S, ListLimit
 from foretool.server.upstreams.upstream import OpenLink, State, Upstream
 from foretool.storage.records import Era
 
@@ -167,3 +167,39 @@ async def test_over_real_transports_it_is_asked_again_too(
         await upstream.stop()
         await task
     watcher.close()
+
+
+@requirement("trust:limits:tools")
+@pytest.mark.parametrize(
+    ("limit", "most", "setting"), [(ListLimit(tools=3), 3, "max_tools "), (ListLimit(size=500), 5, "max_tools_mib ")]
+)
+async def test_of_a_list_that_is_too_long_the_first_tools_are_used_and_no_more_pages_asked_for(
+    limit: ListLimit, most: int, setting: str
+) -> None:
+    fake = FakeUpstream("calc", [f"t{number:03}" for number in range(100)], page=2)
+    async with running(fake, list_limit=lambda: limit) as (upstream, host):
+        await called(upstream)
+        await asyncio.sleep(1)
+        assert host.tools == [most]
+        assert setting in upstream.list_problem
+        assert fake.count("tools/list") == most // 2 + 1
+        fake.change("add")
+        await asyncio.sleep(1)
+        assert (host.tools, upstream.list_problem) == ([most, 1], "")
+
+
+@requirement("trust:limits:changes")
+async def test_one_that_announces_changes_without_end_is_asked_now_and_then() -> None:
+    fake = FakeUpstream("calc", ["add"])
+    async with running(fake) as (upstream, host):
+        await called(upstream)
+        for _ in range(200):
+            fake.change("add")
+            await asyncio.sleep(0.5)
+        assert 20 <= fake.count("tools/list") <= 40  # of 200 changes in 100 s
+        fake.change("add", "sub")
+        await asyncio.sleep(10)
+        assert host.tools[-1] == 2, "the last change is never lost"
+        upstream.relist_all()
+        await asyncio.sleep(0.2)
+        assert fake.count("tools/list") >= 22
