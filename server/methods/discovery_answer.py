@@ -318,7 +318,7 @@ def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int, b
         return f"{missing}{left} are not searched yet: if none of these fits, ask again in a few seconds."
     if level in ("low", "none"):
         missing += "None fits clearly: describe the task in other words, or go on without a tool."
-        return f"{missing} {CALL_WRITE} calls what changes something." if CALL_WRITE in bridges else missing
+        return f"{missing} A match is called by its name, or {bridges}." if CALL_WRITE in bridges else missing
     return f"{missing}Call a match by its name, or {bridges}."
 
 

@@ -150,7 +150,7 @@ async def test_a_weak_answer_says_where_what_changes_something_is_called() -> No
     async with proxy_over(FakeUpstream("disk", [WIPE])) as stage:
         await stage.client.initialize()
         answer = await stage.client.discover(names=["disk__wipe", "garden"])
-    assert "None fits clearly" in answer["advice"] and "call_tool_write calls what changes" in answer["advice"]
+    assert "None fits clearly" in answer["advice"] and "or call_tool_write(name, arguments)" in answer["advice"]
 
 
 @requirement("bridge:honest")
