@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
@@ -11,7 +11,6 @@ from foretool.server.config.environment import BASIC_NAMES
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, diff, load_again, stamp
 from foretool.server.config.places import Place
-from foretool.server.config.risks import Risk, find_risks
 from foretool.server.config.servers import same_connection
 from foretool.server.config.variables import CREDENTIAL
 from foretool.server.system import logs
@@ -61,7 +60,7 @@ class Reloader:
         self._config.now = new
         logs.reload_logging(new)
         report_problems(new)
-        report_risks(new, find_risks(old))
+        report_risks(new)
         if changes.settings_changed:
             for follow in self._followers:
                 follow()
@@ -91,11 +90,12 @@ def report_place(config: Config) -> None:
         log.warning("%s", Place(config.path, config.named_by, config.ignored).notice)
 
 
-def report_risks(config: Config, known: Iterable[Risk] = ()) -> None:
-    """Log what others could read or change, apart from what is known."""
-    said = set(known)
+def report_risks(config: Config) -> None:
+    """Log what others could read or change."""
+    from foretool.server.config.risks import find_risks  # no start waits for it
+
     for risk in find_risks(config):
-        if risk.severity == "warning" and risk not in said:
+        if risk.severity == "warning":
             log.warning("%s; %s", risk.what, risk.do)
 
 

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+from collections.abc import AsyncIterator
 from typing import Final
 
 from foretool.server import reload
@@ -24,6 +25,9 @@ from foretool.storage.stores import StorageError, Store
 GRACE_S: Final = 2.0
 """A client that closes our input still gets the answers that come within this time."""
 
+REPORT_S: Final = 0.5
+"""How long after the start the risks of the config are looked for, which takes some milliseconds."""
+
 log = logging.getLogger("foretool.app")
 
 
@@ -34,7 +38,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
         transport = StdioServer(app.router, profile, message_limit(config), app.turn)
         app.yield_to(transport.has_unread_output)
         ended = _stop_on_signals()
-        async with app.running():
+        async with app.running(), _reporting_risks(config):
             await transport.start()
             await _wait_for_first(transport.closed, ended)
             if not ended.is_set():
@@ -64,7 +68,7 @@ async def serve_http(config: Config, written: str = "") -> None:
 
         app.reloader.add_follower(follow_config)
         ended = _stop_on_signals()
-        async with app.running():
+        async with app.running(), _reporting_risks(config):
             serving = asyncio.create_task(transport.serve())
             # Nobody started this process to ask it something at once, so there is time to know every tool by then.
             app.upstreams.wake_unlisted("modern")
@@ -89,6 +93,25 @@ def _open(config: Config) -> Store:
         if store.serving.tell_once("small environment") and store.statistics().sessions:
             reload.report_small_environment(config, os.environ)
     return store
+
+
+@contextlib.asynccontextmanager
+async def _reporting_risks(config: Config) -> AsyncIterator[None]:
+    """Log what others could read or change, soon after the first answers, which need not wait for it, or at the end."""
+    is_told = False
+
+    def report() -> None:
+        nonlocal is_told
+        is_told = True
+        reload.report_risks(config)
+
+    timer = asyncio.get_running_loop().call_later(REPORT_S, report)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if not is_told:
+            report()
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -60,7 +60,6 @@ def serve(options: ServeOptions) -> int:
         logs.start_logging(config)
         reload.report_place(config)
         reload.report_problems(config)
-        reload.report_risks(config)
         if options.http is not None:
             asyncio.run(serving.serve_http(config, options.http))
         else:
