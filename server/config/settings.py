@@ -222,7 +222,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Longest check of arguments against a schema whose work has no bound. `call_tool` then passes the call on
     unchecked."""
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "sessions"})] = 1000
-    """How many HTTP sessions may exist at once."""
+    """How many HTTP sessions may exist at once. Each token has an equal share of them."""
     session_idle_s: Seconds = 1800
     """How long an HTTP session lives without a request; `0` means for ever."""
     max_connections: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "connections"})] = 512

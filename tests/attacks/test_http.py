@@ -318,6 +318,17 @@ async def test_allowed_hosts_and_origins_apply_at_once() -> None:
         assert [(await at.http.get("/health", headers=each)).status_code for each in sent] == [421, 403]
 
 
+@requirement("trust:http:rotation")
+async def test_limits_apply_at_once() -> None:
+    async with tenants() as at:
+        await at.session(ALICE, "/mcp/work")
+        await at.reload(tokens=TOKENS, max_sessions=1, max_message_mib=0.001)
+        headers = {**JSON_AND_EVENTS, **bearer(ALICE)}
+        assert (await at.http.post("/mcp/work", json=INITIALIZE, headers=headers)).status_code == 503
+        body = json.dumps({**INITIALIZE, "x": "y" * 2000}).encode()
+        assert (await at.http.post("/mcp/work", content=body, headers=headers)).status_code == 413
+
+
 @requirement("trust:http:sessions-share")
 async def test_one_leaked_token_cannot_take_the_sessions_of_the_others() -> None:
     async with http_server(tokens={ALICE: ["*"], EVE: ["*"]}, max_sessions=10) as caller:

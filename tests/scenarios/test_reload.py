@@ -101,3 +101,17 @@ async def test_a_file_that_is_broken_leaves_the_config_before_it_in_force(tmp_pa
         await stage.app.reloader.look()
         assert said(await stage.client.call_tool("calc__add", {})) == "add"
     assert upstream.starts == 1
+
+
+@requirement("trust:http:profiles")
+async def test_a_profile_that_is_removed_shows_its_clients_nothing() -> None:
+    git, mail = FakeUpstream("git", ["push"]), FakeUpstream("mail", ["send"])
+    profiles = {"work": {"servers": ["git"]}}
+    async with proxy_over(git, mail, profile="work", policy="full", profiles=profiles) as stage:
+        await stage.client.initialize()
+        assert "git__push" in await stage.client.list_tools()
+        await reload(stage, git, mail, policy="full")
+        assert [name for name in await stage.client.list_tools() if "__" in name] == []
+        refused = await stage.client.reply(stage.client.post("tools/call", {"name": "mail__send"}))
+    assert "error" in refused or refused["result"]["isError"]
+    assert mail.calls == []
