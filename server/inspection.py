@@ -5,6 +5,7 @@ It looks at what a catalog holds, so what was held or excluded is not in it, and
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
@@ -22,6 +23,8 @@ from foretool.server.trust.phrases import Severity
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.stores import Store
 
+LIMIT_S: Final = 5.0
+"""A server with thousands of long definitions must not make a command wait."""
 _SHOWN: Final = 3
 """How many findings on one server `foretool doctor` prints."""
 INSTRUCTIONS: Final = ToolId("")
@@ -52,16 +55,24 @@ class Inspection(Struct, frozen=True):
                 yield from ((server, tool, each) for each in findings if each.severity != "low")
 
 
-def inspect(catalog: Catalog, listed: Mapping[str, Sequence[Raw]] | None = None) -> Inspection:
-    """Look at all tools and instructions. `listed`: what servers sent, where invisible characters are still in it; the
-    catalog has removed them."""
+def inspect(
+    catalog: Catalog, listed: Mapping[str, Sequence[Raw]] | None = None, limit_s: float = LIMIT_S
+) -> Inspection:
+    """Look at all tools and instructions, for at most `limit_s` a server. `listed`: what servers sent, where invisible
+    characters are still in it; the catalog has removed them."""
     names = Names((tool.upstream, tool.name, _member(tool.definition, "description")) for tool in catalog.tools())
     raw = {server: {_member(each, "name"): bytes(each) for each in sent} for server, sent in (listed or {}).items()}
     by_server: dict[str, dict[ToolId, tuple[Finding, ...]]] = {}
     for server in catalog.upstreams():
         sent = raw.get(server, {})
-        found = {tool.id: find(tool.definition, server, names, sent.get(tool.name, b"")) for tool in catalog.of(server)}
-        found[INSTRUCTIONS] = find_in_text(catalog.instructions(server), server, names)
+        deadline = time.monotonic() + limit_s
+        found = {INSTRUCTIONS: find_in_text(catalog.instructions(server), server, names)}
+        for place, tool in enumerate(catalog.of(server)):
+            if time.monotonic() > deadline:
+                late = f"{len(catalog.of(server)) - place} tools were not looked at within {limit_s:g} s"
+                found[tool.id] = (Finding("too much text", "medium", "definition", late),)
+                break
+            found[tool.id] = find(tool.definition, server, names, sent.get(tool.name, b""))
         if kept := {tool: findings for tool, findings in found.items() if findings}:
             by_server[server] = kept
     return Inspection(by_server)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.trust.lookalikes import Names, fold
-from foretool.server.trust.phrases import Severity, spoken
+from foretool.server.trust.phrases import DIRECTS, Severity, spoken
 from foretool.server.trust.text import clean, one_line, visible
 
 READ: Final = 12_000
@@ -25,8 +25,11 @@ READ: Final = 12_000
 EXCERPT: Final = 160
 DEPTH: Final = 12
 """How deep a schema is read."""
+STRAY: Final = 2
+"""So many zero-width characters in a text are left over from a copied web page, as some real tools have them."""
+_STRAY: Final = frozenset("\u200b\u200c\u200d\ufeff\u00ad")
 SCATTERED: Final = 8
-"""So many zero-width characters can come from a copied web page; more of them are a message."""
+"""More zero-width characters than this are a message."""
 _GRAVE: Final = re.compile("[\x1b\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 """Tags, selectors, direction marks and escape sequences, which no page leaves behind."""
 _MIXED: Final = re.compile(
@@ -35,7 +38,8 @@ _MIXED: Final = re.compile(
 """Words that mix Latin with letters that look like it."""
 _DIRECTS: Final = re.compile(
     r"\b(?:instead|before|after|when|whenever|replace\w*|supersede\w*|never|always|must|deprecated|broken|incomplete"
-    r"|outdated|insecure|route|reroute|redirect|intercept|override\w*|ignore|do not use|don't use|rather than)\b",
+    r"|outdated|insecure|should (?:invoke|call|use|run|trigger)|route|reroute|redirect|intercept|override\w*|ignore"
+    r"|do not use|don't use|rather than)\b",
     re.IGNORECASE,
 )
 """What makes the mention of a tool a direction."""
@@ -118,10 +122,13 @@ def _find_hidden(value: Any, where: str = "") -> Iterator[Finding]:
     for place, text in _texts(value, where):
         if clean(text) != text:
             hidden = Counter(text) - Counter(clean(text))
-            is_grave = any(_GRAVE.match(each) for each in hidden) or sum(hidden.values()) > SCATTERED
+            times = sum(hidden.values())
+            is_grave = any(_GRAVE.match(each) for each in hidden) or times > SCATTERED
+            is_stray = times <= STRAY and _STRAY.issuperset(hidden)
+            severity: Severity = "high" if is_grave else "low" if is_stray else "medium"
             start = next((at for at, each in enumerate(text) if each in hidden), 0)
             shown = visible(text[max(0, start - 40) : start + 80])
-            yield _finding("invisible characters", "high" if is_grave else "medium", place, shown)
+            yield _finding("invisible characters", severity, place, shown)
 
 
 def _find_in_names(name: str, description: str, server: str, others: Names) -> Iterator[Finding]:
@@ -144,6 +151,8 @@ def _find_in_texts(texts: list[tuple[str, str]], server: str, others: Names) -> 
         if len(text) < 8:
             continue
         for phrase, words in spoken(text):
+            if phrase.kind == DIRECTS and others.are_own(server, words):
+                continue
             yield _finding(phrase.kind, phrase.severity, where, words)
         yield from _find_mentions(text, where, server, others)
         yield from _find_payloads(text, where)
@@ -224,6 +233,8 @@ def _find_stuffing(text: str, where: str) -> Iterator[Finding]:
     if times >= 15 and times > 0.2 * len(words):
         yield _finding("stuffed keywords", "medium", where, f"{top!r} {times} times: {text}")
     elif len(content) > 0.93 * len(words) and len(set(content)) > 0.6 * len(content) and "{" not in text:
-        yield _finding("stuffed keywords", "medium", where, f"{len(words)} words without sentences: {text}")
+        # A schema may list hundreds of categories or members.
+        severity: Severity = "low" if where.startswith("inputSchema") else "medium"
+        yield _finding("stuffed keywords", severity, where, f"{len(words)} words without sentences: {text}")
     if (run := re.search(r"\S(?:[ \t]{120}|[ \t]*(?:\n[ \t]*){25})", text)) is not None and text[run.end() :].strip():
         yield _finding("hidden markup", "medium", where, f"far below: {text[run.end() :].strip()}")

@@ -80,6 +80,11 @@ class Names:
         own = self._of.get(server, set())
         return len(own) > 1 and own == self._of.get(other)
 
+    def are_own(self, server: str, text: str) -> bool:
+        """Tell whether a text names tools, and all of them are tools of this server."""
+        named = [found[0].lower() for found in _NAME.finditer(text)]
+        return bool(named) and self._of.get(server, set()).issuperset(named)
+
     def mentioned(self, server: str, text: str) -> list[tuple[int, str, str]]:
         """Return the names of other servers' tools in a text: where each stands, the name, its server. A name that this
         server has, too, is its own."""

@@ -62,15 +62,22 @@ def _phrase(kind: str, severity: Severity, *patterns: str) -> Phrase:
     return Phrase(kind, severity, re.compile(whole, re.IGNORECASE | re.DOTALL))
 
 
+DIRECTS: Final = "directs other tools"
 PHRASES: Final = (
     _phrase(
         "overrides instructions", "high",
         r"\b(?:ignor|disregard|forget|overrid|bypass|discard|neglect"
-        r"|abandon)\w*\s+(?:\w+\s+){0,4}?{THEIRS}\b(?:\s+\w+){0,4}?\s+{RULES}\b",
+        r"|abandon)\w*\s+(?:[\w'\u2019-]+\s+){0,4}?{THEIRS}\b(?:\s+\w+){0,4}?\s+{RULES}\b",
         r"\b(?:ignore|disregard|forget)\s+(?:all\s+|everything\s+)?(?:of\s+)?(?:the\s+)?(?:above|previous|prior"
         r"|preceding|before)\b"
         r"(?!\s+(?:error|warning|value|column|line|row)s?)",
         r"\bnew (?:system )?instructions?\s*:",
+        r"\b(?:ignor|disregard|override)\w* (?:the |what the )?(?:user|human|operator|person)(?:'s|s'|s)?"
+        r"(?: \w+){0,2} (?:requests?|intent|intention|wish(?:es)?|question|query|message|asks?|asked|wants?|goal"
+        r"|task)\b",
+        r"\b(?:obey|follow|execut|treat|carry out|comply with|act on|perform)\w*\b[^.!?\n]{0,40}?\b(?:any|all|whatever"
+        r"|every)\b[^.!?\n]{0,30}?\b(?:instructions?|commands?|directives?|orders)\b[^.!?\n]{0,30}?\b(?:embedded|found"
+        r"|inside|contained|hidden|written|it contains)\b",
         r"\byou are (?:now|no longer) ~ (?:mode|assistant|agent|admin\w*|developer|unrestricted|free|bound|DAN)\b",
         r"\b(?:developer|jailbreak|god|unrestricted|admin(?:istrator)?|sudo) mode ~ (?:enabled|activated|now)\b",
         r"\bfrom now on ~ (?:you|always|every|forward|use|all)\b",
@@ -89,8 +96,10 @@ PHRASES: Final = (
         r"\[\s{0,3}/?\s{0,3}(?:(?:system|assistant|ai|model|llm|hidden|secret|admin|internal"
         r"|developer)[ _-]*(?:instructions?|notes?|prompt|override"
         r"|message|directive|command)\s*(?::|\])|system\s*:|inst\])",
+        r"\{\{\s{0,3}(?:system|admin|assistant|developer|instructions?)\s{0,3}:",
         r"<\|(?:im_start|im_end|system|user|assistant|endoftext)\|>|<<\s*sys\s*>>",
-        r"(?:^|[.!?\n*#>-]\s{0,4})(?:system|assistant|admin|developer)(?: (?:note|override|instructions?|message"
+        r"(?:^|[.!?\n#>]\s{0,4}|[*-]\s{0,4}(?-i:(?=[A-Z]{5})))"
+        r"(?:system|assistant|admin|developer)(?: (?:note|override|instructions?|message"
         r"|prompt|directive|command|notice"
         r"|update))?\s{0,3}:\s{1,3}[a-z]\w+ \w+ \w",
         r"\b(?:hidden|secret|covert|concealed) (?:instructions?|directives?|notes?|commands?|messages?"
@@ -131,6 +140,14 @@ PHRASES: Final = (
         r"|for (?:all )?future)\b",
     ),
     _phrase(
+        "changes later", "high",
+        r"\b(?:once|after|as soon as|when) ~ (?:is |been |was |are )?(?:approved|trusted|reviewed|vetted)\b"
+        r"[^.!?\n]{0,40}?\b(?:will|begins?|starts?|swaps?|switch\w*|becomes?) ~ (?:execut|run|read|send|swap|chang"
+        r"|replac|exfiltrat|call|collect|forward|upload|delet)\w*",
+        r"\b(?:swap|switch|replac|chang|updat|modif)\w*\b[^.!?\n]{0,40}?\b(?:post-?approval|after (?:the |its |user )?"
+        r"(?:approval|review|vetting))\b",
+    ),
+    _phrase(
         "wants secrets", "high",
         r"\b(?:{TAKE}|{GIVE})\b[^!?\n]{0,80}?{PATH}[^!?\n]{0,160}?\b(?:{GIVE}|as the|as an?|into|in the)\b",
         r"\b(?:must|first|before|always|need to|required to|make sure to"
@@ -157,7 +174,7 @@ PHRASES: Final = (
         r"|response|result|message)\w*",
     ),
     _phrase(
-        "directs other tools", "medium",
+        DIRECTS, "medium",
         r"\b(?:before|prior to|instead of|rather than|in place of|ahead of) ~ (?:any|all|every"
         r"|each)(?: of)?(?: the)? other "
         r"(?:\w+ )?(?:tools?|servers?|functions?)\b",
@@ -191,7 +208,7 @@ PHRASES: Final = (
 )  # fmt: skip
 
 _MENTION = re.compile(
-    r"\b(?:detect|scan|analy[sz]|flag|classif|moderat|filter|block|prevent)\w*\b[^.!?\n]{0,80}(?:prompt|injection"
+    r"\b(?:detect|scan|analy[sz]|flag|classif|moderat|filter|block|prevent|check|refus|reject|recogni[sz]|warn)\w*\b[^.!?\n]{0,80}(?:prompt|injection"
     r"|leak|attack|phrase|string"
     r"|secret|attempt)|\b(?:examples?|samples?|illustrative|expected|mock|canned|fixture|training text"
     r"|test (?:case|data))\b",

@@ -29,11 +29,11 @@ def catalog() -> Catalog:
 @requirement("trust:findings:shown")
 def test_findings_are_kept_by_server_and_tool_with_the_instructions_beside_them() -> None:
     found = inspect(catalog())
-    assert {server: list(each) for server, each in found.by_server.items()} == {"evil": ["evil__add", INSTRUCTIONS]}
+    assert {server: list(each) for server, each in found.by_server.items()} == {"evil": [INSTRUCTIONS, "evil__add"]}
     assert found.counts() == {"evil": {"high": 2}}
     assert [(server, each, finding.kind) for server, each, finding in found.grave()] == [
-        ("evil", "evil__add", "hides from the user"),
         ("evil", INSTRUCTIONS, "overrides instructions"),
+        ("evil", "evil__add", "hides from the user"),
     ]
 
 
@@ -57,6 +57,14 @@ def test_a_report_shows_some_and_counts_the_rest() -> None:
         "evil: and 2 more",
         "`foretool tools --findings -u evil` shows them",
     )
+
+
+@requirement("trust:findings:shown")
+def test_what_takes_too_long_is_named_and_not_waited_for() -> None:
+    found = inspect(catalog(), limit_s=-1.0)
+    assert [each.excerpt for _, tool, each in found.grave() if tool == "evil__add"] == [
+        "2 tools were not looked at within -1 s"
+    ]
 
 
 @requirement("trust:findings:shown")

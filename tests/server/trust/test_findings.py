@@ -108,3 +108,22 @@ def test_other_texts_are_read_alike() -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"name": 3, "description": [], "inputSchema": 7}'])
 def test_nothing_that_is_not_a_definition_raises(data: bytes) -> None:
     assert find(data, "evil", OTHERS) == ()
+
+
+def test_directions_for_a_servers_own_tools_are_no_finding() -> None:
+    text = "The hash that is returned when get_text is called."
+    own = Names([("files", "get_text", ""), ("files", "edit_text", "")])
+    assert find(definition("edit_text", text), "files", own) == ()
+    assert kinds(definition("edit_text", text), own) >= {"directs other tools"}
+
+
+def test_two_stray_characters_of_a_web_page_tell_little_and_a_private_character_more() -> None:
+    assert [each.severity for each in find(definition(description="How\u200b to add."), "evil", NOBODY)] == ["low"]
+    assert [each.severity for each in find(definition(description="How\ue001 to add."), "evil", NOBODY)] == ["medium"]
+
+
+def test_a_long_list_of_members_in_a_schema_tells_less_than_one_in_a_description() -> None:
+    words = " ".join(f"member{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(90))
+    assert [each.severity for each in find(definition(description=words), "evil", NOBODY)] == ["medium"]
+    schema = {"type": "object", "properties": {"kind": {"type": "string", "description": words}}}
+    assert [each.severity for each in find(definition(inputSchema=schema), "evil", NOBODY)] == ["low"]
