@@ -109,7 +109,7 @@ class App:
         self.announcements = Announcements(self.clients)
 
         # What answers requests
-        self.server_requests = ServerRequests(self.clients.only_client)
+        self.server_requests = ServerRequests(self.clients.only_client, self.upstreams.admits)
         forwarder = Forwarder(self.outbox, self.server_requests, live)
         self._arguments = ArgumentCheck(live, self.start_checker)
         self.predictor = Predictor(self.search, self.catalog, live, self.policy)

@@ -26,6 +26,7 @@ from foretool.server.config.environment import safe_path
 from foretool.server.config.loader import Config
 from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import Server, matches
+from foretool.server.config.settings import CLASSES
 from foretool.server.config.variables import WORKING_FOLDER
 from foretool.server.diagnosis import Diagnosis, Finding, UpstreamCheck
 from foretool.server.inspection import inspect, report
@@ -158,7 +159,7 @@ def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed =
         *check_upstreams(upstreams, config, timeout_s),
         *check_held(config),
         *check_names(catalog, config),
-        *check_pins(catalog, config, complete=all(each.is_well for each in upstreams)),
+        *check_patterns(catalog, config, complete=all(each.is_well for each in upstreams)),
         *(
             Finding("text", *each)
             for each in report(inspect(catalog, {each.server.name: each.definitions or () for each in probes}))
@@ -411,16 +412,21 @@ def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
             yield Finding("names", "note", f"{where} is shown as {tool.id}: {why}")
 
 
-def check_pins(catalog: Catalog, config: Config, *, complete: bool) -> Iterator[Finding]:
-    """Report pins that match nothing, and pins that exceed the budget. `complete`: all tools are known."""
+def check_patterns(catalog: Catalog, config: Config, *, complete: bool) -> Iterator[Finding]:
+    """Report patterns of pins and rules that match nothing, and pins that exceed the budget. `complete`: all tools are
+    known."""
     exposed: list[str] = [tool.id for tool in catalog.tools()]
     wanted = [("foretool.pin", pattern, exposed) for pattern in config.settings.pin]
+    keys = ("pin", "allow", "deny", "risk")
     for server in config.servers.values():
         own = [tool.name for tool in catalog.of(server.name)]
-        wanted += [(f"{server.name}: pin", pattern, own) for pattern in server.entry.pin if own]
+        wanted += [(f"{server.name}: {key}", each, own) for key in keys for each in getattr(server.entry, key) if own]
+    for name, profile in config.settings.profiles.items():
+        rules = [(key, each) for key in ("allow", "deny") for each in getattr(profile, key)]
+        wanted += [(f"profile {name}: {key}", each, exposed) for key, each in rules]
     for where, pattern, existing in wanted:
-        if complete and not any(matches(name, (pattern,)) for name in existing):
-            do = "`foretool tools` shows the names; patterns in a server's own pins have no prefix"
+        if complete and pattern not in CLASSES and not any(matches(name, (pattern,)) for name in existing):
+            do = "`foretool tools` shows the names; patterns in a server's own entry have no prefix"
             yield Finding("names", "warning", f"{where}: {pattern!r} matches no tool", do)
     pinned = catalog.pins(config.settings.pin)
     cost = sum(catalog.tokens(tool) for tool in pinned)

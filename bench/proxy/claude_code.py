@@ -2,7 +2,7 @@
 
 PROGRAM is `claude` of `npm install @anthropic-ai/claude-code`, any version. It runs in its own home folder and talks to
 a stub of the model's API on loopback. The stub answers with the tool calls of a script: `discover_tools`, then the tool
-that was found, by its own name, then another tool through `call_tool` with the handle of the answer.
+that was found, by its own name, then another tool through `call_tool_write` with the handle of the answer.
 
 The output is one JSON object for each policy and transport: the tools that every request to the model carried (so one
 sees whether the client listed again within the turn, what is deferred, whether pins stay), the calls that reached the
@@ -68,7 +68,7 @@ class Model:
             return [_use(step, FOUND, {"text": "by its own name"})]
         if step == 3:
             arguments: Json = {"name": BRIDGED, "arguments": {"text": "through the bridge"}}
-            return [_use(step, "call_tool", arguments | ({"handle": handles[-1]} if handles else {}))]
+            return [_use(step, "call_tool_write", arguments | ({"handle": handles[-1]} if handles else {}))]
         return [{"type": "text", "text": "done"}]
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from foretool.server.clients.client import Client
 from foretool.server.clients.exchange import Caller, Exchange
+from foretool.server.config.loader import Profile
 from foretool.server.methods.question_limit import QuestionLimit
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
@@ -67,9 +68,10 @@ class _Own(Struct, eq=False):
 class ServerRequests:
     """Puts the requests of upstreams to clients, and our own, and brings back the answers."""
 
-    def __init__(self, only_client: Callable[[], Client | None]) -> None:
-        """`only_client`: returns the client if there is exactly one."""
+    def __init__(self, only_client: Callable[[], Client | None], admits: Callable[[Profile, str], bool]) -> None:
+        """`only_client`: returns the client if there is exactly one. `admits`: whether a profile has an upstream."""
         self._only_client = only_client
+        self._admits = admits
         self._limit = QuestionLimit()
         self._parked: dict[str, _Parked] = {}
         self._by_request: dict[Request, _Parked] = {}
@@ -94,7 +96,7 @@ class ServerRequests:
         in_course = exchange if isinstance(exchange, Exchange) else None
         client = exchange.client if isinstance(exchange, Exchange) else self._only_client()
         # A modern client can be asked in the course of a request alone.
-        if client is None or (in_course is None and not _may_be_asked_unasked(client, upstream)):
+        if client is None or (in_course is None and not self._may_ask_unasked(upstream, client)):
             why = f"{message.method}: it cannot be told which client is meant"
             answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
         elif (refused := refusal(str(message.method), message.params, client.declared(in_course))) is not None:
@@ -146,6 +148,10 @@ class ServerRequests:
         self._asked[key] = take_back
         if (elicitation := _elicitation(message.params)) is not None:
             self.remember(elicitation, upstream.name, client)
+
+    def _may_ask_unasked(self, upstream: Upstream, client: Caller) -> bool:
+        """Tell whether an upstream may ask a client in the course of no request; a modern one is never asked so."""
+        return client.era == "legacy" and self._admits(client.profile, upstream.name)
 
     def withdraw(self, upstream: Upstream, question: Any, reason: str) -> None:
         """Take back a question that a legacy upstream has cancelled."""
@@ -340,11 +346,6 @@ def _read_questions(
         if refused is not None:
             raise QuestionRefused(refused[1])
     return {key: prepare_request(upstream, request) for key, request in wanted.items()}
-
-
-def _may_be_asked_unasked(client: Caller, upstream: Upstream) -> bool:
-    """Tell whether a client may be asked by an upstream in the course of no request; a modern one never is."""
-    return client.era == "legacy" and client.profile.admits(upstream.name)
 
 
 def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int, str] | None:

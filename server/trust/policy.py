@@ -206,7 +206,7 @@ class TrustPolicy:
             self._read = self._config.now
             self._reaches.clear()
         found = self._reaches.get(profile.name)
-        if found is None or found.profile is not profile:
+        if found is None or (found.profile is not profile and found.profile != profile):
             found = self._reaches[profile.name] = Reach(profile, self._read.servers, self._read.settings)
         return found
 

@@ -106,6 +106,18 @@ def test_a_server_that_is_foretool_itself_is_an_error_and_not_started(tmp_path: 
     assert said == [f"{name}: starts foretool, which would then start itself" for name in servers]
 
 
+@requirement("trust:policy:rules")
+def test_a_rule_that_matches_no_tool_is_told(tmp_path: Path) -> None:
+    one = echo(deny=["ehco", "@destructive"], risk={"nope": "read"}, allow=["*"])
+    found = diagnosis(tmp_path, {"one": one}, profiles={"work": {"deny": ["ehco*", "@write"]}})
+    said = [each.what for each in wrong(found) if each.area == "names"]
+    assert said == [
+        "one: deny: 'ehco' matches no tool",
+        "one: risk: 'nope' matches no tool",
+        "profile work: deny: 'ehco*' matches no tool",
+    ]
+
+
 def test_broken_servers_warnings_and_empty_patterns_of_the_config_are_told(tmp_path: Path) -> None:
     servers = {"one": echo(autoStart=True, inclued=["x"]), "bad": {"command": 3}, "off": {"disabled": True}}
     found = diagnosis(tmp_path, servers, profiles={"work": {"servers": ["jira*"]}}, pin=["nope__*"])

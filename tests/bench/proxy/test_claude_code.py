@@ -20,7 +20,7 @@ def test_the_model_follows_its_script_and_passes_the_handle_on() -> None:
     assert [step.get("name", step.get("text")) for step in steps] == [
         f"{PREFIX}discover_tools",
         f"{PREFIX}disk__zip_folder",
-        f"{PREFIX}call_tool",
+        f"{PREFIX}call_tool_write",
         "done",
     ]
     assert steps[2]["input"]["handle"] == "h" * 22
