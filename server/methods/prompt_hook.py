@@ -43,7 +43,9 @@ class PromptHook:
         self._search = search
         self._predictor = predictor
         self._policy = policy
-        self._folder = str(Path.cwd())
+        self._folder = ""
+        with contextlib.suppress(OSError):  # the folder may be gone
+            self._folder = str(Path.cwd())
         self._since = clock()
         self._seen = 0
 

@@ -283,3 +283,17 @@ def test_a_relative_program_is_never_that_of_the_repository(machine: Machine, en
     done = machine.run("doctor", PWD=str(machine.repository))
     assert "server.sh" in done.stdout and done.returncode == 1
     assert not machine.ran.exists()
+
+
+@requirement("trust:folder:config")
+def test_a_folder_that_is_deleted_under_us_stops_nothing(machine: Machine) -> None:
+    machine.write_own()
+    gone = machine.repository / "gone"
+    gone.mkdir()
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'rmdir "{gone}"; exec "{FORETOOL}" serve'], cwd=gone, env=machine.environ,
+        input=request + "\n", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, json.loads(done.stdout)["id"]) == (0, 1), done.stderr
