@@ -76,7 +76,8 @@ class ModelLoader(BackgroundWork):
                 return
             kept = read_models(self._store)
         except StorageError as error:
-            log.warning("%s; the models in use stay", error)
+            if not self._store.trouble:
+                log.warning("%s; the models in use stay", error)
             self._wait = RETRY_TICKS
             return
         self.begin(self._load(version, kept))

@@ -30,6 +30,8 @@ RETRY_S: Final = 5.0
 REFUSED_S: Final = 2.0
 """A store that refuses writes for this long is trouble too; shorter locks are daily business."""
 IN_MEMORY: Final = "records are kept in memory and written as soon as the file can be used"
+TRY_AGAIN: Final = "; nothing was written, try again"
+"""What a store says to those who have nobody to try again for them."""
 
 log = logging.getLogger("foretool.storage")
 
@@ -88,13 +90,13 @@ class StoreWatch(BackgroundWork):
 
     def _find_trouble(self) -> str:
         if self._store.trouble:
-            return f"{self._store.trouble}; {IN_MEMORY}"
+            return _say_in_memory(self._store.trouble)
         if not self._recorder.refusal:
             self._refused_at = None
             return self._store.notice
         now = time.monotonic()
         self._refused_at = self._refused_at or now
-        return f"{self._recorder.refusal}; {IN_MEMORY}" if now - self._refused_at >= REFUSED_S else self._said
+        return _say_in_memory(self._recorder.refusal) if now - self._refused_at >= REFUSED_S else self._said
 
     def _say(self, trouble: str) -> None:
         if trouble == self._said:
@@ -120,6 +122,10 @@ class StoreWatch(BackgroundWork):
         if await asyncio.to_thread(self._store.reopen):
             self._pause = FIRST_RETRY_S
             self._on_return()
+
+
+def _say_in_memory(trouble: str) -> str:
+    return f"{trouble.replace(TRY_AGAIN, '')}; {IN_MEMORY}"
 
 
 def write_note(storage: Path, note: TroubleNote) -> list[Path]:

@@ -20,6 +20,7 @@ from foretool.server.system.processes import is_running
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
+from foretool.storage.redaction import hide_shapes
 from foretool.storage.stores import StorageError, Store
 
 SAVE_S: Final = 0.5
@@ -80,6 +81,7 @@ class UpstreamMemory:
         if upstream.name not in self._config.now.servers:
             return
         info = upstream.server_info
+        capabilities = json.dumps(info.capabilities).encode()
         record = UpstreamRecord(
             name=upstream.name,
             fingerprint=self._fingerprints[upstream.name],
@@ -87,7 +89,7 @@ class UpstreamMemory:
             server_info=json.dumps(info.implementation),
             instructions=self._catalog.instructions(upstream.name),
             # Not word by word: a value of the config may be the name of a capability.
-            capabilities=self._config.now.secrets.hide_credentials(json.dumps(info.capabilities).encode()).decode(),
+            capabilities=hide_shapes(self._config.now.secrets.hide_credentials(capabilities).decode()),
             listed_at=time.time(),
             lacks=upstream.spoken_era(lacking=True),
         )

@@ -45,7 +45,8 @@ def log() -> Iterator[io.StringIO]:
 
 
 def calc(**more: Any) -> FakeUpstream:
-    return FakeUpstream("calc", entry={"env": {"TOKEN": "${CALC_TOKEN}"}}, **more)
+    arguments = ["--password", "${CALC_TOKEN}", "--api-key", SHAPED]
+    return FakeUpstream("calc", entry={"env": {"TOKEN": "${CALC_TOKEN}"}, "args": arguments}, **more)
 
 
 def leaks(folder: Path, log: str = "") -> list[str]:
@@ -64,6 +65,8 @@ async def test_a_secret_in_any_field_of_a_client_or_a_server_reaches_neither_fil
     upstream = calc(
         tools=[tool("add", f"Adds with {KNOWN}", {"n": {"type": "string", "description": KNOWN}}, extra=KNOWN)],
         instructions=f"Log in with {both}",
+        capabilities={"tools": {}, "prompts": {"listChanged": True}, "experimental": {KNOWN: {SHAPED: KNOWN}}},
+        scripts={"prompts/list": lambda asked: asked.reply({"prompts": [{"name": "p", "description": KNOWN}]})},
         results={"add": text(both)},
         stderr=[f"starting with {both}", "password=hunter2-is-mine"],
     )
@@ -72,6 +75,7 @@ async def test_a_secret_in_any_field_of_a_client_or_a_server_reaches_neither_fil
         client = stage.client
         await client.initialize(name=both, version=both)
         await client.list_tools()
+        await client.ask("prompts/list")
         await client.discover(f"add with {both}")
         await client.discover(f"my password is hunter2-is-mine, {both}")
         await client.call_tool("calc__add", {both: 1, "n": both, "deep": {"password": "hunter2-is-mine", both: [both]}})
