@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Definition, DefinitionKind, Effect, Tool
 from foretool.storage.redaction import hide_shapes
 
@@ -59,8 +60,10 @@ def judge_tools(
     """
     served: list[Tool] = []
     held: list[Definition] = []
+    # Whatever names they have: a store that hides secrets may keep a name in other words, and the hash covers the name.
+    hashes = {each for versions_of in approved.values() for each in versions_of}
     for tool in listed:
-        if tool.schema_hash in approved.get(tool.name, ()):
+        if tool.schema_hash in hashes:
             served.append(tool)
             continue
         is_blocked = tool.schema_hash in blocked.get(tool.name, ())
@@ -104,19 +107,24 @@ def hash_value(value: bytes) -> str:
 def is_same(approved: bytes, listed: bytes) -> bool:
     """Tell whether neither a reader nor a model would notice the difference between two definitions."""
     try:
-        return bool(_noticed(jsonrpc.plain(approved)) == _noticed(jsonrpc.plain(listed)))
+        before, now = jsonrpc.fields(approved), jsonrpc.fields(listed)
+        return all(_is_same_member(key, before.get(key), now.get(key)) for key in {*before, *now} - UNNOTICED)
     except (ValueError, RecursionError):
         return False
 
 
-def _noticed(definition: Any) -> Any:
-    """Return the members that somebody notices; a member without content is the same as none."""
-    if not isinstance(definition, dict):
-        return definition
-    members = {key: value for key, value in definition.items() if key not in UNNOTICED}
-    if isinstance(meta := members.get("_meta"), dict):
-        members["_meta"] = {key: value for key, value in meta.items() if not key.startswith(_PROTOCOL_META)}
-    return {key: _in_order(value, key, 0) for key, value in members.items() if value not in (None, "", [], {})}
+def _is_same_member(key: str, before: Raw | None, now: Raw | None) -> bool:
+    if before is not None and now is not None and bytes(before) == bytes(now):
+        return True  # spelled alike, as nearly all members of a changed definition are
+    return bool(_noticed(key, before) == _noticed(key, now))
+
+
+def _noticed(key: str, member: Raw | None) -> Any:
+    """Return what somebody notices of a member; one without content is the same as none."""
+    value = jsonrpc.plain(member) if member is not None else None
+    if key == "_meta" and isinstance(value, dict):
+        value = {key: each for key, each in value.items() if not key.startswith(_PROTOCOL_META)}
+    return None if value in (None, "", [], {}) else _in_order(value, key, 0)
 
 
 def _in_order(value: Any, key: str, level: int) -> Any:
@@ -140,17 +148,28 @@ def stand_in(tool: Tool, approved: Definition) -> Tool | None:
     Where the output schema has changed, the approved version is served without one: clients check results against it.
     """
     try:
-        before, now = jsonrpc.plain(approved.value), jsonrpc.plain(tool.definition)
-        if not _takes(now.get("inputSchema"), before.get("inputSchema"), 0):
+        before, now = jsonrpc.fields(approved.value), jsonrpc.fields(tool.definition)
+        if not _compare(now.get("inputSchema"), before.get("inputSchema"), _takes):
             return None
-        if _without_texts(before.get("outputSchema"), 0) == _without_texts(now.get("outputSchema"), 0):
+        if _compare(now.get("outputSchema"), before.get("outputSchema"), _gives):
             return replace(tool, definition=approved.value, schema_hash=approved.hash, tokens=None)
     except (ValueError, RecursionError):
         return None
-    members = jsonrpc.fields(approved.value)
-    members.pop("outputSchema", None)
-    definition = jsonrpc.one_line(jsonrpc.encode(members))
+    before.pop("outputSchema", None)
+    definition = jsonrpc.one_line(jsonrpc.encode(before))
     return replace(tool, definition=definition, schema_hash=hash_value(definition), tokens=None)
+
+
+def _compare(now: Raw | None, before: Raw | None, is_fit: Callable[[Any, Any, int], bool]) -> bool:
+    if now is not None and before is not None and bytes(now) == bytes(before):
+        return True
+    values = [jsonrpc.plain(each) if each is not None else None for each in (now, before)]
+    return is_fit(values[0], values[1], 0)
+
+
+def _gives(now: Any, before: Any, level: int) -> bool:
+    """Tell whether results of a schema are results of the one before it."""
+    return bool(_without_texts(now, level) == _without_texts(before, level))
 
 
 def _takes(now: Any, before: Any, level: int) -> bool:

@@ -31,6 +31,11 @@ from foretool.storage.stores import ApprovalStore, StorageError
 LISTED: Final[tuple[DefinitionKind, ...]] = ("launch", "tool", "instructions")
 """What is known of a server once it has listed its tools."""
 
+COSTLY_S: Final = 0.02
+"""A comparison that finds changes and takes longer than this is not repeated soon."""
+REST_SHARE: Final = 200.0
+"""How many times as long as a costly comparison its server then waits for the next one."""
+
 HELD: Final = "held"
 """Stands for the hash of a tool that is held, where a call names it."""
 
@@ -56,6 +61,9 @@ class Gatekeeper:
     ) -> None:
         """`store` returns the store in use; a proxy may change to another one while it runs."""
         self._config = config
+        self._clock = clock
+        self._rests: dict[str, float] = {}
+        """By server: until when its lists wait, because comparing the last one took long."""
         self._ledger = ledger = Ledger(store, lambda: config.now.servers, clock)
         self.look, self.due, self.waiting = ledger.look, ledger.due, ledger.waiting
 
@@ -66,6 +74,9 @@ class Gatekeeper:
         server = self._config.now.servers.get(name)
         if server is None:
             return listing
+        if self._clock() < self._rests.get(name, 0.0):
+            self._ledger.unjudged.add(name)
+            return before
         try:
             return self._admit(server, listing, before)
         except StorageError as error:
@@ -76,6 +87,7 @@ class Gatekeeper:
             return listing
 
     def _admit(self, server: Server, listing: Listing, before: Listing) -> Listing:
+        started = time.perf_counter()
         launch = replace(launch_of(server), version=listing.version)
         self._see_first(server, launch, listing, before)
         held: list[Definition] = []
@@ -91,6 +103,9 @@ class Gatekeeper:
         text = self._judge_text(said, listing.text, held, is_strict=is_strict)
         held += judged.held
         self._ledger.hold(server.name, LISTED, [of_launch(each, launch) for each in held])
+        took_s = time.perf_counter() - started
+        if held and took_s > COSTLY_S:
+            self._rests[server.name] = self._clock() + REST_SHARE * took_s
         return Listing(judged.served, text, listing.version)
 
     def _admit_all(self, server: str, listing: Listing, said: Definition, launch: Definition) -> Listing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from fakes import FakeUpstream, config_of, tool
 
 from foretool.server.config.loader import LiveConfig
@@ -74,3 +75,18 @@ def test_a_setting_approves_what_is_listed_but_not_what_was_blocked() -> None:
         assert list(trusting.admit("w", Listing(newer), EMPTY).tools) == newer
         # Whoever pins it again begins with what was served last.
         assert list(keeper(store).admit("w", Listing(newer), EMPTY).tools) == newer
+
+
+def test_a_server_whose_changes_take_long_to_compare_waits_for_the_next_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foretool.server.trust.gatekeeper.COSTLY_S", -1.0)
+    monkeypatch.setattr("foretool.server.trust.gatekeeper.REST_SHARE", 1e9)
+    old, new = tools(tool("a", "old")), tools(tool("a", "new"))
+    with open_store(":memory:") as store:
+        gatekeeper = keeper(store)
+        gatekeeper.admit("w", Listing(old), EMPTY)
+        assert list(gatekeeper.admit("w", Listing(old), EMPTY).tools) == old  # nothing has changed: no pause
+        assert list(gatekeeper.admit("w", Listing(new), Listing(old)).tools) == old
+        assert list(gatekeeper.admit("w", Listing(()), Listing(old)).tools) == old
+        assert gatekeeper.due() == {"w"}
