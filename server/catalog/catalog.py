@@ -316,7 +316,9 @@ class Catalog:
                 excluded.add(name)
             id = before.get(name) or ToolId(names.plain_name(prefix, name))
             tools.setdefault(name, Tool(id, upstream, name, data, hash_value(data)))
-        self._excluded[upstream] = frozenset(excluded)
+        if excluded != self._excluded.get(upstream, frozenset()):
+            self._excluded[upstream] = frozenset(excluded)
+            self._resolver = None  # their own names are not free
         return tools, problems
 
     def _lawful_tools(self, upstream: str, tools: Sequence[Tool]) -> tuple[list[Tool], tuple[str, ...]]:

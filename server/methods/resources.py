@@ -39,6 +39,9 @@ class Resources:
         self._owners = ResourceOwners()
         self._asked_at: dict[str, float] = {}
         """By upstream: when it was asked for its lists because they were not known, in seconds of the loop."""
+        self._linking_tools: dict[str, list[str]] = {}
+        """By URI: the upstreams of the tools whose definitions name it, in the version `_linked_at` of the catalog."""
+        self._linked_at = -1
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {
@@ -79,8 +82,9 @@ class Resources:
 
     def changed(self, upstream: str) -> None:
         """Take in that an upstream has announced other resources."""
+        if self._owners.knows(upstream):  # one that keeps others waiting for its lists is not asked again at once
+            self._asked_at.pop(upstream, None)
         self._owners.forget(upstream)
-        self._asked_at.pop(upstream, None)
 
     def note_result(self, upstream: str, result: Raw) -> None:
         """Take in the links of a tool's result: the resources need not be in any list."""
@@ -109,21 +113,28 @@ class Resources:
         self.find_owner(exchange, uri, found)
 
     def find_owner(self, exchange: Exchange, uri: str, found: Found) -> None:
-        """Call `found` with the upstream that a URI or a template belongs to, in the profile of a request. Upstreams
-        whose lists are not known are asked for them first, in its course."""
+        """Call `found` with the upstream that a URI or a template belongs to, in the profile of a request."""
+        profile = exchange.client.profile
+        if self._owners.is_held(uri, profile.name, self._servers(profile)):
+            found(self.owner(uri, profile))
+        else:
+            self.when_known(exchange, lambda: found(self.owner(uri, profile)))
+
+    def when_known(self, exchange: Exchange, go: Callable[[], None]) -> None:
+        """Call `go` once it can be said whose each resource is, in the profile of a request. Upstreams whose lists are
+        not known are asked for them in its course."""
         profile = exchange.client.profile
         upstreams = self._upstreams.with_capability("resources", profile)
-        servers = [upstream.name for upstream in upstreams]
         unknown = [upstream for upstream in upstreams if self._may_list(upstream)]
-        if not unknown or len(servers) == 1 or self._owners.is_held(uri, profile.name, servers):
-            found(self._decide(uri, profile))
+        if not unknown or len(upstreams) == 1:
+            go()
             return
         now = asyncio.get_running_loop().time()
         self._asked_at |= {upstream.name: now for upstream in unknown}
 
         def decide(parts: Parts) -> None:
             self._merge_templates(parts)
-            found(self._decide(uri, profile))
+            go()
 
         def ask_for_templates(parts: Parts) -> None:
             self._merge(profile, parts)
@@ -137,23 +148,37 @@ class Resources:
         is_due = asked_at is None or asyncio.get_running_loop().time() - asked_at > ASK_AGAIN_S
         return is_due and not self._owners.knows(upstream.name)
 
-    def _decide(self, uri: str, profile: Profile) -> Upstream | None:
+    def owner(self, uri: str, profile: Profile) -> Upstream | None:
+        """Return the upstream that a URI or a template belongs to, as far as lists are known."""
         servers = self._servers(profile)
         name = self._owners.template_owner(uri, servers) if "{" in uri else None
-        name = name or self._owners.owner(uri, profile.name, servers, self._linking(uri, servers))
+        name = name or self._owners.owner(uri, profile.name, servers, self._linking(uri))
         return self._upstreams.get(name) if name is not None else None
 
     def _servers(self, profile: Profile) -> list[str]:
         return [upstream.name for upstream in self._upstreams.with_capability("resources", profile)]
 
-    def _linking(self, uri: str, servers: Sequence[str]) -> list[str]:
+    def _linking(self, uri: str) -> Sequence[str]:
         """Return the upstreams whose tools name a resource in their definitions, as those of MCP Apps do."""
-        spelled = jsonrpc.encode(uri)
-        return [
-            server
-            for server in servers
-            if any(b"esourceUri" in tool.definition and spelled in tool.definition for tool in self._catalog.of(server))
-        ]
+        if self._linked_at != self._catalog.version:
+            self._linked_at = self._catalog.version
+            self._linking_tools = {}
+            for tool in self._catalog.tools():
+                for named in _app_resources(tool.definition) if b"esourceUri" in tool.definition else ():
+                    self._linking_tools.setdefault(named, []).append(tool.upstream)
+        return self._linking_tools.get(uri, ())
+
+
+def _app_resources(definition: bytes) -> Iterator[str]:
+    """Yield the URIs of the resources that a tool's definition names (MCP Apps)."""
+    try:
+        meta = jsonrpc.plain_object(jsonrpc.fields(definition).get("_meta")) or {}
+    except ValueError:
+        return
+    app = meta.get("ui")
+    for uri in (app.get("resourceUri") if isinstance(app, dict) else None, meta.get("ui/resourceUri")):
+        if isinstance(uri, str):
+            yield uri
 
 
 def _named(items: Sequence[Raw], key: str) -> Iterator[tuple[str, Raw]]:

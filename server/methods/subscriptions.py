@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from foretool.server.clients.client import Client
 from foretool.server.clients.exchange import Caller, Exchange
@@ -16,6 +16,9 @@ from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
+
+MOST_URIS: Final = 1_000
+"""Resources that one `subscriptions/listen` may name; the acknowledgment leaves out the others."""
 
 _Key = tuple[str, str]
 """The upstream that a resource belongs to, and its URI. No other upstream is heard about it."""
@@ -109,23 +112,21 @@ class Subscriptions:
         exchange.on_end = lambda: self._stop_listening(exchange)
         params = {"_meta": {versions.META_SUBSCRIPTION: exchange.id}, "notifications": honoured}
         exchange.send(jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.raw(params)))
-        self._find_owners(exchange, list(uris))
+        if uris:
+            self._resources.when_known(exchange, lambda: exchange.attempt(self._listen_to, exchange, uris))
 
-    def _find_owners(self, exchange: Exchange, uris: list[str]) -> None:
-        """Subscribe to resources at their upstreams, one after the other: the first may have to ask for lists."""
-        if not uris or exchange.done:
-            return
-        uri, *rest = uris
-
-        def found(upstream: Upstream | None) -> None:
-            exchange.request = None  # asked for its list; it is not what this exchange waits for
-            if upstream is not None:
+    def _listen_to(self, exchange: Exchange, uris: Sequence[str]) -> None:
+        """Subscribe to resources at the upstreams that they belong to."""
+        exchange.request = None  # was for a list; it is not what this exchange waits for
+        by_upstream: dict[str, list[str]] = {}
+        for uri in uris:
+            if (upstream := self._resources.owner(uri, exchange.client.profile)) is not None:
                 self._modern.setdefault((upstream.name, uri), set()).add(exchange)
-                upstream.subscriptions.add(upstream.era_for("modern"), [uri])
-                upstream.start("modern")  # a stopped upstream announces nothing
-            self._find_owners(exchange, rest)
-
-        self._resources.find_owner(exchange, uri, found)
+                by_upstream.setdefault(upstream.name, []).append(uri)
+        for name, owned in by_upstream.items():
+            upstream = self._upstreams[name]
+            upstream.subscriptions.add(upstream.era_for("modern"), owned)
+            upstream.start("modern")  # a stopped upstream announces nothing
 
     def _stop_listening(self, exchange: Exchange) -> None:
         left = [key for key, listening in self._modern.items() if exchange in listening]
@@ -169,5 +170,5 @@ def honoured_filter(wanted: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {kind: True for kind in kinds if wanted.get(kind) is True}
     uris = wanted.get("resourceSubscriptions")
     if isinstance(uris, list) and uris:
-        kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)]
+        kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)][:MOST_URIS]
     return kept

@@ -233,6 +233,22 @@ async def test_servers_whose_prefixes_look_the_same_are_reported(other: str) -> 
         assert [each.upstream for each in stage.app.catalog.tools() if each.id == "my_git__push"] == ["my_git"]
 
 
+@requirement("trust:names:own-name")
+async def test_an_own_name_is_taken_back_when_another_server_turns_out_to_exclude_a_tool_of_that_name() -> None:
+    git, copy = FakeUpstream("git", ["log"], entry={"exclude": ["pu*"]}), evil("push")
+    async with proxy_over(git, copy) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        assert said(await client.call_tool("push", {})) == "push"
+        copy.calls.clear()
+        git.change("log", "push")
+        await git.asked("tools/list", 2)
+        await client.ask("ping")
+        await refused(client, "push")
+    assert copy.calls == []
+
+
 # Prompts: the same rules
 
 

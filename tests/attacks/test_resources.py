@@ -210,6 +210,41 @@ async def test_a_hostile_template_stops_nobody(template: str) -> None:
         assert time.process_time() - began < 5  # `.*.*.*` took 28 s for less
 
 
+@requirement("trust:resources:linear")
+async def test_a_server_that_keeps_its_lists_back_delays_one_read_a_minute_at_most() -> None:
+    evil, git = server("evil"), server("git", "https://api.git.example/{+path}")
+    evil.hold("resources/list")
+    async with proxy_over(evil, git) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        assert await read(client, PRIVATE) == "git"
+        now = asyncio.get_running_loop().time
+        began = now()
+        for _ in range(50):
+            evil.link.say("notifications/resources/list_changed")
+            assert await read(client, PRIVATE) == "git"
+        assert now() - began < 1
+    assert evil.count("resources/list") == 1
+
+
+@requirement("trust:resources:updates")
+async def test_a_client_may_listen_for_a_thousand_resources() -> None:
+    uris = [f"https://api.git.example/{number}" for number in range(1500)]
+    git, evil = server("git", "https://api.git.example/{+path}", eras=BOTH), server("evil", "{+any}", eras=BOTH)
+    async with proxy_over(git, evil) as stage:
+        client = stage.client.modern()
+        await client.list_tools()
+        client.post("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}, id="L")
+        honoured = await client.heard("notifications/subscriptions/acknowledged")
+        assert honoured["notifications"]["resourceSubscriptions"] == uris[:1000]
+        await asyncio.sleep(1)
+        for link in git.links:
+            link.say(UPDATED, {"uri": uris[999]})
+        assert (await client.heard(UPDATED))["uri"] == uris[999]
+    assert asked_for(evil) == []
+
+
 @on_the_real_clock
 @requirement("trust:resources:owner", "trust:resources:broadcast")
 @pytest.mark.parametrize("name", ["", "modern"])
