@@ -115,10 +115,14 @@ class Resources:
     def find_owner(self, exchange: Exchange, uri: str, found: Found) -> None:
         """Call `found` with the upstream that a URI or a template belongs to, in the profile of a request."""
         profile = exchange.client.profile
-        if self._owners.is_held(uri, profile.name, self._servers(profile)):
+        if self.is_sure(uri, profile):
             found(self.owner(uri, profile))
         else:
             self.when_known(exchange, lambda: found(self.owner(uri, profile)))
+
+    def is_sure(self, uri: str, profile: Profile) -> bool:
+        """Tell whether clients of a profile were shown whose a resource is: no other list changes that."""
+        return self._owners.is_held(uri, profile.name, self._servers(profile))
 
     def when_known(self, exchange: Exchange, go: Callable[[], None]) -> None:
         """Call `go` once it can be said whose each resource is, in the profile of a request. Upstreams whose lists are

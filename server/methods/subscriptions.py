@@ -112,8 +112,11 @@ class Subscriptions:
         exchange.on_end = lambda: self._stop_listening(exchange)
         params = {"_meta": {versions.META_SUBSCRIPTION: exchange.id}, "notifications": honoured}
         exchange.send(jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.raw(params)))
-        if uris:
-            self._resources.when_known(exchange, lambda: exchange.attempt(self._listen_to, exchange, uris))
+        sure = [uri for uri in uris if self._resources.is_sure(uri, exchange.client.profile)]
+        self._listen_to(exchange, sure)
+        known = set(sure)
+        if others := [uri for uri in uris if uri not in known]:
+            self._resources.when_known(exchange, lambda: exchange.attempt(self._listen_to, exchange, others))
 
     def _listen_to(self, exchange: Exchange, uris: Sequence[str]) -> None:
         """Subscribe to resources at the upstreams that they belong to."""
