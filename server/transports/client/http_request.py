@@ -140,6 +140,8 @@ class HttpRequest:
         the client goes before it has sent everything."""
         if (self.headers.get("content-encoding") or "identity").strip().lower() != "identity":
             raise Refused(415, "send the message without Content-Encoding", accept_encoding="identity")
+        if (self.headers.get("transfer-encoding") or "chunked").strip().lower() != "chunked":
+            raise Refused(501, "the only Transfer-Encoding that is read is chunked")
         if media_type(self.headers.get("content-type")) != JSON:
             raise Refused(415, f"Content-Type must be {JSON}")
         if not self.accepts(JSON_KIND, EVENTS_KIND):
