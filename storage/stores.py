@@ -235,7 +235,7 @@ class ApprovalStore(Protocol):
         """Keep which undecided definitions of a server somebody has looked at."""
 
     def shown(self, server: str) -> frozenset[str] | None:
-        """Return the hashes that were looked at; None if nobody has looked since the last decision."""
+        """Return the hashes that were looked at; None if nobody has looked since the last of them was decided."""
 
     def forget(self, server: str) -> None:
         """Delete everything of a server, so that its next list counts as the first."""

@@ -217,18 +217,20 @@ def _is_named(change: Change, names: Sequence[str]) -> bool:
 
 def _ask(store: Store, batch: Batch) -> int:
     """Ask a person what to do with what was just shown."""
-    choice = click.prompt(
-        "\nApprove all, block all, decide one by one, or leave it?",
-        type=click.Choice(("a", "b", "o", "l")), default="l",
-    )  # fmt: skip
+    choice = _choose("\nApprove all (a), block all (b), decide one by one (o), or leave it (l)?", "a", "b", "o", "l")
     if choice in ("a", "b"):
         return _apply(store, batch, batch.held, "approved" if choice == "a" else "blocked")
     status = 0
     for change in batch.held if choice == "o" else ():
-        one = click.prompt(_title(change), type=click.Choice(("a", "b", "l")), default="l")
+        one = _choose(f"{output.clean(_title(change))}: approve (a), block (b), or leave it (l)?", "a", "b", "l")
         if one != "l":
             status |= _apply(store, batch, [change], "approved" if one == "a" else "blocked")
     return status
+
+
+def _choose(question: str, *letters: str) -> str:
+    choice: str = click.prompt(question, type=click.Choice(letters), default="l", show_choices=False)
+    return choice
 
 
 # Printing

@@ -51,6 +51,10 @@ _REMOVE_TOOL = f"""
     DELETE FROM tools WHERE name = :name AND definition = {_VALUE}
         AND upstream IN (SELECT id FROM upstreams WHERE name = :server)
 """  # noqa: S608  # constants of this file
+_END_OF_REVIEW = (
+    "DELETE FROM approvals WHERE server = ? AND kind = 'shown' AND NOT EXISTS"
+    " (SELECT 1 FROM approvals AS other WHERE other.server = approvals.server AND other.state = 'held')"
+)
 _SET_VERSION = "UPDATE approvals SET version = :version WHERE server = :server AND kind = 'launch'"
 _SERVE_TEXT = "UPDATE upstreams SET instructions = :text WHERE name = :server AND fingerprint = :fingerprint"
 _REMOVE_TEXT = "UPDATE upstreams SET instructions = '' WHERE name = :server AND instructions = :text"
@@ -120,7 +124,7 @@ class Approvals(Subject):
             gone = [each for each in definitions if not self._decide_one(each, approval)]
             self._trim(definitions)
             for server in {each.server for each in definitions}:
-                self._database.run("DELETE FROM approvals WHERE server = ? AND kind = 'shown'", (server,))
+                self._database.run(_END_OF_REVIEW, (server,))
         return gone
 
     def _decide_one(self, definition: Definition, approval: Approval) -> bool:

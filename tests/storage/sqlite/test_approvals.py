@@ -61,12 +61,15 @@ def test_the_kept_catalog_follows_a_decision(store: Store) -> None:
 
 def test_what_was_looked_at_is_known_until_a_decision(store: Store) -> None:
     store.approvals.add_first([LAUNCH, LOG])
-    store.approvals.hold("git", ["tool"], [NEW_LOG])
+    other = replace(NEW_LOG, hash="h3")
+    store.approvals.hold("git", ["tool"], [NEW_LOG, other])
     assert store.approvals.shown("git") is None
     store.approvals.note_shown("git", {"h1", "h2"})
     store.approvals.note_shown("git", {"h2", "h3"})
     assert store.approvals.shown("git") == {"h2", "h3"}
     store.approvals.decide([NEW_LOG], "blocked")
+    assert store.approvals.shown("git") == {"h2", "h3"}
+    store.approvals.decide([other], "approved")
     assert store.approvals.shown("git") is None
 
 
