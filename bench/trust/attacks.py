@@ -3,7 +3,7 @@
     python -m bench.trust.attacks [--only NAMES] [--seconds 5] [--foretool COMMAND]
 
 For each attack a `foretool serve` starts on stdio with a server that echoes and a server that attacks
-(`tests/support/attacking_upstream.py`, `attacking_http.py`). A client calls the first one without a pause for some
+(`tests/support/attacking_upstream.py`, `attacking_http.py`). A client calls the first one every 10 ms for some
 seconds, begins the attack where that takes a call, and reads everything that it is sent.
 
 The output is one JSON object for each attack: calls answered, p50, p99 and longest time in ms, the proxy's peak of RSS
@@ -35,6 +35,8 @@ MOST_P99_MS = 100.0
 MOST_RSS_MIB = 200.0
 START_S = 30.0
 TOOL = "good__good_echo"
+EACH_S = 0.01
+"""A call begins this long after the one before."""
 READ_LIMIT = 512 * 1024 * 1024
 """Bytes of one message that the client takes."""
 
@@ -172,7 +174,7 @@ async def measure(command: Sequence[str], name: str, seconds: float) -> Row:
     with tempfile.TemporaryDirectory(prefix="foretool-attacks-") as folder:
         async with attacker(attack) as entry:
             servers = {"good": processes.upstream("good"), **({"evil": entry} if attack.words else {})}
-            config = processes.write_config(Path(folder), servers, log_level="error", cold_list_s=1)
+            config = processes.write_config(Path(folder), servers, log_level="error", cold_list_s=1, bridges="one")
             async with proxy([*command, "serve", "--config", str(config)]) as process:
                 client = Client(process)
                 try:
@@ -209,15 +211,7 @@ async def under_attack(client: Client, pid: int, attack: Attack, seconds: float)
         while "result" not in await client.call(TOOL, arguments={"text": "warm"}):
             await asyncio.sleep(0.1)
     begun = [begin(client, attack, number) for number in range(attack.repeat if attack.call else 0)]
-    end, milliseconds, failed = time.monotonic() + seconds, [], 0
-    while time.monotonic() < end:
-        started = time.perf_counter()
-        try:
-            async with asyncio.timeout(START_S):
-                failed += "result" not in await client.call(TOOL, arguments={"text": "hello"})
-        except TimeoutError:
-            failed += 1
-        milliseconds.append((time.perf_counter() - started) * 1000)
+    milliseconds, failed = await call_steadily(client, seconds)
     p99, peak = quantile(milliseconds, 0.99), peak_mib(pid)
     return {
         "calls": len(milliseconds),
@@ -230,6 +224,30 @@ async def under_attack(client: Client, pid: int, attack: Attack, seconds: float)
         "other_messages": client.others,
         "begun": next((answer_of(one.result()) for one in begun if one.done()), "no answer yet") if begun else "",
     }
+
+
+async def call_steadily(client: Client, seconds: float) -> tuple[list[float], int]:
+    """Call every `EACH_S` seconds, whether or not the last call is answered, so that a pause of ours counts for every
+    call that falls into it. Returns the time of each call in ms and how many failed."""
+    milliseconds: list[float] = []
+    failed = 0
+
+    async def call(due: float) -> None:
+        nonlocal failed
+        try:
+            async with asyncio.timeout(START_S):
+                failed += "result" not in await client.call(TOOL, arguments={"text": "hello"})
+        except TimeoutError:
+            failed += 1
+        milliseconds.append((time.perf_counter() - due) * 1000)
+
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as calls:
+        for number in range(int(seconds / EACH_S)):
+            due = began + number * EACH_S
+            await asyncio.sleep(max(due - time.perf_counter(), 0))
+            calls.create_task(call(due))
+    return milliseconds, failed
 
 
 def begin(client: Client, attack: Attack, number: int) -> asyncio.Future[dict[str, Any]]:
@@ -258,13 +276,16 @@ def peak_mib(pid: int) -> float:
 
 def says(command: Sequence[str]) -> str:
     """What the proxy says of the attacker."""
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
     try:
-        upstreams = json.loads(done.stdout)["upstreams"]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        return "status did not answer within 60 s"
+    try:
+        proxies = json.loads(done.stdout)["proxies"]
     except (ValueError, KeyError):
         return f"status ended with {done.returncode}"
-    evil = next((each for each in upstreams if each.get("name") == "evil" or each.get("upstream") == "evil"), {})
-    return ", ".join(f"{key} {value}" for key in ("state", "tools", "last_error") if (value := evil.get(key)))[:200]
+    evil = next((each for proxy in proxies for each in proxy["upstreams"] if each["upstream"] == "evil"), {})
+    return ", ".join(f"{key} {evil[key]}" for key in ("state", "tools", "last_error") if evil.get(key))[:200]
 
 
 async def run(options: argparse.Namespace, names: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.policy import Reach
-from foretool.server.trust.text import clean, clean_json, is_clean, one_line, visible
+from foretool.server.trust.text import clean, clean_json, is_clean
 from foretool.storage.records import Tool, ToolId
 
 MAX_DEFINITION: Final = 256 * 1024
@@ -411,11 +411,7 @@ def _clean_tool(tool: Tool) -> Tool | None:
 def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
     """Return the name and the compact bytes of a usable definition. Raises ValueError, which says what is wrong with
     it."""
-    name = jsonrpc.text(jsonrpc.fields(definition).get("name"))
-    if not name:
-        raise ValueError("it has no name")
-    if not is_clean(name):
-        raise ValueError(f"its name {one_line(visible(name))!r} has invisible characters")
+    name = names.check_name(jsonrpc.text(jsonrpc.fields(definition).get("name")))
     try:
         members = jsonrpc.fields(clean_json(bytes(definition)))
     except ValueError as error:

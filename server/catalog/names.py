@@ -16,10 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from foretool.server.trust.text import is_clean, one_line, visible
 from foretool.storage.records import ToolId
 from foretool.storage.stores import CatalogStore, StorageError
 
 LIMIT: Final = 49
+MAX_NAME: Final = 512
+"""Characters. A tool with a longer name is dropped: clients take 64 to 128."""
 SEPARATOR: Final = "__"
 JOINTS: Final = (SEPARATOR, "/", ".", ":")
 """What may stand between a server and its tool in a name that a client calls."""
@@ -41,6 +44,17 @@ _PREFIX_LIMIT = 16
 _DIGEST = 6
 _forbidden = re.compile(r"[^A-Za-z0-9_-]")
 _between = re.compile(r"[^a-z0-9]+")
+
+
+def check_name(name: str | None) -> str:
+    """Return a usable name. Raises ValueError."""
+    if not name:
+        raise ValueError("it has no name")
+    if len(name) > MAX_NAME:
+        raise ValueError(f"its name, {name[:40]!r}, has {len(name)} characters, over the limit of {MAX_NAME}")
+    if not is_clean(name):
+        raise ValueError(f"its name {one_line(visible(name))!r} has invisible characters")
+    return name
 
 
 def plain_name(prefix: str, tool: str) -> str:

@@ -66,7 +66,7 @@ def page(message: dict, attack: str, size: int) -> dict:
     if attack == "deep-schema":
         return {"tools": [go], "deep": nested(size or 100_000)}
     if attack == "many-tools":
-        first = int((message["params"] or {}).get("cursor", 0))
+        first = int(message.get("params", {}).get("cursor", 0))
         last = min(first + 20_000, size or 120_000)
         more = {"nextCursor": str(last)} if last < (size or 120_000) else {}
         return {"tools": [definition(f"tool_{n}") for n in range(first, last)], **more}
@@ -102,7 +102,9 @@ def begin(message: dict, attack: str, size: int) -> None:
 
 
 def definition(name: str, **schema: object) -> dict:
-    return {"name": name, "description": "Does a thing.", "inputSchema": {"type": "object", **schema}}
+    hints = {"readOnlyHint": True}
+    schema = {"type": "object", **schema}
+    return {"name": name, "description": "Does a thing.", "annotations": hints, "inputSchema": schema}
 
 
 def union_bomb(number: int, steps: int) -> dict:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.catalog import MOST_PROBLEM, MOST_PROBLEMS, Catalog
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId
@@ -226,3 +226,15 @@ def test_names_of_a_store_that_comes_back_beat_the_ones_given_meanwhile() -> Non
     assert one.get(ToolId("calc__add")) is None
     assert {tool.name for tool in one.tools()} == {"add", "sub"}
     assert one.get(ToolId("calc__sub")) is not None
+
+
+@requirement("trust:limits:tools")
+def test_a_name_that_no_client_takes_is_dropped_and_few_problems_are_told_in_few_words() -> None:
+    catalog = Catalog(list(config_of(FakeUpstream("calc")).servers.values()))
+    long = [raw({"name": f"{number}_" + "x" * 40_000, "inputSchema": {"type": "object"}}) for number in range(100)]
+    catalog.replace("calc", [*long, raw({"name": "add", "inputSchema": {"type": "object"}})])
+    assert [tool.name for tool in catalog.of("calc")] == ["add"]
+    problems = catalog.problems["calc"]
+    assert len(problems) == MOST_PROBLEMS + 1
+    assert problems[-1] == f"and {100 - MOST_PROBLEMS} more like these"
+    assert all(len(problem) <= MOST_PROBLEM for problem in problems)
