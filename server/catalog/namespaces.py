@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from foretool.server.catalog.names import (
     CLIENT_HEAD,
     JOINTS,
+    LIMIT,
     SEPARATOR,
     Key,
     digest_of,
@@ -176,6 +177,8 @@ def _prefixes_seen(given: Mapping[ToolId, Key]) -> dict[str, dict[str, None]]:
     seen: dict[str, dict[str, None]] = defaultdict(dict)
     for name, (upstream, tool) in given.items():
         ending = SEPARATOR + tool
+        if name == upstream + ending:
+            continue  # the name of a server is its own in any case
         if not name.endswith(ending):
             ending = plain_part(ending)  # a long name is cut, so its prefix cannot be told
         if len(name) > len(ending) and name.endswith(ending):
@@ -185,7 +188,12 @@ def _prefixes_seen(given: Mapping[ToolId, Key]) -> dict[str, dict[str, None]]:
 
 def lawful(given: Mapping[ToolId, Key]) -> dict[ToolId, Key]:
     """Return the names without those that a server took by listing a tool as `prefix__tool`, as it once could."""
-    return {name: key for name, key in given.items() if SEPARATOR not in name or name != plain_name("", key[1])}
+    return {name: key for name, key in given.items() if not _is_taken(name, key[1])}
+
+
+def _is_taken(name: str, tool: str) -> bool:
+    # Lengths are compared first: a warm start asks this of thousands of names.
+    return len(name) == min(len(tool), LIMIT) and SEPARATOR in name and name == plain_name("", tool)
 
 
 def say_refused(refused: Mapping[str, str]) -> tuple[str, ...]:
