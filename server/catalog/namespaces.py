@@ -175,14 +175,18 @@ class Namespaces:
 def _prefixes_seen(given: Mapping[ToolId, Key]) -> dict[str, dict[str, None]]:
     """Return the prefixes of the names given for good, each with its servers."""
     seen: dict[str, dict[str, None]] = defaultdict(dict)
+    plain: set[str] = set()
     for name, (upstream, tool) in given.items():
         ending = SEPARATOR + tool
         if name == upstream + ending:
-            continue  # the name of a server is its own in any case
+            plain.add(upstream)  # nearly all names are like this
+            continue
         if not name.endswith(ending):
             ending = plain_part(ending)  # a long name is cut, so its prefix cannot be told
         if len(name) > len(ending) and name.endswith(ending):
             seen[name[: -len(ending)]][upstream] = None
+    for upstream in sorted(plain):
+        seen[plain_part(upstream)][upstream] = None
     return dict(seen)
 
 
