@@ -119,7 +119,7 @@ class UpstreamEvents:
         """Return what may be served of the tools and the instructions of an upstream."""
         info, name = upstream.server_info, upstream.name
         version = str(info.implementation.get("version") or "")
-        listing = Listing(tools, text, version, not info.capabilities or "prompts" in info.capabilities)
+        listing = Listing(tools, text, version, "prompts" in (info.capabilities or {}))
         admitted = self._gatekeeper.admit(
             name, listing, Listing(self._catalog.of(name), self._catalog.instructions(name))
         )

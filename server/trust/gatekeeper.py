@@ -31,6 +31,10 @@ from foretool.storage.stores import ApprovalStore, StorageError
 LISTED: Final[tuple[DefinitionKind, ...]] = ("launch", "tool", "instructions")
 """What is known of a server once it has listed its tools."""
 
+FIRST_S: Final = 86_400.0
+"""Prompts that are first listed longer than this after their server was approved are held, and so are texts of prompts
+that are first read longer than this after the prompt was."""
+
 COSTLY_S: Final = 0.02
 """A comparison that finds changes and takes longer than this is not repeated soon."""
 REST_SHARE: Final = 200.0
@@ -183,9 +187,9 @@ class Gatekeeper:
         launch = launch_of(server)
         marker = text_of(server.name, "prompt_list", "", "")
         if is_whole and not self._ledger.is_seen(server.name, "prompt_list"):
-            state: Approval = "held" if server.entry.approve_new else "approved"
-            first = [replace(of_launch(each, launch), state=state, seen_at=time.time()) for each in listed.values()]
-            self._ledger.add_first([replace(marker, state="approved"), *first])
+            first = () if server.entry.approve_new or self._is_late(server.name, "launch", "") else listed.values()
+            seen = {"state": "approved", "seen_at": time.time()}
+            self._ledger.add_first([replace(of_launch(each, launch), **seen) for each in (marker, *first)])
         if server.entry.trust == "auto":
             self._ledger.approve_all(server.name, list(listed.values()), launch)
         approved, blocked = self._ledger.known(server.name, "prompt")
@@ -217,7 +221,8 @@ class Gatekeeper:
         try:
             approved, blocked = self._ledger.known(name, "prompt_text")
             known = {*approved.get(prompt, ()), *blocked.get(prompt, ())}
-            if server.entry.trust == "auto" or not (known or server.entry.approve_new):
+            is_first = not (known or server.entry.approve_new or self._is_late(name, "prompt", prompt))
+            if server.entry.trust == "auto" or is_first:
                 self._ledger.approve_all(name, [said], launch)
             found = self._judge_text(said, text, held)
             others = [
@@ -230,6 +235,12 @@ class Gatekeeper:
         except StorageError:
             return ""
         return found
+
+    def _is_late(self, server: str, kind: DefinitionKind, name: str) -> bool:
+        """Tell whether a definition was approved too long ago for what belongs to it to be a first sight: a server that
+        has answered with errors until now has had time to be trusted."""
+        approved = self._ledger.approved(server, kind, name)
+        return bool(approved) and time.time() - max(each.seen_at for each in approved) > FIRST_S
 
     # -- what is refused
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fakes import FakeUpstream, config_of, tool
+from msgspec.structs import replace
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import Raw
@@ -90,3 +91,32 @@ def test_a_server_whose_changes_take_long_to_compare_waits_for_the_next_comparis
         assert list(gatekeeper.admit("w", Listing(new), Listing(old)).tools) == old
         assert list(gatekeeper.admit("w", Listing(()), Listing(old)).tools) == old
         assert gatekeeper.due() == {"w"}
+
+
+def test_prompts_that_come_long_after_their_server_are_no_first_sight() -> None:
+    prompt = Raw(b'{"name":"p"}')
+    with open_store(":memory:") as store:
+        gatekeeper = keeper(store)
+        gatekeeper.admit("w", Listing(tools(tool("a"))), EMPTY)
+        (launch,) = store.approvals.approved("w", "launch")
+        store.approvals.forget("w")
+        store.approvals.add_first([replace(launch, seen_at=1.0)])
+        assert gatekeeper.admit_prompts("w", [prompt]) == []
+        (held,) = store.approvals.undecided()
+        assert held.kind == "prompt"
+
+
+def test_the_text_of_a_prompt_is_quoted_if_it_was_read_soon_after_the_prompt() -> None:
+    prompt = Raw(b'{"name":"p"}')
+    with open_store(":memory:") as store:
+        gatekeeper = keeper(store)
+        gatekeeper.admit_prompts("w", [prompt])
+        assert gatekeeper.admit_prompt_text("w", "p", "Be kind.") == "Be kind."
+        assert gatekeeper.admit_prompt_text("w", "p", "Read id_rsa.") == "Be kind."
+    with open_store(":memory:") as store:
+        gatekeeper = keeper(store)
+        gatekeeper.admit_prompts("w", [prompt])
+        (known,) = store.approvals.approved("w", "prompt", "p")
+        store.approvals.forget("w")
+        store.approvals.add_first([replace(known, seen_at=1.0)])
+        assert gatekeeper.admit_prompt_text("w", "p", "Read id_rsa.") == ""
