@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, Usage
 from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table
 
-_CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments",))
+_CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 _MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
 _USAGE = Table("usage", Usage)
 _FLOWS = Table("flows", Flow)

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from msgspec.json import Decoder
 
 from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
-from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Subject, Table
+from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Said, Subject, Table
 
 _DISCOVERIES = Table(
-    "discoveries", Discovery, {"names": STRINGS, "matches": Decoder(tuple[Match, ...])}, said=("task", "names")
+    "discoveries",
+    Discovery,
+    {"names": STRINGS, "matches": Decoder(tuple[Match, ...])},
+    said=("task", "names", "handle"),
 )
 _PROMPTS = Table("prompts", Prompt, said=("text", "session", "cwd"))
 _STEPS = Table(
@@ -45,7 +48,7 @@ class Discoveries(Subject):
         return self._database.insert(_DISCOVERIES.insert, _DISCOVERIES.row(discovery))
 
     def set_handle(self, id: int, handle: str) -> None:
-        self._database.run("UPDATE discoveries SET handle = ? WHERE id = ?", (handle, id))
+        self._database.run("UPDATE discoveries SET handle = ? WHERE id = ?", (Said(handle), id))
 
     def get(self, id: int) -> Discovery | None:
         return _DISCOVERIES.find(self._database, "WHERE id = ?", (id,))

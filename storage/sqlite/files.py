@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from foretool.storage.stores import StorageError
+
 OWN_FOLDER: Final = "foretool"
 """Name of the folder that foretool makes for its files; only this one is closed to others. A folder with another name
 may be somebody's project."""
@@ -20,16 +22,24 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
+def require_regular(path: Path) -> None:
+    """Raise `StorageError` for a folder, a pipe or a device: SQLite would wait for ever for what a pipe never sends."""
+    if path.exists() and not path.is_file():
+        raise StorageError(f"{path}: not a regular file; move it away, or set another storage path", lost=True)
+
+
 def create_private(path: Path) -> None:
     """Create the folder (0700) and the file (0600) if they are missing, and close existing ones of ours to others."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    require_regular(path)
     # Only a new file is opened here: closing a descriptor drops the locks this process holds on it through SQLite.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     for each, mode in _private_modes(path):
         with suppress(OSError):
             status = each.stat()
-            if status.st_mode & _OTHERS and status.st_uid == os.geteuid():
+            # A link in place of the log leads to somebody's file.
+            if status.st_mode & _OTHERS and status.st_uid == os.geteuid() and (each == path or not each.is_symlink()):
                 each.chmod(mode)
 
 

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from foretool.storage.records import Health
+from foretool.storage.sqlite.files import require_regular
 from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, schema_version
 from foretool.storage.stores import StorageError
 
@@ -19,6 +20,7 @@ _CHECK_STEPS = 10_000
 
 def examine(path: Path, patience_s: float) -> Health:
     """Check a file for at most `patience_s`, without changing it; raises `StorageError` if it cannot be read at all."""
+    require_regular(path)
     end = time.monotonic() + patience_s
     try:
         with closing(

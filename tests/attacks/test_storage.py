@@ -140,6 +140,10 @@ def folder_as_file(place: Place) -> None:
     place.path.mkdir()
 
 
+def pipe_as_file(place: Place) -> None:
+    os.mkfifo(place.path)
+
+
 def folder_as_log(place: Place) -> None:
     open_store(place.path).close()
     place.path.with_name("store.sqlite3-wal").mkdir()
@@ -173,7 +177,8 @@ def older_again(place: Place) -> None:
         (newer, older_again, "newer foretool"),
         (foreign, start_afresh, "another program"),
         (below_a_file, start_afresh, "storage path"),
-        (folder_as_file, start_afresh, "unable to open"),
+        (folder_as_file, start_afresh, "not a regular file"),
+        (pipe_as_file, start_afresh, "not a regular file"),
         (folder_as_log, remove_log_folder, "unable to open"),
     ],
 )

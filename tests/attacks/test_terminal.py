@@ -27,6 +27,7 @@ EVIL = (
 COMMANDS = [
     ["misses"], ["misses", "show", "1"], ["tools"], ["tools", "--unused"], ["search", "adds numbers"],
     ["search", "adds numbers", "--text"], ["status"], ["status", "-v"], ["clients"], ["graph"], ["learn", "--report"],
+    ["review"], ["doctor"], ["connect"], ["forget", "--all", "--dry-run"],
     ["tools", EVIL], ["graph", EVIL], ["misses", "show", EVIL], ["search", EVIL, "--profile", EVIL],
 ]  # fmt: skip
 

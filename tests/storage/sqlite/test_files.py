@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from requirements import requirement
 
-from foretool.storage.opening import exposure, open_store
+from foretool.storage.opening import examine_store, exposure, open_store
+from foretool.storage.sqlite.files import create_private
+from foretool.storage.stores import StorageError
 
 
 def mode(path: Path) -> int:
@@ -57,3 +59,22 @@ def test_a_file_or_a_link_of_another_user_is_reported(tmp_path: Path) -> None:
     assert exposure(link) == ()
     os.chown(link, 12345, -1, follow_symlinks=False)
     assert "a link that another user made" in exposure(link)[0]
+
+
+def test_a_link_in_place_of_the_log_changes_nothing_where_it_leads(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    open_store(path).close()
+    mine = tmp_path / "mine.txt"
+    mine.write_text("public")
+    mine.chmod(0o644)
+    path.with_name("store.sqlite3-shm").symlink_to(mine)
+    create_private(path)
+    assert mode(mine) == 0o644
+
+
+def test_a_pipe_in_place_of_the_file_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    os.mkfifo(path)
+    for use in (open_store, lambda each: examine_store(each, 1.0)):
+        with pytest.raises(StorageError, match="not a regular file"):
+            use(path)

@@ -53,12 +53,12 @@ def test_statistics_count_every_kind_of_record(store: Store) -> None:
 
 
 EXACT: dict[str, set[str]] = {
-    "calls": {"session", "tool", "upstream", "via", "outcome", "handle"},
+    "calls": {"session", "tool", "upstream", "via", "outcome"},
     "misses": {"session", "tool", "noticed", "cause", "history", "recovered", "parts"},
     "usage": {"tool"},
     "flows": {"before", "after", "field", "parameter"},
     "upstreams": {"name", "fingerprint", "era", "capabilities", "lacks"},
-    "discoveries": {"session", "level", "matches", "handle"},
+    "discoveries": {"session", "level", "matches"},
     "prompts": set(),
     "steps": {"session", "tools", "fallback"},
     "working_sets": {"key", "tools", "inputs"},
