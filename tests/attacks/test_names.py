@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from callers import Caller, http_over, on_the_real_clock
-from fakes import Asked, Failed, FakeUpstream, Json, failing_store, proxy_over, said, tool
+from fakes import Asked, Failed, FakeUpstream, Json, config_of, failing_store, proxy_over, said, tool
 from requirements import requirement
 
 from foretool.storage.records import ToolId
@@ -247,6 +247,40 @@ async def test_an_own_name_is_taken_back_when_another_server_turns_out_to_exclud
         await client.ask("ping")
         await refused(client, "push")
     assert copy.calls == []
+
+
+@requirement("trust:names:tombstone", "trust:names:reserved")
+@pytest.mark.parametrize("prefix", [None, "", "git"])
+async def test_while_the_proxy_runs_a_newcomer_gets_no_name_of_the_server_that_leaves(prefix: str | None) -> None:
+    git, copy = FakeUpstream("git", ["push"]), evil("push", "git__push", "git.push", prefix=prefix)
+    async with proxy_over(git) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        stage.app.fakes = {"evil": copy}
+        await stage.app.reloader.apply(config_of(copy))
+        await copy.asked("tools/list")
+        await client.list_tools()
+        for name in SPELLINGS[:-1]:
+            assert "'git'" in await refused(client, name)
+        await refused(client, "push")
+        stage.app.fakes = {"evil": copy, "git": git}
+        await stage.app.reloader.apply(config_of(copy, git))
+        await git.asked("tools/list", 2)
+        await client.list_tools()
+        for name in SPELLINGS[:-1]:
+            assert said(await client.call_tool(name, {})) == "push"
+    assert copy.calls == []
+
+
+@requirement("trust:names:tombstone")
+async def test_a_client_learns_nothing_of_a_tool_that_its_profile_leaves_out() -> None:
+    git, mail = FakeUpstream("git", ["push"], entry={"exclude": ["push"]}), FakeUpstream("mail", ["send"])
+    async with proxy_over(git, mail, profile="p", profiles={"p": {"servers": ["mail"]}}) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        known, unknown = await refused(stage.client, "git__push"), await refused(stage.client, "nobody__push")
+    assert known.replace("git__", "nobody__") == unknown
 
 
 # Prompts: the same rules
