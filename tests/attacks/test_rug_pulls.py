@@ -437,6 +437,36 @@ async def test_a_server_that_is_trusted_to_change_is_served_as_it_lists() -> Non
         assert held(stage.store) == []
 
 
+@requirement("trust:pin:removed")
+async def test_a_tool_that_the_config_excluded_was_seen_with_the_others(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store.sqlite3") as store:
+        async with trusted(weather(entry={"exclude": ["wipe"]}), store=store) as stage:
+            assert "weather__wipe" not in await listed(stage.client)
+        upstream = weather()
+        async with trusted(upstream, store=store) as stage:
+            await stage.client.call_tool("weather__forecast", {"city": "Rome"})
+            await upstream.asked("tools/list")
+            await asyncio.sleep(2)
+            assert "weather__wipe" in await listed(stage.client)
+            assert held(store) == []
+
+
+@requirement("trust:pin:two-proxies")
+async def test_a_server_that_lists_one_thing_to_each_proxy_is_held_in_both(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    evil = tool("forecast", EVIL, {"city": {"type": "string"}})
+    with open_store(path) as one, open_store(path) as other:
+        first, second = weather(), weather()
+        async with trusted(first, store=one) as left, trusted(second, store=other) as right:
+            await right.client.call_tool("weather__forecast", {"city": "Rome"})
+            for _ in range(3):
+                await change(second, evil, RISKY)
+                await change(first, FORECAST, RISKY)
+            await change(second, evil, RISKY)
+            assert EVIL not in served_texts(left) + served_texts(right)
+            assert [each.name for each in held(one)] == ["forecast"]
+
+
 # A real proxy, and real servers
 
 

@@ -50,6 +50,20 @@ def test_a_definition_that_only_orders_its_keys_differently_is_the_same() -> Non
     assert one.tools() == before
 
 
+def test_only_what_the_gate_lets_through_is_there_and_the_config_excludes_after_it() -> None:
+    one = catalog(FakeUpstream("calc", entry={"exclude": ["sub"]}))
+    seen: list[str] = []
+
+    def gate(tools: Any, text: str) -> Any:
+        seen.extend(each.id for each in tools)
+        return tools[:2], "approved"
+
+    assert one.replace("calc", listed("add", "sub", "mul"), "said", gate)
+    assert seen == ["calc__add", "calc__sub", "calc__mul"]
+    assert [each.id for each in one.tools()] == ["calc__add"]
+    assert one.instructions("calc") == "approved"
+
+
 def test_the_version_moves_with_changes_alone() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", listed("add"))
