@@ -101,7 +101,7 @@ class Redaction:
 
     def __init__(self, known: Callable[[], Known] | None = None) -> None:
         """`known` returns the secrets of the config in force; a reload may change them."""
-        self._known = known
+        self.known = known
         self._used: Known | None = None
         self._outcomes: dict[str, str] = {}
 
@@ -109,7 +109,7 @@ class Redaction:
         """Return the text with `[NAME]` in place of a secret of the config, and `[secret]` in place of any other."""
         if len(text) < LEAST:
             return text
-        known = self._known() if self._known is not None else None
+        known = self.known() if self.known is not None else None
         if known is not self._used:
             self._used, self._outcomes = known, {}
         if len(text) > CACHED:

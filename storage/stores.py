@@ -273,6 +273,12 @@ class RetentionStore(Protocol):
     def touch_vectors(self, digests: Collection[bytes], now: float, before: float) -> None:
         """Note that the vectors of these texts, used last before some time, are still used."""
 
+    def scrub(self, most: int = 1_000_000) -> int:
+        """Take secrets out of about `most` texts that an earlier version wrote, from any thread, each text once.
+
+        Returns how many were looked at.
+        """
+
     def prune(self, before: float, most: int = 1_000_000) -> int:
         """Delete about `most` older records, in small batches, from any thread; return how many rows were deleted.
 

@@ -40,19 +40,20 @@ class Retention(BackgroundWork):
     def tick(self) -> None:
         """Start a run if one is due and no other proxy has done it."""
         days, now = self._config.settings.retention_days, self._clock()
-        if not days or now < self._due or self.is_working or self._store.trouble:
+        if now < self._due or self.is_working or self._store.trouble:
             return
         self._due = now + EVERY_S
-        self.begin(self._prune(now, now - days * DAY_S))
+        self.begin(self._prune(now, now - days * DAY_S if days else 0.0))
 
     async def _prune(self, now: float, before: float) -> None:
         try:
             if not self._store.retention.take_turn(now, int(now + EVERY_S)):
                 return
+            while await asyncio.to_thread(self._store.retention.scrub, PART):
+                pass  # part by part, so that a proxy that ends does not wait for all of them
             # Vectors that are still used count as new once half of their time is over.
             self._store.retention.touch_vectors(self._used_vectors(), now, (now + before) / 2)
             deleted = 0
-            # Part by part, so that a proxy that ends does not wait for all of them.
             while part := await asyncio.to_thread(self._store.retention.prune, before, PART):
                 deleted += part
         except StorageError as error:

@@ -153,6 +153,10 @@ class Database:
         """Keep these secrets out of every text from now on, as well as whatever looks like a secret."""
         self._redaction = Redaction(known)
 
+    def hide_like(self, other: Database) -> None:
+        """Keep the same secrets out as another connection does."""
+        self._redaction = Redaction(other._redaction.known)
+
     def clean(self, text: str) -> str:
         """Return a text without secrets, as it may be written."""
         return self._redaction.clean(text)

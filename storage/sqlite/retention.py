@@ -10,7 +10,7 @@ ever, approvals, models with their bytes, and demonstrations, which the user imp
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -63,6 +63,15 @@ _OLD: Final = (
     ),
 )
 """Tables in the order in which they are emptied, each with the query that finds a batch of its old rows."""
+_TEXTS: Final = (
+    ("calls", ("arguments",)),
+    ("misses", ("query", "change")),
+    ("discoveries", ("task",)),
+    ("prompts", ("text",)),
+    ("steps", ("task",)),
+)
+"""Columns with words of users and clients, which earlier versions wrote as they came."""
+_DONE: Final = 1 << 60
 UNUSED: Final = (
     (
         "lists",
@@ -95,14 +104,45 @@ class Retention(Subject):
             ((now, digest, before) for digest in digests),
         )
 
+    def scrub(self, most: int = 1_000_000) -> int:
+        return self._with_own(lambda database: scrub(database, most))
+
     def prune(self, before: float, most: int = 1_000_000) -> int:
+        return self._with_own(lambda database: prune(database, before, most))
+
+    def _with_own(self, work: Callable[[Database], int]) -> int:
+        """Do work on a connection of this thread."""
         if not isinstance(self._database.path, Path):
-            return prune(self._database, before, most)
-        own = Database.open(self._database.path, BUSY_MS)  # a connection of this thread
+            return work(self._database)
+        own = Database.open(self._database.path, BUSY_MS)
+        own.hide_like(self._database)
         try:
-            return prune(own, before, most)
+            return work(own)
         finally:
             own.close()
+
+
+def scrub(database: Database, most: int) -> int:
+    """Take secrets out of the texts that earlier versions wrote, once. Returns how many rows were looked at."""
+    seen = 0
+    for table, columns in _TEXTS:
+        mark = f"scrubbed: {table}"
+        row = database.row("SELECT value FROM counters WHERE name = ?", (mark,))
+        place = row[0] if row else 0
+        while place < _DONE and seen < most:
+            sql = f"SELECT rowid, {', '.join(columns)} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
+            found = database.rows(sql, (place, BATCH))
+            place, seen = (found[-1][0] if found else _DONE), seen + len(found)
+            cleaned = [(*map(database.clean, texts), rowid) for rowid, *texts in found]
+            changed = [new for new, (_, *old) in zip(cleaned, found, strict=True) if list(new[:-1]) != old]
+            with database.atomic():
+                database.run_all(
+                    f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE rowid = ?",  # noqa: S608
+                    changed,
+                )
+                database.run("INSERT OR REPLACE INTO counters (name, value) VALUES (?, ?)", (mark, place))
+            time.sleep(PAUSE_S)
+    return seen
 
 
 def prune(database: Database, before: float, most: int) -> int:
