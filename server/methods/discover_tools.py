@@ -63,8 +63,8 @@ class DiscoverTools:
         chat.note_task(arguments.lines, self._recorder.now())
         query = discovery_answer.query(arguments, chat.steps, chat.servers_in_use())
         reach = self._policy.reach(exchange.client.profile)
-        # What this profile may not find is dropped from the ranking.
-        limit = arguments.wanted if reach.finds_all else max(RANKED, arguments.wanted)
+        # Some of these are dropped: what this profile may not find, and what one server says too often.
+        limit = max(RANKED, arguments.wanted)
         answer = partial(self._answer, exchange, arguments, query, chat, started)
         self._search.find(query, reach.finds, limit, answer, exchange.attempt)
 

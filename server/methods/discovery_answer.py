@@ -40,6 +40,10 @@ ADVICE_TOKENS: Final = 24
 """Tokens of the lines for the confidence and the advice."""
 ALIKE: Final = 0.8
 """If two tools of different servers share this part of their words, only the first is described."""
+ALIKE_OF_ONE: Final = 4
+"""So many tools of one server that say much the same stand before other servers' tools."""
+MUCH_ALIKE: Final = 0.5
+"""Tools of one server that share this part of their words say much the same; figures in names do not count."""
 IN_USE: Final = "server in use"
 """The reason in a ranking (`retrieval.explanations`) that marks the tools of servers called lately."""
 SUMMARY_TOKENS: Final = 200
@@ -132,8 +136,8 @@ def answer(
     """
     asked, unknown = _asked(arguments.names, catalog, reach)
     chosen = [*asked, *(each for each in ranking.ranked if each.tool not in {one.tool for one in asked})]
-    chosen = chosen[: max(arguments.wanted, len(asked))]
     known = [(tool, each) for each in chosen if (tool := catalog.get(each.tool)) is not None]
+    known = _thinned(known, len(asked), max(arguments.wanted, len(asked)))
     known, like = _grouped(known, len(asked), catalog.namespaces.count_older)
     cards = [_card(tool, each, visible(tool.id), like.get(tool.id)) for tool, each in known]
     bridges = _mark_bridges([tool for tool, _ in known], cards, reach)
@@ -243,6 +247,26 @@ def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
     return frozenset(terms(f"{name} {summarize(definition)}")).difference(terms(upstream))
 
 
+def _thinned(known: Sequence[tuple[Tool, Ranked]], asked: int, wanted: int) -> list[tuple[Tool, Ranked]]:
+    """Return the first `wanted` tools, with what one server says too often behind everything else: its copies of a tool
+    must not push the original out of the answer. The first `asked` tools stay."""
+    kept, surplus = list(known[:asked]), list[tuple[Tool, Ranked]]()
+    said: dict[str, list[tuple[frozenset[str], int]]] = {}
+    for tool, ranked in known[asked:]:
+        if len(kept) >= wanted:
+            break
+        own = said.setdefault(tool.upstream, [])
+        words = frozenset(each for each in _words(tool.definition, tool.name, tool.upstream) if not each.isdigit())
+        at = next((at for at, (other, _) in enumerate(own) if _are_alike(words, other, MUCH_ALIKE)), None)
+        if at is None:
+            own.append((words, 1))
+        else:
+            own[at] = (own[at][0], own[at][1] + 1)
+        is_surplus = at is not None and own[at][1] > ALIKE_OF_ONE
+        (surplus if is_surplus else kept).append((tool, ranked))
+    return [*kept, *surplus][:wanted]
+
+
 def _grouped(
     known: Sequence[tuple[Tool, Ranked]], asked: int, count_older: Callable[[ToolId], int]
 ) -> tuple[list[tuple[Tool, Ranked]], dict[ToolId, ToolId]]:
@@ -273,9 +297,9 @@ def _grouped(
     return order, like
 
 
-def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
+def _are_alike(one: frozenset[str], other: frozenset[str], part: float = ALIKE) -> bool:
     shared = len(one & other)
-    return shared >= ALIKE * (len(one) + len(other) - shared) > 0
+    return shared >= part * (len(one) + len(other) - shared) > 0
 
 
 def _card(tool: Tool, ranked: Ranked, listed: bool, like: ToolId | None = None) -> dict[str, Any]:

@@ -195,6 +195,21 @@ def test_a_copy_never_takes_the_place_of_the_tool_that_was_there_first() -> None
     assert described(original, used) == [("calc__click", whole), ("mail__click", whole)]
 
 
+@requirement("trust:ranking:copies")
+def test_copies_of_one_server_do_not_push_other_tools_out() -> None:
+    made = catalog("paint")
+    made.replace("mail", [raw(tool(f"click_{number}", "Click an element of the page")) for number in range(1, 31)])
+    copies = [Ranked(ToolId(f"mail__click_{number}"), 9.0) for number in range(1, 31)]
+    ranking = Ranking((*copies, Ranked(ToolId("calc__paint"), 1.0)))
+    arguments = discovery_answer.Arguments(task="click")
+    found = discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, REACH, 1500, 300)
+    names = [match["name"] for match in found.structured["matches"]]
+    most = discovery_answer.ALIKE_OF_ONE
+    assert len(names) == discovery_answer.MATCHES
+    assert names[: most + 2] == [*(f"mail__click_{number}" for number in range(1, most + 1)), "calc__paint",
+                                 f"mail__click_{most + 1}"]  # fmt: skip
+
+
 def test_an_answer_is_json_that_a_client_can_read() -> None:
     answer = asked(catalog(tool("add", "Adds \u2028 \ud800".encode("utf-8", "replace").decode())), task="adds")
     assert json.loads(encode(answer.structured))["matches"]
