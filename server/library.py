@@ -43,8 +43,8 @@ T = TypeVar("T")
 
 
 class CallFailed(Exception):
-    """The proxy refused a call: no such tool, or not in this profile. A tool that failed returns a `Result` with
-    `is_error` instead."""
+    """The proxy refused a call: no such tool, not in this profile, or a rule denies it. A tool that failed returns a
+    `Result` with `is_error` instead."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -212,3 +212,14 @@ def test_a_list_stands_in_the_result_as_its_bytes() -> None:
     assert bytes(list_result(b"[ 1 ]", "legacy", 5)) == b'{"tools":[ 1 ]}'
     modern = list_result(b"[ 1 ]", "modern", 5)
     assert b'"tools":[ 1 ],"ttlMs":5,"cacheScope":"private"' in bytes(modern)
+
+
+@requirement("list:own-tools")
+def test_a_stored_list_with_other_tools_of_ours_or_other_rules_is_not_served() -> None:
+    store, _ = failing_store()
+    before = Setting(store, bridges="one").view()
+    assert "call_tool_write" not in before.tools
+    after = Setting(store).view()
+    assert "call_tool_write" in after.tools and after.epoch == before.epoch + 1
+    denying = Setting(store, profiles={"tight": {"deny": ["calc__add"], "pin": ["calc__*"]}})
+    assert "calc__add" not in denying.view(profile="tight").tools
