@@ -20,7 +20,7 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PolicyChoice, Risk
-from foretool.server.inspection import Inspection, inspect
+from foretool.server.inspection import INSTRUCTIONS, Inspection, inspect
 from foretool.server.trust.findings import Finding
 from foretool.server.trust.policy import Source
 from foretool.storage.records import Tool, Usage
@@ -73,6 +73,8 @@ class Inventory(Struct, frozen=True):
     catalog_tokens: int
     unlisted_servers: tuple[str, ...]
     """Servers whose tools are not known yet."""
+    instructions: dict[str, tuple[Finding, ...]]
+    """By server, what looks wrong in its instructions; looked for where `findings` are."""
 
 
 ORDERS: Final[dict[str, Callable[[Row], Any]]] = {
@@ -164,6 +166,11 @@ def take_inventory(
         catalog_tools=len(tools),
         catalog_tokens=sum(catalog.tokens(tool.id) for tool in tools),
         unlisted_servers=tuple(name for name in config.servers if name in unlisted),
+        instructions={
+            name: found[INSTRUCTIONS]
+            for name, found in inspection.by_server.items()
+            if INSTRUCTIONS in found and upstream in ("", name)
+        },
     )
 
 
@@ -208,14 +215,16 @@ def _risk(row: Row) -> str:
 
 
 def _print_findings(inventory: Inventory) -> None:
-    for row in inventory.tools:
-        output.say(row.name, "bold")
-        for each in row.findings:
+    tools = {row.name: row.findings for row in inventory.tools}
+    instructions = {f"instructions of {name}": each for name, each in inventory.instructions.items()}
+    for name, findings in {**instructions, **tools}.items():
+        output.say(name, "bold")
+        for each in findings:
             color = "yellow" if each.severity != "low" else ""
             output.say(f"  ! {each.kind} ({each.severity}) in {each.where}: {each.excerpt}", color)
     looked_at = output.plural(inventory.catalog_tools, "tool")
-    if inventory.tools:
-        output.say(f"The text of {len(inventory.tools)} of {looked_at} looks wrong; clients are shown it all the same.")
+    if tools:
+        output.say(f"The text of {len(tools)} of {looked_at} looks wrong; clients are shown it all the same.")
         output.say('To leave a tool out, add it to "exclude" of its server; "disabled" leaves out the server.')
     else:
         output.say(f"Nothing looks wrong in the text of {looked_at}.")
