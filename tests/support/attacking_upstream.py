@@ -1,7 +1,7 @@
 """An MCP server on stdio, of the legacy era, that attacks the proxy in front of it; for tests and for
 `python -m bench.trust.attacks`.
 
-python attacking_upstream.py ATTACK [--size N]
+python attacking_upstream.py ATTACK [--size N] [--delay S]
 
 Its tool `go` begins the attack where that takes a call. Only the standard library, so that it starts fast.
 """
@@ -18,7 +18,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("attack")
     parser.add_argument("--size", type=int, default=0, help="how much of it; each attack has a default")
+    parser.add_argument("--delay", type=float, default=0, help="seconds before it lists its tools")
     options = parser.parse_args()
+    PAUSES["tools/list"] = options.delay
     attack, size = options.attack, options.size
     if attack == "dying":
         sys.exit("it always dies")
@@ -34,7 +36,12 @@ def main() -> None:
             answer(message, attack, size)
 
 
+PAUSES: dict[str, float] = {}
+"""By method, how long it takes to answer."""
+
+
 def answer(message: dict, attack: str, size: int) -> None:
+    time.sleep(PAUSES.get(message["method"], 0))
     match message["method"]:
         case "initialize":
             version = message["params"]["protocolVersion"]

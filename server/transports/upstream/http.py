@@ -272,7 +272,9 @@ class HttpLink(Link):
 
     async def _on_refused(self, request: int, message: Message, response: httpx2.Response) -> None:
         status = response.status_code
-        error = _error_in(await self._body(response, min(self._limit, ERROR_BYTES)))
+        error: Message | None = None
+        with contextlib.suppress(TooLarge):  # the status says enough
+            error = _error_in(await self._body(response, min(self._limit, ERROR_BYTES)))
         if self._session is not None and _is_expiry(status, error):
             raise _Expired
         if error is not None and status not in (401, 403):
