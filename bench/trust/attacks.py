@@ -78,7 +78,6 @@ ATTACKS: dict[str, Attack] = {
     "deep-reply": Attack(("deep-reply",), call="go"),
     "stderr": Attack(("stderr",)),
     "endless-line": Attack(("endless-line",)),
-    "template": Attack(("template",)),
     "slow-handshake": Attack(("slow-handshake",)),
     "dying": Attack(("dying",)),
     "die-in-call": Attack(("die-in-call",), call="go", repeat=50),
