@@ -18,7 +18,7 @@ async def test_a_changed_command_forgets_what_was_known() -> None:
     async with proxy_over(FakeUpstream("calc", ["add"]), store=store) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
-    other = FakeUpstream("calc", ["sub"], entry={"args": ["--other"]})
+    other = FakeUpstream("calc", ["sub"], entry={"args": ["--other"], "trust": "auto"})
     async with proxy_over(other, store=store, policy="full") as stage:
         await stage.client.initialize()
         assert await stage.client.list_tools() == ["calc__sub", "call_tool", "call_tool_write", "discover_tools"]
