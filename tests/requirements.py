@@ -234,6 +234,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     # Calls
     "call:verbatim": Promise("design: calls", "results arrive value for value"),
     "call:arguments-verbatim": Promise("design: calls", "arguments arrive as they were written"),
+    "call:task-declined": Promise(
+        f"{LEGACY}: basic/utilities/tasks", "a call that asks to be a task is run as a call, since we declare no tasks"
+    ),
     "call:error-verbatim": Promise("design: calls", "errors arrive with code and data"),
     "call:tool-error": Promise(f"{LEGACY}: server/tools", "results with isError are passed on and recorded as such"),
     "call:progress": Promise(f"{LEGACY}: basic/utilities/progress", "progress comes under the client's own token"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fakes import BOTH, Asked, FakeUpstream, SwiftLoop, proxy_over, said
+from requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -52,11 +53,12 @@ async def test_a_call_without_arguments_is_passed_on_without_them() -> None:
     assert asked.params == {"name": "add"}
 
 
-async def test_other_members_of_a_call_and_its_meta_are_passed_on() -> None:
+@requirement("call:task-declined")
+async def test_other_members_of_a_call_and_its_meta_are_passed_on_but_not_that_it_is_a_task() -> None:
     upstream = FakeUpstream("calc", ["add"])
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
-        params = {"name": "calc__add", "arguments": {}, "task": {"ttl": 1}}
-        await stage.client.ask("tools/call", params, meta={"claudecode/toolUseId": "t1"})
+        params = {"name": "calc__add", "arguments": {}, "vendor": {"ttl": 1}}
+        await stage.client.ask("tools/call", {**params, "task": {"ttl": 1}}, meta={"claudecode/toolUseId": "t1"})
     (asked,) = [each for each in upstream.requests if each.method == "tools/call"]
     assert asked.params == {**params, "name": "add", "_meta": {"claudecode/toolUseId": "t1"}}
