@@ -48,6 +48,9 @@ IN_USE: Final = "server in use"
 """The reason in a ranking (`retrieval.explanations`) that marks the tools of servers called lately."""
 SUMMARY_TOKENS: Final = 200
 """At most this many tokens go to the summary of servers that follows matches which may not suffice."""
+MOST_TASK: Final = 20_000
+MOST_NAME: Final = 256
+"""Characters of a task, and of a name that is asked for."""
 WORST_SUFFICIENCY: Final = 0.5
 """If the caller rates what it sees below this, the search widens (ITR section 3.7, threshold tau)."""
 
@@ -82,17 +85,31 @@ _arguments = msgspec.json.Decoder(Arguments, strict=False)
 
 def read_arguments(value: Raw | bytes) -> Arguments:
     """Decode the arguments of a call. Raises `RpcError`, which says what is wrong."""
-    # Models send null for what they leave out.
     try:
+        return _bounded(_decode(value))
+    except ValueError as error:  # every error of the decoder is one
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
+
+
+def _decode(value: Raw | bytes) -> Arguments:
+    try:
+        # Models send null for what they leave out.
         given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
         return _arguments.decode(jsonrpc.encode(given))
-    except msgspec.ValidationError as error:
-        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
+    except msgspec.ValidationError:
+        raise
     except msgspec.DecodeError:
         # Only the fast decoder refuses lone surrogates, and nothing in them can be searched for.
         return Arguments(task=str(jsonrpc.plain(value).get("task", "")).encode(errors="replace").decode())
-    except ValueError as error:
-        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
+
+
+def _bounded(arguments: Arguments) -> Arguments:
+    """Return the arguments. Raises ValueError for more of them than one search may take: others wait meanwhile."""
+    if len(arguments.task) > MOST_TASK:
+        raise ValueError(f"task: expected at most {MOST_TASK:,} characters, found {len(arguments.task):,}; shorten it")
+    if len(arguments.names) > MOST or any(len(name) > MOST_NAME for name in arguments.names):
+        raise ValueError(f"names: expected at most {MOST} of at most {MOST_NAME} characters; ask for fewer")
+    return arguments
 
 
 class Answer(Struct, frozen=True):

@@ -124,6 +124,16 @@ def test_wrong_arguments_say_what_is_wrong(arguments: Any) -> None:
         discovery_answer.read_arguments(raw(arguments))
 
 
+@requirement("trust:client:bounded-search")
+@pytest.mark.parametrize(
+    "arguments",
+    [{"task": "word " * 4_001}, {"names": ["one"] * 51}, {"names": ["x" * 257]}, {"task": "\ud800" * 20_001}],
+)
+def test_a_search_of_more_than_one_may_take_is_refused(arguments: Any) -> None:
+    with pytest.raises(RpcError, match="expected at most"):
+        discovery_answer.read_arguments(raw(arguments))
+
+
 def test_unknown_arguments_are_passed_over_and_numbers_may_be_text() -> None:
     read = discovery_answer.read_arguments(raw({"task": "x", "limit": "3", "reason": "why not"}))
     assert (read.task, read.wanted) == ("x", 3)
