@@ -81,13 +81,25 @@ class Embedder(BackgroundWork):
 
     def open_now(self) -> asyncio.Task[None] | None:
         """Embed what is missing and install the encoders, for a search that wants them; returns the task that does so,
-        None if no encoder can take part."""
+        None if no encoder can take part or tools are still to be embedded, which takes longer than a search may wait.
+        """
         if self._settings.encoder == "none" or self.problem or self._ensemble is not None or not len(self._catalog):
             return None
         self._search.is_wanted = True
         if not self.is_working:
             self.begin(self._work())
-        return self._task
+        return self._task if self._is_embedded() else None
+
+    def _is_embedded(self) -> bool:
+        """Tell whether the store has the vectors of every tool for every encoder."""
+        from foretool.retrieval.encoders import EncoderError
+
+        try:
+            weights = self._weights = self._weights or find_weights(self._settings)
+            digests = {digest for digest in self._search.update_corpus().digests if digest}
+            return bool(weights) and all(digests <= self._store.vectors.known(each.key) for each in weights)
+        except (EncoderError, OSError, StorageError):
+            return False
 
     async def _work(self) -> None:
         from foretool.retrieval.encoders import EncoderError

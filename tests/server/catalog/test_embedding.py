@@ -116,6 +116,17 @@ async def test_the_first_search_waits_for_encoders_that_can_open_and_later_ones_
     assert ["tiny" in each.ranked[0].parts for each in found] == [True, True]
 
 
+async def test_a_first_search_does_not_wait_until_new_tools_are_embedded(tmp_path: Path, store: Store) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    search = search_over(tools)
+    found: list[Ranking] = []
+    async with embedding(folder, tools, store, search) as one:
+        search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
+        assert len(found) == 1 and "tiny" not in found[0].ranked[0].parts
+        await settled(one)
+        assert "tiny" in find_in(search, "open an issue").ranked[0].parts
+
+
 async def test_a_first_search_without_an_encoder_is_answered_by_words(tmp_path: Path, store: Store) -> None:
     tools, search = catalog(), search_over(catalog())
     found: list[Ranking] = []
