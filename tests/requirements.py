@@ -396,6 +396,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "without a token every path answers alike; with one, a profile it does not open does not exist"
     ),
     "trust:http:profiles": Promise("SECURITY.md", "a token reaches the servers of its profiles alone, in both eras"),
+    "trust:http:other-tools": Promise(
+        "SECURITY.md", "tools of other profiles are answered like tools that do not exist, and the attempt is on record"
+    ),
     "trust:http:bound-state": Promise(
         "SECURITY.md", "sessions, streams and requests do not exist for another token or another profile"
     ),

@@ -15,6 +15,7 @@ from foretool.server.clients.session import Via
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck
 from foretool.server.methods.discover_tools import DiscoverTools
+from foretool.server.methods.discovery_answer import MOST_NAME
 from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.protocol import jsonrpc
@@ -54,6 +55,8 @@ class ToolCalls:
         name = jsonrpc.text(exchange.params.get("name"))
         if name is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/call: name is missing")
+        if len(name) > MOST_NAME:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"tools/call: {_too_long(name)}")
         if (own := self._own.get(name)) is not None:
             own(exchange, exchange.params.get("arguments", jsonrpc.EMPTY))
         else:
@@ -66,6 +69,8 @@ class ToolCalls:
         arguments = wrapped.get("arguments", jsonrpc.EMPTY)
         if not name:
             exchange.tool_error(f'{bridge}: "name" is missing; say which tool to call')
+        elif len(name) > MOST_NAME:
+            exchange.tool_error(f"{bridge}: {_too_long(name)}")
         elif name == DISCOVER:
             self._discover.start(exchange, arguments)
         elif name in OWN:
@@ -113,3 +118,7 @@ def _schema_text(tool: Tool) -> str:
     if len(schema) <= MOST_SCHEMA:
         return f"inputSchema: {schema}"
     return f'Ask discover_tools(names=["{tool.id}"]) for its schema'
+
+
+def _too_long(name: str) -> str:
+    return f"expected a name of at most {MOST_NAME} characters, found {len(name):,}; discover_tools finds tools by task"

@@ -41,7 +41,7 @@ class ToolLookup:
         """Call `go` with the tool, or answer the exchange with the reason that there is none."""
         if (tool := self._catalog.find(name)) is not None:
             self._catalog.fix_names()
-            go(tool)
+            self._take(exchange, name, via, tool, go)
             return
         if (gone := self._catalog.why_gone(name)) is not None:
             self._refuse_gone(exchange, name, via, gone)
@@ -51,7 +51,7 @@ class ToolLookup:
             exchange.attempt(self._find_listed, exchange, name, via, go)
 
         # Its upstream has not listed yet, or one may that has it: the name may be right, so wait rather than refuse.
-        if (owner := self._unlisted_owner(name)) is not None:
+        if (owner := self._unlisted_owner(exchange, name)) is not None:
             self._upstreams.when_upstream_listed(owner, exchange.era, look_again)
         else:
             self._upstreams.when_listed(look_again)
@@ -60,7 +60,7 @@ class ToolLookup:
         self._catalog.fix_names()
         tool = self._catalog.find(name)
         if tool is None and (held := self._gatekeeper.find_held(name)) is not None:
-            go(held)  # `Admission` refuses it
+            self._take(exchange, name, via, held, go)  # `Admission` refuses it
             return
         if tool is None and (gone := self._catalog.why_gone(name)) is not None:
             self._refuse_gone(exchange, name, via, gone)
@@ -70,13 +70,25 @@ class ToolLookup:
         if tool is None:
             self._refuse_unknown(exchange, name, via)
         else:
-            go(tool)
+            self._take(exchange, name, via, tool, go)
 
-    def _unlisted_owner(self, name: str) -> Upstream | None:
-        """Return the upstream whose prefix a name has, if its tools are unknown."""
+    def _take(self, exchange: Exchange, name: str, via: Via, tool: Tool, go: Go) -> None:
+        """Call `go` with a tool, unless its server is one that this client must not learn of."""
+        if exchange.client.transport == "stdio" or self._upstreams.admits(exchange.client.profile, tool.upstream):
+            go(tool)  # whoever starts us chooses the profile, so `Admission` says what it lacks
+            return
+        call = refused_call(exchange, self._recorder, via, tool.id, tool.upstream)
+        change = f"add {tool.upstream!r} to the servers of profile {exchange.client.profile.name!r}"
+        self._recorder.call(call, exchange.own_session.denied(tool, via, change, call.at, exchange.chat))
+        answer_refusal(exchange, via, self._unknown_text(exchange, name)[0])
+
+    def _unlisted_owner(self, exchange: Exchange, name: str) -> Upstream | None:
+        """Return the upstream of the profile whose prefix a name has, if its tools are unknown."""
         found = self._catalog.namespaces.split(name)
         upstream = self._upstreams.get(found[0]) if found is not None else None
-        return upstream if upstream is not None and upstream.name in self._upstreams.unlisted() else None
+        if upstream is None or not self._upstreams.admits(exchange.client.profile, upstream.name):
+            return None
+        return upstream if upstream.name in self._upstreams.unlisted() else None
 
     def _unlisted(self, name: str, profile: Profile) -> Tool | None:
         """Return a tool that nobody lists, if exactly one upstream exposes its own names: it may have tools that it
@@ -111,15 +123,20 @@ class ToolLookup:
 
     def _refuse_unknown(self, exchange: Exchange, name: str, via: Via) -> None:
         session, at = exchange.own_session, self._recorder.now()
-        if (owner := self._unlisted_owner(name)) is not None:
+        if (owner := self._unlisted_owner(exchange, name)) is not None:
             self._recorder.miss(session.unreachable(name, owner.name, via, at, exchange.chat))
             lost = Lost(owner.error or "its tools are not known yet", sent=False)
             exchange.tool_error(self._forwarder.lost_text(owner, lost, repr(name)))
             return
-        candidates = close_names(name, self._catalog, self._policy.reach(exchange.client.profile))
+        text, candidates = self._unknown_text(exchange, name)
         self._recorder.miss(session.unknown(name, candidates, at, exchange.chat))
+        answer_refusal(exchange, via, text)
+
+    def _unknown_text(self, exchange: Exchange, name: str) -> tuple[str, list[ToolId]]:
+        """Return what is said of a name that no tool of the profile has, and which of its tools may be meant."""
+        candidates = close_names(name, self._catalog, self._policy.reach(exchange.client.profile))
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ""
-        answer_refusal(exchange, via, f"Unknown tool: {name}{meant} discover_tools finds tools by task")
+        return f"Unknown tool: {name}{meant} discover_tools finds tools by task", candidates
 
 
 def refused_call(exchange: Exchange, recorder: Recorder, via: Via, tool: ToolId, upstream: str) -> Call:

@@ -176,6 +176,24 @@ async def test_a_token_reaches_the_servers_of_its_profile_alone(era: str) -> Non
             ).status_code == 404
 
 
+@requirement("trust:http:other-tools")
+@pytest.mark.parametrize("bridge", ["", "call_tool", "call_tool_write"])
+async def test_the_tools_of_other_profiles_are_answered_like_tools_that_do_not_exist(bridge: str) -> None:
+    async with tenants() as at:
+
+        async def said_of(name: str) -> str:
+            if bridge:
+                params = {"name": bridge, "arguments": {"name": name, "arguments": {}}}
+            else:
+                params = {"name": name, "arguments": {}}
+            return json.dumps(await at.reply(at.modern(ALICE, "/mcp/work", "tools/call", **params)))
+
+        there, absent = await said_of("mail__send"), await said_of("mail__sent")
+        (refused,) = [each for each in at.stage.store.calls.recent(5) if each.outcome == "refused"]
+    assert there.replace("mail__send", "NAME") == absent.replace("mail__sent", "NAME")
+    assert (refused.tool, at.upstreams[1].calls) == ("mail__send", [])
+
+
 @requirement("trust:http:bound-state")
 async def test_a_stolen_session_id_does_not_exist_for_another_token_or_profile() -> None:
     tokens = [entry(ALICE, "work"), entry(BOB, "work", "home"), entry(EVE, "work")]
