@@ -88,8 +88,7 @@ class Resources:
 
     def note_result(self, upstream: str, result: Raw) -> None:
         """Take in the links of a tool's result: the resources need not be in any list."""
-        data = bytes(result)
-        if b'"resource' in data and len(data) <= MOST_SCANNED:
+        if memoryview(result).nbytes <= MOST_SCANNED and b'"resource' in (data := bytes(result)):
             self._owners.note_links(upstream, _links(data))
 
     # -- whose a resource is

@@ -66,12 +66,14 @@ class ToolRunner:
         attempt = self._decide(exchange, tool, via)
         arguments = exchange.params.get("arguments")
         self._flows.add_call((attempt.session.record.key, attempt.handle), tool.id, arguments)
+        params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
+        # We declare no tasks, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
+        params.pop("task", None)
         exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
         self._forwarder.forward(
             exchange,
             attempt.upstream,
-            # We declare no tasks, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
-            {key: value for key, value in exchange.params.items() if key != "task"} | {"name": jsonrpc.raw(tool.name)},
+            params,
             lambda at, reply: self._settle(attempt, at, reply),
             call_headers(tool.definition, arguments),
         )
