@@ -212,7 +212,10 @@ class Setup:
         self.folder = folder
         self.catalogs = many_servers.read_set(data)
         entries = processes.serve_tools(folder, self.catalogs)
-        settings = {"policy": policy.partition("+")[0], "encoder": encoder, "epoch_s": 0, "learn_s": 0}
+        # What is learned changes only lists that do not hold every tool.
+        settings = {
+            "policy": policy.partition("+")[0], "encoder": encoder, "epoch_s": 0, "learn_s": 0, "list_whole": False,
+        }  # fmt: skip
         self.path = processes.write_config(folder, entries, **settings)
         self.names: dict[str, str] = {}
         self.schemas: dict[str, Any] = {}

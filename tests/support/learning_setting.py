@@ -51,7 +51,7 @@ class Setting:
     """A store that knows five tools that words cannot tell apart, and learning over it."""
 
     def __init__(self, folder: Path) -> None:
-        self.config = configs.load(write_config(folder, encoder="none", list_tokens=700))
+        self.config = configs.load(write_config(folder, encoder="none", list_tokens=780))
         self.store = open_store(self.config.storage)
         remember(self.config, self.store, "calc", {"add": TEXT, "sub": TEXT, "sum": TEXT})
         remember(self.config, self.store, "sky", {"moon": TEXT, "rain": TEXT})

@@ -23,6 +23,6 @@ def test_replayed_catalogues_are_listed_searched_and_called(
     many_servers.main([str(tmp_path), "--add", str(tmp_path / "set")])
     found = json.loads(capsys.readouterr().out)
     assert (found["servers"], found["tools"], found["missing"]) == (3, 3, 0)
-    assert found["full"]["listed"] == 5
+    assert found["full"]["listed"] == 6
     assert found["frozen"]["search"]["own_words"]["nothing_found"] == 0
     assert (found["called"]["answered"], found["called"]["wrong"]) == (3, [])
