@@ -161,7 +161,7 @@ async def elicited(http: Any, url: str, caller: int) -> str:
         if result["resultType"] == "complete":
             return str(result["content"][0]["text"])
         ((key, question),) = result["inputRequests"].items()
-        assert question["params"]["message"] == f"for {caller}"
+        assert question["params"]["message"] == f"Server 'fixture' asks: for {caller}"
         answer = {"action": "accept", "content": {"username": f"user-{caller}", "email": "a@b.c"}}
         params |= {"inputResponses": {key: answer}, "requestState": result["requestState"]}
     pytest.fail("the tool asked twice")
