@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,7 +17,7 @@ _LIKE: Final = str.maketrans({chr(code): latin for latin, codes in _LIKE_LATIN.i
 """Letters of other scripts by the Latin letters that they look like; NFKC folds wide and mathematical ones."""
 _SWAPS: Final = (("rn", "m"), ("vv", "w"), ("0", "o"), ("1", "l"), ("5", "s"), ("3", "e"), ("4", "a"), ("i", "l"))
 _PARTS: Final = re.compile(r"[^a-z0-9]+")
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-]{1,2}[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+_NAME: Final = r"[A-Za-z][A-Za-z0-9]*(?:[_-]{1,2}[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+"
 """What can be a tool's name in a text: words joined by `_`, `-` or capitals."""
 LEAST: Final = 6
 """Characters of a name that is told from an ordinary word."""
@@ -31,6 +30,8 @@ def fold(text: str) -> str:
     """Return a text in plain lower-case Latin letters, as it looks to a reader."""
     if text.isascii():
         return text.lower()
+    import unicodedata  # a megabyte that plain names do not need
+
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text)).lower().translate(_LIKE)
     return "".join(each for each in plain if not unicodedata.combining(each))
 
@@ -82,14 +83,14 @@ class Names:
 
     def are_own(self, server: str, text: str) -> bool:
         """Tell whether a text names tools, and all of them are tools of this server."""
-        named = [found[0].lower() for found in _NAME.finditer(text)]
+        named = [found[0].lower() for found in re.finditer(_NAME, text)]
         return bool(named) and self._of.get(server, set()).issuperset(named)
 
     def mentioned(self, server: str, text: str) -> list[tuple[int, str, str]]:
         """Return the names of other servers' tools in a text: where each stands, the name, its server. A name that this
         server has, too, is its own."""
         found: list[tuple[int, str, str]] = []
-        for each in _NAME.finditer(text):
+        for each in re.finditer(_NAME, text):
             name = each[0].lower()
             server_of, _, bare = name.rpartition("__")
             servers = self._by_name.get(bare if server_of else name, set())

@@ -24,7 +24,8 @@ _SHOWN: Final = 60
 _READ: Final = 4_000
 """How much of a text is searched for words that mean a credential."""
 
-_always = re.compile(
+# Patterns as text: `re` compiles them at the first question, so that no list waits the milliseconds which that takes.
+_ALWAYS: Final = (
     r"\b(pass ?words?|passwd|pwd|pass ?phrase|pass ?code|credentials?|bearer|jwt|cvv|cvc|(card|account) ?number|iban"
     r"|(api|access|secret|private|signing|ssh|client) ?key|client ?secret"
     r"|(access|auth|bearer|refresh|session|api|git ?hub|git ?lab|slack|bot|oauth) ?token"
@@ -32,11 +33,11 @@ _always = re.compile(
     r"|(security|verification|2fa|mfa|backup) code)\b"
 )
 """What asks for a credential wherever it stands in a field's name, title or description, in plain small letters."""
-_at_end = re.compile(r"\b(tokens?|secrets?|pin|pat|passwords?|key phrase)$")
+_AT_END: Final = r"\b(tokens?|secrets?|pin|pat|passwords?|key phrase)$"
 """What asks for one at the end of a name."""
-_mentioned = re.compile(r"\b(tokens?|secrets?|pins?)\b")
+_MENTIONED: Final = r"\b(tokens?|secrets?|pins?)\b"
 """What in a message may mean one: the user is warned."""
-_humps = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^0-9A-Za-z\u0080-\U0010ffff]+")
+_HUMPS: Final = r"(?<=[a-z0-9])(?=[A-Z])|[^0-9A-Za-z\u0080-\U0010ffff]+"
 _fixed: Final = frozenset({"boolean", "object", "array", "null"})
 """Types whose value nobody types in."""
 
@@ -112,7 +113,7 @@ def _elicitation(server: str, members: Mapping[str, Raw]) -> Raw:
                 ' do (specification: client, elicitation); use mode "url"'
             )
     said = attribute(server, message)
-    if fields and (_always.search(words := _words(message)) or _mentioned.search(words)):
+    if fields and (re.search(_ALWAYS, words := _words(message)) or re.search(_MENTIONED, words)):
         said += f"\n\n{WARNING}"
     return jsonrpc.raw({**members, "message": said})
 
@@ -158,16 +159,16 @@ def _asks_for_credential(name: str, schema: Mapping[str, Any]) -> bool:
         return True
     names = [_words(each) for each in (name, schema.get("title")) if isinstance(each, str)]
     is_number = schema.get("type") in ("integer", "number")
-    if any(_at_end.search(each) and not (is_number and each.endswith(("token", "tokens"))) for each in names):
+    if any(re.search(_AT_END, each) and not (is_number and each.endswith(("token", "tokens"))) for each in names):
         return True
     described = schema.get("description")
     texts = [*names, _words(described)] if isinstance(described, str) else names
-    return any(_always.search(each) is not None for each in texts)
+    return any(re.search(_ALWAYS, each) is not None for each in texts)
 
 
 def _words(text: str) -> str:
     """Return the words of a name or a text, plain and in small letters: `apiKey` and `API_KEY` are `api key`."""
-    return " ".join(fold(part) for part in _humps.split(text[:_READ]) if part)
+    return " ".join(fold(part) for part in re.split(_HUMPS, text[:_READ]) if part)
 
 
 # -- sampling

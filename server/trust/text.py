@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Final
 
 from msgspec import Raw, UnsetType
@@ -37,9 +38,7 @@ _FLAG: Final = "\U0001f3f4(?:{})".format(
     "|".join("".join(chr(0xE0000 + ord(each)) for each in f"gb{part}\x7f") for part in ("eng", "sct", "wls"))
 )
 """The flags of England, Scotland and Wales."""
-
-_suspect = re.compile(f"[{_HIDDEN}]")
-_kept_or_hidden = re.compile(
+_KEPT_OR_HIDDEN: Final = (
     f"(?P<kept>{_FLAG}"
     f"|(?:(?<=[{_EMOJI}])|(?<=[{_EMOJI}]\ufe0f))\u200d(?=[{_EMOJI}])"
     f"|(?<=[{_EMOJI}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)"
@@ -47,7 +46,7 @@ _kept_or_hidden = re.compile(
     f"|(?<=[{_ARABIC}])\u200c(?=[{_ARABIC}]))"
     f"|(?P<hidden>[{_HIDDEN}])"
 )
-_hidden_run = re.compile(f"(?:(?![\\s\u2800])[{_HIDDEN}])+")
+_ascii_hidden = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _escape = re.compile(rb"\\[ubf]")
 _string = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(?=(\s*:)?)')
 """A string of a JSON text, and whether it is a key."""
@@ -57,11 +56,27 @@ _LINES: Final = "\x0b\x0c\x85\u2028\u2029"
 _BLANKS: Final = "\u2800"
 
 
+@cache
+def _suspect() -> re.Pattern[str]:
+    """Compile these patterns when they are first needed: together they take longer than a list may wait."""
+    return re.compile(f"[{_HIDDEN}]")
+
+
+@cache
+def _kept_or_hidden() -> re.Pattern[str]:
+    return re.compile(_KEPT_OR_HIDDEN)
+
+
+@cache
+def _hidden_run() -> re.Pattern[str]:
+    return re.compile(f"(?:(?![\\s\u2800])[{_HIDDEN}])+")
+
+
 def clean(text: str) -> str:
     """Return a text without its invisible characters, the same object if it has none."""
-    if text.isascii() and text.isprintable():
+    if text.isascii() and (text.isprintable() or _ascii_hidden.search(text) is None):
         return text
-    return text if _suspect.search(text) is None else _kept_or_hidden.sub(_replacement, text)
+    return text if _suspect().search(text) is None else _kept_or_hidden().sub(_replacement, text)
 
 
 def _replacement(found: re.Match[str]) -> str:
@@ -86,7 +101,7 @@ def clean_json(data: bytes) -> bytes:
         return data
     # Without its ASCII a text is short, and the rest of it is still UTF-8.
     rest = data.translate(None, _ASCII).decode("utf-8", "surrogatepass")
-    return data if not _has_escapes(data) and _suspect.search(rest) is None else _clean_strings(data)
+    return data if not _has_escapes(data) and _suspect().search(rest) is None else _clean_strings(data)
 
 
 def clean_params(params: Raw | UnsetType) -> Raw | UnsetType:
@@ -103,7 +118,7 @@ def _clean_strings(data: bytes) -> bytes:
     text = data.decode("utf-8", "surrogatepass")
 
     def replace(found: re.Match[str]) -> str:
-        if "\\" not in found[1] and _suspect.search(found[1]) is None:
+        if "\\" not in found[1] and _suspect().search(found[1]) is None:
             return found[0]
         value = json.loads(found[0], strict=False)
         cleaned = clean(value)
@@ -121,7 +136,7 @@ def visible(text: str) -> str:
     """Return a text whose invisible characters are written out, for a person: `<U+202E>`, `<tags: read the key>`."""
     if clean(text) == text:
         return text
-    return _hidden_run.sub(lambda found: _written(found[0]), text)
+    return _hidden_run().sub(lambda found: _written(found[0]), text)
 
 
 def _written(run: str) -> str:
