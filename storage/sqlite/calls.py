@@ -36,7 +36,8 @@ class Calls(Subject):
 
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
         if len(calls) == 1 and not misses:
-            self._database.commit(_CALLS.insert, _CALLS.row(calls[0]))
+            # The path of nearly every call: only the two texts that others said are looked at.
+            self._database.commit(_CALLS.insert, self._database.clean_places(_CALLS.values(calls[0]), _CALLS.places))
             return
         if not calls and not misses:
             return

@@ -211,18 +211,20 @@ class Database:
     # Statements
 
     def commit(self, sql: str, values: Sequence[Any]) -> None:
-        """Write one row in a commit of its own, without the cost of an `atomic` block."""
+        """Write one clean row in a commit of its own, without the cost of an `atomic` block."""
         self._settle()
-        self.run(sql, values)
+        self._execute(sql, values)
         self._commits += 1
 
     def run(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         """Run one statement."""
-        values = self._clean(values)
+        return self._execute(sql, self._clean(values))
+
+    def _execute(self, sql: str, values: Values) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, values)
         except UnicodeEncodeError:
-            return self.run(sql, _replace_surrogates(values))
+            return self._execute(sql, _replace_surrogates(values))
         except (sqlite3.Error, OverflowError) as error:
             raise self._explain(error) from error
 
@@ -269,6 +271,13 @@ class Database:
         """Return the id of the row inserted last."""
         # Not the cursor's `lastrowid`, which `executemany` leaves unset.
         return int(self.rows("SELECT last_insert_rowid()")[0][0])
+
+    def clean_places(self, values: tuple[Any, ...], places: Iterable[int]) -> tuple[Any, ...]:
+        """Return the values without the secrets in those at these places."""
+        for place in places:
+            if (value := values[place]) and (cleaned := self._redaction.clean(value)) is not value:
+                values = (*values[:place], cleaned, *values[place + 1 :])
+        return values
 
     def _clean(self, values: Any) -> Any:
         """Return the values without the secrets in what others said. Those of a query too, so that it finds them."""
@@ -356,9 +365,13 @@ class Table(Generic[R]):
         self.insert = insert_into(name, columns)
         self.select = f"SELECT {quote_columns(fields)} FROM {name}"  # noqa: S608  # a constant of this folder
         self.said = frozenset(said)
-        self.row: Callable[[R], tuple[Any, ...]] = attrgetter(*columns)
+        self.places = tuple(columns.index(field) for field in said)
+        """Where in `values` the texts stand that others said."""
+        self.values: Callable[[R], tuple[Any, ...]] = attrgetter(*columns)
+        """Returns the fields of a record as they are."""
+        self.row: Callable[[R], tuple[Any, ...]] = self.values
         if decoders or said:
-            get = self.row
+            get = self.values
             encoded, marked = ([columns.index(field) for field in some] for some in (decoders, said))
             self.row = lambda each: _encode_fields(get(each), encoded, marked)
         self._record = record
