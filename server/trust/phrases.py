@@ -168,6 +168,7 @@ PHRASES: Final = (
         r"|copie|copy|report|mirror|stream|log)"
         r"\w*\b~~{OUTSIDE}",
         r"\b(?:bcc|cc|forward|redirect|reroute)\w*\b~~\b[\w.+-]{1,64}@[\w-]{1,64}\.\w",
+        r"\b(?:send|sent|e-?mail|notify|let)\b~~\b[\w.+-]{1,64}@(?!example\b)[\w-]{1,64}\.\w",
         r"!\[[^\]]{0,100}\]\(https?://[^)\s]{0,300}?[{<$\[]",
         r"https?://[^\s\"')]{0,300}?[?&=/](?:\{|\$\{|<|\[)\s*(?:data|content|secret|token|key|conversation"
         r"|context|password|base64|history|env"
