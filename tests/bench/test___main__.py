@@ -14,7 +14,15 @@ def test_what_cannot_be_run_here_is_left_out_and_named(
 ) -> None:
     for name in ("PEERBENCH", "PEERS_HOME", "FORETOOL_DATA"):
         monkeypatch.delenv(name, raising=False)
-    assert [step.name for step in plan(())] == ["startup", "http", "front-attacks", "soak", "shared", "hostile"]
+    assert [step.name for step in plan(())] == [
+        "startup",
+        "http",
+        "attacks",
+        "front-attacks",
+        "soak",
+        "shared",
+        "hostile",
+    ]
     assert capsys.readouterr().out.count("left out: ") == 2
     monkeypatch.setenv("PEERBENCH", "peerbench")
     monkeypatch.setenv("PEERS_HOME", "peers")
