@@ -170,7 +170,8 @@ async def test_whichever_write_finds_the_file_unusable_no_call_is_lost_once_it_c
         check(stage, replies, upstream)
         for _ in range(10_000):  # of the loop's own time: the file is opened in a thread
             await asyncio.sleep(1)
-            if not store.trouble and not stage.app.recorder.waiting:
+            # Records first, then the tools.
+            if not store.trouble and not stage.app.recorder.waiting and store.statistics().tools == 2:
                 break
         assert [call.tool for call in stage.calls()] == ["calc__add", "calc__sub", "calc__sub", "calc__add"]
         assert ("calc__sub", "discovery") in {(miss.tool, miss.noticed) for miss in stage.misses()}
