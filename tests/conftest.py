@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from served import Served
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -13,3 +16,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def servings() -> Iterator[list[Served]]:
+    """What a test starts; ended whatever happens."""
+    started: list[Served] = []
+    yield started
+    for each in started:
+        if each.process.poll() is None:
+            each.kill()

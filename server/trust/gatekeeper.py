@@ -178,10 +178,7 @@ class Gatekeeper:
             return []
 
     def _hide_credentials(self, prompt: Raw) -> Raw:
-        data = bytes(prompt)
-        for server in self._config.now.servers.values():
-            data = server.secrets.hide_credentials(data)
-        return Raw(data)
+        return Raw(self._config.now.secrets.hide_credentials(bytes(prompt)))
 
     def _admit_prompts(self, server: Server, listed: dict[str, Definition], is_whole: bool) -> list[Raw]:
         launch = launch_of(server)

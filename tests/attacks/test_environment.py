@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -37,16 +36,6 @@ SECRETS = {
 
 def tells(*options: str, **entry: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(SUPPORT / "telling_upstream.py"), *options], **entry}
-
-
-@pytest.fixture
-def servings() -> Iterator[list[Served]]:
-    """What a test starts; ended whatever happens."""
-    started: list[Served] = []
-    yield started
-    for each in started:
-        if each.process.poll() is None:
-            each.kill()
 
 
 def serve(folder: Path, servings: list[Served], servers: dict[str, Any], **settings: Any) -> Served:

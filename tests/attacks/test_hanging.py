@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,6 @@ ECHO = {"command": sys.executable, "args": [str(SUPPORT / "echo_upstream.py")]}
 
 def attacking(*options: str) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(SUPPORT / "attacking_upstream.py"), *options]}
-
-
-@pytest.fixture
-def servings() -> Iterator[list[Served]]:
-    """What a test starts; ended whatever happens."""
-    started: list[Served] = []
-    yield started
-    for each in started:
-        if each.process.poll() is None:
-            each.kill()
 
 
 def serve(tmp_path: Path, servings: list[Served], *options: str, **settings: Any) -> Served:

@@ -29,16 +29,6 @@ def leaves(kind: str, pids: Path, **entry: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def servings() -> Iterator[list[Served]]:
-    """What a test starts; ended whatever happens."""
-    started: list[Served] = []
-    yield started
-    for each in started:
-        if each.process.poll() is None:
-            each.kill()
-
-
-@pytest.fixture
 def left(tmp_path: Path) -> Iterator[Path]:
     """The file of processes that were left behind; ended whatever happens."""
     path = tmp_path / "pids"

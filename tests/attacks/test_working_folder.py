@@ -11,7 +11,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +71,6 @@ def tells(*options: str, **entry: Any) -> dict[str, Any]:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
-
-
-@pytest.fixture
-def servings() -> Iterator[list[Served]]:
-    """What a test starts; ended whatever happens."""
-    started: list[Served] = []
-    yield started
-    for each in started:
-        if each.process.poll() is None:
-            each.kill()
 
 
 def serve(machine: Machine, servings: list[Served], config: Path | None = None) -> Served:

@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +27,6 @@ def unruly(*options: str) -> dict[str, Any]:
 
 def pids(path: Path) -> list[int]:
     return [int(line) for line in path.read_text().split()] if path.exists() else []
-
-
-@pytest.fixture
-def servings() -> Iterator[list[Served]]:
-    """What a test starts; ended whatever happens."""
-    started: list[Served] = []
-    yield started
-    for each in started:
-        if each.process.poll() is None:
-            each.kill()
 
 
 STUBBORN = {
