@@ -23,6 +23,8 @@ from foretool.storage.records import Level
 _BIAS, _STRENGTH, _ENTROPY = 1.49, 1.29, -0.52
 HIGH, MEDIUM = 0.80, 0.55
 """Least probability of each level."""
+MOST_SHOWN = 12
+"""The most tools that one answer shows unasked."""
 FAINTEST = 0.35
 """Words whose match is weaker than this match by chance."""
 UNNEEDED = 0.05
@@ -54,25 +56,34 @@ class Gate(Struct, frozen=True):
     """By encoders, the mean cosine of the best tool below which no tool fits."""
 
 
-def assess(ranking: Ranking, calibrate: Callable[[float], float] | None = None) -> tuple[Level, float | None]:
-    """Say how likely a needed tool is among the first five: the level, and the probability before calibration, which is
-    None without words that could be met or missed. Several needs count by the mean of their probabilities. `calibrate`
-    turns a probability into what such probabilities have been worth so far; the level follows from its result."""
+class Judgement(Struct, frozen=True):
+    """What is thought of a ranking: the one judgement that answers, steps, prompts and lists that grow go by."""
+
+    level: Level
+    probability: float | None
+    """How likely a needed tool is among the first five, before calibration; None without words to be met or missed."""
+    k: int
+    """How many tools to show, best first; 0 where none fits."""
+
+
+def judge(ranking: Ranking, calibrate: Callable[[float], float] | None = None) -> Judgement:
+    """Judge a ranking. Several needs count by the mean of their probabilities. `calibrate` turns a probability into
+    what such probabilities have been worth so far; the level follows from its result."""
     if not ranking.ranked:
-        return "none", None
+        return Judgement("none", None, 0)
     if not ranking.evidence:
-        return "low", None  # ranked by usage alone
+        return Judgement("low", None, MOST_SHOWN)  # ranked by usage alone
     said = sum(map(sufficiency, ranking.evidence)) / len(ranking.evidence)
     if all(map(_is_chance, ranking.evidence)):
-        return "none", said
+        return Judgement("none", said, 0)
     named = all(evidence.named for evidence in ranking.evidence)
     probability = said if calibrate is None or named else calibrate(said)
-    return ("high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"), said
+    return Judgement("high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low", said, MOST_SHOWN)
 
 
 def level(ranking: Ranking) -> Level:
-    """Return the level of `assess` without the probability."""
-    return assess(ranking)[0]
+    """Return the level of `judge` alone."""
+    return judge(ranking).level
 
 
 def sufficiency(evidence: Evidence) -> float:

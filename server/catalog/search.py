@@ -22,9 +22,10 @@ from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query, Ranking, needs
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.records import Level, Tool, ToolId, Usage
+from foretool.storage.records import Tool, ToolId, Usage
 
 if TYPE_CHECKING:
+    from foretool.retrieval.confidence import Judgement
     from foretool.retrieval.corpus import Corpus
     from foretool.retrieval.encoders.slow import Ahead
     from foretool.retrieval.list_rules import Growth
@@ -258,11 +259,11 @@ class Search(BackgroundWork):
         is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
         return self._index.update(FEW).after(history, lines) if self.has_learned else ({}, 0.0)
 
-    def assess(self, ranking: Ranking) -> tuple[Level, float | None]:
-        """Return how likely a needed tool is among the first five, as a level and as the gate's probability."""
-        from foretool.retrieval.confidence import assess
+    def judge(self, ranking: Ranking) -> Judgement:
+        """Return how sure a ranking is, and how many of its tools to show."""
+        from foretool.retrieval.confidence import judge
 
-        return assess(ranking, self._calibrate)
+        return judge(ranking, self._calibrate)
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""

@@ -158,8 +158,8 @@ class AgentSteps:
         return (*self._search.version, self._instructions.version, self._config.settings, age)
 
     def _build(self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str) -> Plan:
-        found, said = self._search.assess(ranking)
-        probability = said or 0.0
+        judged = self._search.judge(ranking)
+        found, probability = judged.level, judged.probability or 0.0
         pinned = self._find_pins(profile, domain)
         ranked = self._candidates(ranking, probability)
         # Even if nothing was found, a step that is widened may take what is ranked.

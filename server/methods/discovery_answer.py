@@ -201,14 +201,15 @@ class AnswerWriter:
         self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach
     ) -> tuple[Answer, float | None]:
         """Return the answer, and the gate's probability that the first five matches suffice."""
-        level, probability = self._search.assess(ranking)
+        judged = self._search.judge(ranking)
+        level = judged.level
         fragments = self._instructions().beside(query, ranking, level, reach.profile) if query.lines else ()
         settings = self._config.settings
         written = answer(
             arguments, ranking, level, self._catalog, visible, reach, settings.answer_tokens,
             settings.tool_tokens, fragments, self._search.count_unindexed(),
         )  # fmt: skip
-        return written, probability
+        return written, judged.probability
 
 
 def _asked(names: Sequence[str], catalog: Catalog, reach: Reach) -> tuple[list[Ranked], list[str]]:
