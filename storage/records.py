@@ -38,6 +38,8 @@ Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost", "refused"]
 """`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out;
 `refused`: the policy did not let the call through, so it never left and counts as no use of the tool."""
 ListReason = Literal["list", "growth", "epoch"]
+ShownIn = Literal["hint", "prompt"]
+"""What named tools beside the list: a block that foretool appended to an answer, or the text of the prompt hook."""
 
 
 class Tool(Struct, frozen=True):
@@ -119,7 +121,10 @@ class SessionRecord(Struct, frozen=True):
 
 
 class Exposure(Struct, frozen=True):
-    """One tool list that a client received."""
+    """One tool list that a client received, or the tools that another text of foretool put before its model.
+
+    The text of a prompt hook that reached no running proxy has the client's own id of its conversation as `session`.
+    """
 
     session: str
     at: float
@@ -127,7 +132,7 @@ class Exposure(Struct, frozen=True):
     epoch: int
     tools: tuple[ToolId, ...]
     tokens: int
-    reason: ListReason
+    reason: ListReason | ShownIn
     id: int = 0
 
 
@@ -185,6 +190,19 @@ class Event(Struct, frozen=True):
     handle: str = ""
     """The conversation within the session, where that is known."""
     session: str = ""
+
+
+class Turn(Struct, frozen=True):
+    """One thing that happened in a session, as far as its cost is concerned."""
+
+    session: str
+    at: float
+    kind: Literal["list", "hint", "discovery", "call", "miss"]
+    """`hint`: a text that named tools, of a prompt hook too; `miss`: a needed tool that the client did not see."""
+    tokens: int = 0
+    """Tokens of the list, the text or the answer that was put before the model."""
+    hidden: bool = False
+    """The called tool was not in the list."""
 
 
 class Prompt(Struct, frozen=True):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Tool,
         ToolId,
         ToolVersion,
+        Turn,
         UpstreamRecord,
         UpstreamState,
         Usage,
@@ -102,6 +103,12 @@ class SessionStore(Protocol):
 
     def exposures(self, session: str) -> list[Exposure]:
         """Return the exposures of one session, the oldest first."""
+
+    def turns(self, since: float) -> Iterator[Turn]:
+        """Yield what sessions were shown and did since a time, in no fixed order, for a caller who adds it up.
+
+        The lists of sessions that began earlier are left out.
+        """
 
 
 class ClientLedger(Protocol):

@@ -6,15 +6,17 @@ A real `foretool serve` stands in front of stand-in upstreams with the tools of 
 another with the calls that the set records, each task in its own conversation. If the wanted tool is in its list, the
 agent calls it. If not, the call counts as hidden, and the agent asks `discover_tools` with the task's words: once per
 task, and again only if the wanted tool was not in the answer. It then calls the tool by name if the list has gained it,
-else through `call_tool`. A hidden tool that a hint has named is called without a discovery, and still counts as hidden.
+else through `call_tool_write`. A hidden tool that the prompt hook or a block after a result has named is called without
+a discovery, and still counts as hidden.
 
-With a prompt hook (`growing+prompts`) `foretool hint` is told of each task before its first call, as a client would do,
-and the agent waits for the list to grow as long as a model reads; it ignores what the hook prints.
+With a prompt hook (`frozen+prompts`, `growing+prompts`) `foretool hint` is told of each task before its first call, as
+a client would do. The agent reads what it prints, and waits for a list that may grow as long as a model reads.
 
 After every second block of tasks a new epoch begins. With learning on, `foretool learn` runs, which begins one; with
 learning off, nothing is learned and the list follows usage alone. The tasks are the train file in a fixed random order
 (`dev` where a set has no other), never the held-out half. The output is one JSON object per block, then one per run:
-the tasks before the first epoch against as many at the end, all tasks, and all after the first epoch.
+the tasks before the first epoch against as many at the end, all tasks, and all after the first epoch. Last comes what
+learning changed, in pairs of the same tasks, with intervals. `bench/learning/costs.py` says what is counted.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ import contextlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,7 @@ from bench.clients.messages import Failed, Json
 from bench.clients.stdio import StdioClient
 from bench.datasets import is_there, read_rows
 from bench.learning import chart
+from bench.learning.costs import Cost, block_of, compare, comparison_table, summary, table
 from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
 from foretool.retrieval import tokens
@@ -47,13 +51,13 @@ from foretool.storage.opening import open_store
 
 SETS = ("ultratool", "bfcl_multi_turn", "mcpbench")
 SEED = 7
-PROMPTED = "growing+prompts"
-"""The policy `growing`, with a client whose prompt hook is `foretool hint`."""
+PROMPTED = "+prompts"
+"""Stands behind a policy with a client whose prompt hook is `foretool hint`."""
 PROMPT_S = 2.0
 """The least time that a model takes to read a prompt; the list may grow meanwhile."""
 PICK_UP_S = 8.0
 """Waited until a running proxy has taken up what was learned; it looks once a second."""
-OFTEN_NEXT = "Often next: "
+_NAME = re.compile(r"[\w-]+")
 
 
 class Task(Struct, frozen=True):
@@ -62,29 +66,12 @@ class Task(Struct, frozen=True):
     """Exposed names, in order."""
 
 
-class Cost(Struct):
-    """The calls and tokens of one block of tasks."""
-
-    calls: int = 0
-    hidden: int = 0
-    """Calls of tools that were not in the list when they were wanted."""
-    discoveries: int = 0
-    not_found: int = 0
-    """Discoveries whose answer lacked the wanted tool."""
-    hinted: int = 0
-    """Hidden tools that a hint had named."""
-    list_tokens: int = 0
-    """Tokens of the lists at the beginning of each conversation."""
-    grown_tokens: int = 0
-    """Tokens of the tools that lists gained."""
-    answer_tokens: int = 0
-    """Tokens of discoveries and hints."""
-
-
 class Agent(StdioClient):
     """A client that lists again as soon as the server announces a change."""
 
     listed: dict[str, Json]
+    may_grow = True
+    """Whether the list may grow for a prompt."""
 
     async def begin(self) -> list[Json]:
         """Begin a new conversation; its first list."""
@@ -150,37 +137,61 @@ def sample(schema: Any) -> Any:
     return (numbers | plain).get(kind, "x")
 
 
+class Reader:
+    """What a model has read in one task, and what that cost."""
+
+    def __init__(self, agent: Agent, names: Collection[str], cost: Cost) -> None:
+        self._agent = agent
+        self._names = frozenset(names)
+        self._cost = cost
+        self._said = 0
+        self.known: set[str] = set()
+        """Tools that any text has named."""
+        self.told: set[str] = set()
+        """Tools that a prompt hook or an appended block has named."""
+
+    def think(self) -> None:
+        """Count one turn of the model."""
+        self._cost.read(size(*written(list(self._agent.listed.values()))), self._said)
+
+    def read(self, *texts: str) -> tuple[int, set[str]]:
+        """Take in texts of foretool; return their tokens and the tools that they name."""
+        tokens, named = size(*texts), {word for text in texts for word in _NAME.findall(text)} & self._names
+        self._said += tokens
+        self.known |= named
+        return tokens, named
+
+    def read_appended(self, result: Json) -> None:
+        """Read the blocks that foretool appended to a result; the stand-in upstream answers with one block."""
+        tokens, named = self.read(*_texts(result)[1:])
+        self._cost.hint_tokens += tokens
+        self.told |= named
+
+
 async def do(
     agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, hook: Sequence[str] | None = None
 ) -> None:
     """Do one task, call by call; `hook`: the command that is told of its prompt."""
     first = await agent.begin()
+    reader = Reader(agent, schemas.keys(), cost)
     if hook:
         agent.news.clear()
-        event = json.dumps({"prompt": task.query, "session_id": "simulation", "cwd": str(Path.cwd())})
-        # The hook's own deadline serves people who wait; a busy machine must not make it skip prompts here.
-        env = {**os.environ, "FORETOOL_HINT_MS": "20000"}
-        await asyncio.to_thread(
-            subprocess.run, hook, input=event.encode(), stdout=subprocess.DEVNULL, check=True, env=env
-        )
-        if not set(task.calls) <= agent.listed.keys():
+        printed = await asyncio.to_thread(_run_hook, hook, task)
+        tokens, reader.told = reader.read(printed)
+        cost.hook_tokens += tokens
+        if agent.may_grow and not set(task.calls) <= agent.listed.keys():
             await agent.read_prompt()
     cost.list_tokens += size(*written(first))
     started_with = {tool["name"] for tool in first}
-    known: set[str] = set()
     for name in task.calls:
         cost.calls += 1
         if name not in agent.listed:
             cost.hidden += 1
-            if name in known:
-                cost.hinted += name not in started_with and f"hint:{name}" in known
+            if name in reader.known:
+                cost.hinted += name in reader.told
             else:
-                cost.discoveries += 1
-                answer = await agent.call("discover_tools", {"task": task.query})
-                found = {match["name"] for match in answer["structuredContent"]["matches"]}
-                cost.not_found += name not in found
-                known |= found | _hints(answer)
-                cost.answer_tokens += size(*_texts(answer))
+                await _discover(agent, task, name, reader, cost)
+        reader.think()
         arguments = sample(schemas[name])
         if name in agent.listed:
             result = await agent.call(name, arguments)
@@ -188,20 +199,34 @@ async def do(
             result = await agent.call("call_tool_write", {"name": name, "arguments": arguments})
             if result.get("isError"):
                 raise Failed(f"{name}: {' '.join(_texts(result))[:300]}")
-            cost.answer_tokens += size(*[text for text in _texts(result) if text.startswith(OFTEN_NEXT)])
-        known |= _hints(result)
+        reader.read_appended(result)
+    reader.think()  # its last turn is the answer to the user
     grown = [tool for name, tool in agent.listed.items() if name not in started_with]
     cost.grown_tokens += size(*written(grown)) if grown else 0
+    cost.end_task()
+
+
+def _run_hook(hook: Sequence[str], task: Task) -> str:
+    event = json.dumps({"prompt": task.query, "session_id": "simulation", "cwd": str(Path.cwd())})
+    # The hook's own deadline serves people who wait; a busy machine must not make it skip prompts here.
+    env = {**os.environ, "FORETOOL_HINT_MS": "20000"}
+    done = subprocess.run(hook, input=event.encode(), stdout=subprocess.PIPE, check=True, env=env)
+    return done.stdout.decode()
+
+
+async def _discover(agent: Agent, task: Task, wanted: str, reader: Reader, cost: Cost) -> None:
+    reader.think()
+    cost.discoveries += 1
+    answer = await agent.call("discover_tools", {"task": task.query})
+    tokens, named = reader.read(*_texts(answer))
+    cost.answer_tokens += tokens
+    cost.not_found += wanted not in named
+    # Whatever the answer lacks, the agent of a recorded task goes on with the right call.
+    reader.known.add(wanted)
 
 
 def _texts(result: Json) -> list[str]:
     return [part.get("text", "") for part in result["content"]]
-
-
-def _hints(result: Json) -> set[str]:
-    """The tools that the end of a result names, and the same names marked as hints."""
-    named = {text.removeprefix(OFTEN_NEXT).partition("(")[0] for text in _texts(result) if text.startswith(OFTEN_NEXT)}
-    return named | {f"hint:{name}" for name in named}
 
 
 class Setup:
@@ -276,9 +301,10 @@ async def run(
         place = Setup(command, Path(folder), data, policy, encoder)
         await place.remember()
         tasks = place.tasks(data, count)
-        hook = [*command, "hint", "--config", str(place.path)] if policy == PROMPTED else None
+        hook = [*command, "hint", "--config", str(place.path)] if policy.endswith(PROMPTED) else None
         found: list[Json] = []
         async with Agent.serve(command, place.path) as agent:
+            agent.may_grow = policy.startswith("growing")
             for start in range(0, len(tasks), block):
                 part, cost = tasks[start : start + block], Cost()
                 for task in part:
@@ -296,74 +322,6 @@ async def run(
     return found
 
 
-def block_of(cost: Cost, count: int) -> Json:
-    """The figures of a block, per task."""
-    spent = cost.list_tokens + cost.grown_tokens + cost.answer_tokens
-    return {
-        "tasks": count,
-        "calls": cost.calls,
-        "hidden": cost.hidden,
-        "hidden_share": round(cost.hidden / cost.calls, 4),
-        "discoveries_per_task": round(cost.discoveries / count, 3),
-        "not_found_share": round(cost.not_found / cost.discoveries, 3) if cost.discoveries else 0.0,
-        "hinted_per_task": round(cost.hinted / count, 3),
-        "list_tokens": round(cost.list_tokens / count),
-        "listed_tokens": round((cost.list_tokens + cost.grown_tokens) / count),
-        "tokens_per_task": round(spent / count),
-    }
-
-
-def summary(blocks: Sequence[Json], every: int) -> Json:
-    """The tasks before the first epoch against as many at the end, all of them, and all after the first epoch.
-
-    `every`: blocks between two epochs.
-    """
-    count = min(every, len(blocks) - 1) or 1
-    first, last, later = blocks[:count], blocks[-count:], blocks[count:] or blocks
-    kept = {key: blocks[0][key] for key in ("set", "policy", "learning")}
-    start, end = hidden_share(first), hidden_share(last)
-    return {
-        "test": "simulation:run", **kept, "tasks": blocks[-1]["done"],
-        "tasks_first": tasks_of(first), "tasks_last": tasks_of(last),
-        "hidden_share_first": start, "hidden_share_last": end, "falls_to": round(end / start, 3) if start else 0.0,
-        "hidden_share": hidden_share(blocks), "hidden_share_after_first": hidden_share(later),
-        "discoveries_first": by_task(first, "discoveries_per_task", 3),
-        "discoveries_last": by_task(last, "discoveries_per_task", 3),
-        "tokens_first": by_task(first, "tokens_per_task"), "tokens_last": by_task(last, "tokens_per_task"),
-        "listed_tokens_first": by_task(first, "listed_tokens"), "listed_tokens_last": by_task(last, "listed_tokens"),
-        "listed_tokens_after_first": by_task(later, "listed_tokens"),
-        "most_list_tokens": max(block["list_tokens"] for block in blocks),
-    }  # fmt: skip
-
-
-def tasks_of(blocks: Sequence[Json]) -> int:
-    """The number of tasks in several blocks."""
-    return sum(block["tasks"] for block in blocks)
-
-
-def hidden_share(blocks: Sequence[Json]) -> float:
-    """The share of hidden calls over several blocks."""
-    return round(sum(block["hidden"] for block in blocks) / sum(block["calls"] for block in blocks), 4)
-
-
-def by_task(blocks: Sequence[Json], key: str, digits: int | None = None) -> float:
-    """The mean over the tasks of several blocks."""
-    return round(sum(block[key] * block["tasks"] for block in blocks) / tasks_of(blocks), digits)
-
-
-def table(summaries: Sequence[Json]) -> Iterator[str]:
-    """A Markdown row for each run, as docs/benchmarks.md has them."""
-    for each in summaries:
-        onoff = "on" if each["learning"] else "off"
-        yield (
-            f"| {each['set']} | {each['policy']} | {onoff} | {each['hidden_share_first']:.3f} |"
-            f" {each['hidden_share_last']:.3f} | x {each['falls_to']:.2f} | {each['hidden_share_after_first']:.3f} |"
-            f" {each['discoveries_first']:.2f} -> {each['discoveries_last']:.2f} |"
-            f" {each['tokens_first']:,.0f} -> {each['tokens_last']:,.0f} |"
-            f" {each['listed_tokens_first']:,.0f} -> {each['listed_tokens_last']:,.0f} |"
-        )
-
-
 def drawn(runs: Sequence[Sequence[Json]], key: str, title: str, unit: str, most: float | None = None) -> str:
     """The runs as one plot with a panel for each set."""
     panels: dict[str, tuple[list[float], dict[str, list[float]]]] = {}
@@ -379,7 +337,7 @@ def draw(runs: Sequence[Sequence[Json]], file: Path) -> None:
     """Write two plots: hidden calls, and tokens into a file beside it."""
     title = "Share of calls whose tool was hidden, by tasks done (learning on and off)"
     file.write_text(drawn(runs, "hidden_share", title, "share", 1.0), "utf-8")
-    title = "Tokens a task: lists, growth, answers of discover_tools, hints"
+    title = "Tokens a task: lists, growth, answers of discover_tools, hook, hints"
     beside = file.with_name(f"{file.stem}_tokens{file.suffix}")
     beside.write_text(drawn(runs, "tokens_per_task", title, "tokens"), "utf-8")
 
@@ -393,12 +351,20 @@ def read_runs(files: Sequence[Path]) -> list[list[Json]]:
     return list(runs.values())
 
 
+def comparisons(runs: Sequence[Sequence[Json]], every: int) -> Iterator[Json]:
+    """What learning changes, for each set and policy that ran with learning off and on."""
+    off = {(run[0]["set"], run[0]["policy"]): run for run in runs if not run[0]["learning"]}
+    for run in runs:
+        if run[0]["learning"] and (other := off.get((run[0]["set"], run[0]["policy"]))):
+            yield from compare(other, run, every)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and simulate."""
     parser = make_parser("bench.learning.simulation", __doc__)
     parser.add_argument("data", type=Path, nargs="?", help="folder of data sets; default $FORETOOL_DATA")
     parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--policies", default=f"frozen,growing,{PROMPTED}")
+    parser.add_argument("--policies", default="frozen,frozen+prompts,growing,growing+prompts")
     parser.add_argument("--learning", default="off,on")
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--block", type=int, default=25, help="tasks a figure is of; default %(default)s")
@@ -413,7 +379,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.drawn:
         earlier = read_runs(arguments.drawn)
         print("\n".join(table([summary(blocks, arguments.every) for blocks in earlier])))
-        draw(earlier, arguments.svg)
+        print("\n".join(comparison_table(list(comparisons(earlier, arguments.every)))))
+        if arguments.svg:
+            draw(earlier, arguments.svg)
         return
     data = arguments.data or Path(os.environ.get("FORETOOL_DATA", ""))
     if not data.is_dir() or data == Path():
@@ -428,6 +396,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options))
                 runs.append(blocks)
                 print(json.dumps(summary(blocks, arguments.every)), flush=True)
+    for row in comparisons(runs, arguments.every):
+        print(json.dumps(row), flush=True)
     if arguments.svg:
         draw(runs, arguments.svg)
 

@@ -18,6 +18,7 @@ COMMANDS = (
     "tools",
     "search",
     "misses",
+    "stats",
     "graph",
     "learn",
     "clients",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec.json import Decoder
 
-from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord
+from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord, Turn
 from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table, encode_json
 
 _KEPT_DELAYS = 31
@@ -29,6 +29,13 @@ _GET_EXPOSURES = (
     "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id"
     " FROM exposures JOIN lists ON lists.id = exposures.list"
 )
+_GET_TURNS = """
+    SELECT session, at, CASE WHEN reason IN ('hint', 'prompt') THEN 'hint' ELSE 'list' END, tokens, 0
+    FROM exposures WHERE at >= :since
+    UNION ALL SELECT session, at, 'discovery', tokens, 0 FROM discoveries WHERE at >= :since
+    UNION ALL SELECT session, at, 'call', 0, hidden FROM calls WHERE at >= :since
+    UNION ALL SELECT session, at, 'miss', 0, 0 FROM misses WHERE at >= :since
+"""
 _SEE_CLIENT = (
     "INSERT INTO clients (client, version, era, announced, relisted, delays, last_seen)"
     " VALUES (?, ?, ?, 0, 0, '[]', ?)"
@@ -78,6 +85,10 @@ class Sessions(Subject):
     def exposures(self, session: str) -> list[Exposure]:
         rows = self._database.rows(f"{_GET_EXPOSURES} WHERE session = ? ORDER BY exposures.id", (session,))
         return [_read_exposure(row) for row in rows]
+
+    def turns(self, since: float) -> Iterator[Turn]:
+        for session, at, kind, tokens, hidden in self._database.each_row(_GET_TURNS, {"since": since}):
+            yield Turn(session, at, kind, tokens, bool(hidden))
 
 
 class Clients(Subject):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bench.learning import simulation
-from bench.learning.simulation import Cost, block_of, sample, summary, table
+from bench.learning.costs import Cost
+from bench.learning.simulation import Agent, Reader, sample, size, written
 
 
 def test_the_smallest_value_that_a_schema_takes() -> None:
@@ -26,33 +27,21 @@ def test_the_smallest_value_that_a_schema_takes() -> None:
     assert sample({"properties": {}}) == {}
 
 
-def test_the_figures_of_a_block_are_by_task() -> None:
-    cost = Cost(10, 4, 3, 1, 1, 1000, 200, 300)
-    assert block_of(cost, 2) == {
-        "tasks": 2, "calls": 10, "hidden": 4, "hidden_share": 0.4, "discoveries_per_task": 1.5,
-        "not_found_share": 0.333, "hinted_per_task": 0.5,
-        "list_tokens": 500, "listed_tokens": 600, "tokens_per_task": 750,
-    }  # fmt: skip
-
-
-def test_a_run_is_summed_up_by_its_tasks_before_the_first_epoch_and_as_many_at_the_end() -> None:
-    def block(calls: int, hidden: int, tasks: int, done: int) -> dict[str, Any]:
-        cost = Cost(calls, hidden, hidden, 0, 0, 100 * tasks, 100 * hidden, 0)
-        return {"set": "s", "policy": "frozen", "learning": True, "done": done, **block_of(cost, tasks)}
-
-    blocks = [block(10, 8, 2, 2), block(30, 8, 6, 8), block(10, 1, 2, 10), block(10, 0, 2, 12), block(30, 4, 6, 18)]
-    told = summary(blocks, 2)
-    assert (told["tasks"], told["tasks_first"], told["tasks_last"]) == (18, 8, 8)
-    # 16 of 40 calls, 4 of 40; 21 of 90 in all, 5 of 50 after the first two blocks.
-    assert (told["hidden_share_first"], told["hidden_share_last"], told["falls_to"]) == (0.4, 0.1, 0.25)
-    assert (told["hidden_share"], told["hidden_share_after_first"]) == (0.2333, 0.1)
-    # 8 hidden calls in 2 tasks, 8 in 6.
-    assert (told["discoveries_first"], told["listed_tokens_first"], told["listed_tokens_last"]) == (2.0, 300, 150)
-    assert next(table([told])) == (
-        "| s | frozen | on | 0.400 | 0.100 | x 0.25 | 0.100 | 2.00 -> 0.50 | 300 -> 150 | 300 -> 150 |"
-    )
-    alone = summary(blocks[:1], 2)
-    assert (alone["hidden_share_first"], alone["hidden_share_last"], alone["falls_to"]) == (0.8, 0.8, 1.0)
+def test_the_agent_counts_what_it_reads_at_every_turn_and_learns_the_names_in_it() -> None:
+    agent = Agent.__new__(Agent)
+    agent.listed = {"a__x": {"name": "a__x"}}
+    cost = Cost()
+    reader = Reader(agent, ["a__x", "b__y", "c__z"], cost)
+    listed = size(*written(list(agent.listed.values())))
+    reader.think()
+    told, named = reader.read("1. b__y: does a thing", "not-a-tool")
+    assert (named, reader.known, cost.read_tokens) == ({"b__y"}, {"b__y"}, listed)
+    own = {"type": "text", "text": "c__z came from the server"}
+    reader.read_appended({"content": [own, {"type": "text", "text": "Likely next: c__z()"}]})
+    reader.read_appended({"content": [own]})
+    assert (reader.told, cost.hint_tokens) == ({"c__z"}, size("Likely next: c__z()"))
+    reader.think()
+    assert cost.read_tokens == 2 * listed + told + cost.hint_tokens
 
 
 @pytest.mark.slow

@@ -1,0 +1,60 @@
+"""`foretool stats`: misses, discovery turns and tokens, by day and client."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from command_fakes import CALC, WEATHER, fill, write_config
+from rich.console import Console
+
+from foretool.server.commands import output
+from foretool.server.commands.group import run
+from foretool.storage.records import Call, Exposure, SessionRecord
+
+
+def written(tmp_path: Path) -> Path:
+    path = write_config(tmp_path)
+    now = time.time()
+    with fill(path) as store:
+        store.sessions.begin(SessionRecord("s2", "codex\x1b[2J", "1", "modern", "stdio", "", now))
+        store.sessions.add_exposure(Exposure("s2", now - 9, "frozen", 1, (CALC,), 30, "list"))
+        store.sessions.add_exposure(Exposure("s2", now - 8, "frozen", 1, (WEATHER,), 10, "hint"))
+        store.calls.record([Call("s2", now - 7, WEATHER, "sky", "bridge", True, "ok", 1.0, True, "")])
+    return path
+
+
+def test_what_a_time_cost_is_given_whole_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["stats", "--json", "--config", str(written(tmp_path))]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (day,) = told["days"]
+    assert (told["full_list_tokens"], told["total"]["calls"], day["tasks"]) == (120, 1, 1)
+    assert (day["misses"], day["miss_rate"], day["hidden_per_task"], day["discoveries_per_task"]) == (0, 0.0, 1.0, 0.0)
+    assert (day["read_per_task"], day["full_per_task"], day["saved"]) == (40.0, 120.0, pytest.approx(2 / 3))
+
+
+def test_every_day_and_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path)
+    assert run(["stats", "--since", "3000w", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "cursor" in out and "codex" in out and "full list" in out and "\x1b" not in out
+    assert "in all: 2 tasks, 2 calls, missed 50%; per task: 0.50 discovery turns, 1.00 hidden calls" in out
+    assert "\ncursor: 1 task, 1 call, missed 100%" in out
+
+
+def test_a_narrow_terminal_gets_cards_that_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "console", lambda *, error=False: Console(width=80, markup=False, highlight=False))
+    assert run(["stats", "--since", "3000w", "--config", str(written(tmp_path))]) == 0
+    out = capsys.readouterr().out
+    cards = out[: out.index("\ncodex")]
+    assert "  40 tokens read, 120 with the full list: 67% saved" in cards
+    assert "│" not in cards and max(map(len, out.splitlines())) <= 80
+
+
+def test_an_empty_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    assert run(["stats", "--config", str(path)]) == 0
+    assert "Nothing is on record" in capsys.readouterr().out

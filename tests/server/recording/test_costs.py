@@ -1,0 +1,88 @@
+"""What lists, answers and hints have cost is added up as said."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from foretool.server.recording.costs import UNKNOWN, Costs, add_costs, by_client, read_costs, session_of
+from foretool.storage.episodes import GAP_S
+from foretool.storage.opening import open_store
+from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, ToolId
+from foretool.storage.stores import Store
+
+A, B = ToolId("s__a"), ToolId("s__b")
+DAY = datetime(2026, 3, 4, 12).timestamp()
+
+
+def listed(store: Store, at: float, tokens: int, session: str = "s1") -> None:
+    store.sessions.add_exposure(Exposure(session, at, "frozen", 1, (A,), tokens, "list"))
+
+
+def called(at: float, tool: ToolId, *, hidden: bool = False) -> Call:
+    return Call("s1", at, tool, "s", "name", hidden, "ok", 1.0, True, "")
+
+
+def begin(store: Store, key: str = "s1", client: str = "cursor") -> None:
+    store.sessions.begin(SessionRecord(key, client, "1", "legacy", "stdio", "", DAY))
+
+
+def test_what_one_task_cost_is_counted_at_each_of_its_turns() -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        listed(store, DAY, 300)
+        answer = Discovery("s1", DAY + 1, "do b", (), None, "high", (Match(B, 1, 1.0),), 80, 1.0)
+        store.discoveries.add(answer)
+        miss = Miss("s1", DAY + 2, B, "discovery", "budget", 1, 2, "", (), 1, 1, "", "discovered", 1, 80, call=1)
+        store.calls.record([called(DAY + 2, B, hidden=True)], [miss])
+        store.sessions.add_exposure(Exposure("s1", DAY + 3, "frozen", 1, (A,), 20, "hint"))
+        store.calls.record([called(DAY + 4, A)])
+        (row,) = read_costs(store, 0.0, DAY + 5, full=1000)
+    # Turns: the discovery reads 300, the first call 300 + 80, the second 300 + 80 + 20.
+    assert row == Costs(
+        "2026-03-04", "cursor", tasks=1, calls=2, hidden=1, misses=1, discoveries=1, list_tokens=900, said_tokens=100,
+        read_tokens=1080, full_tokens=2000,
+    )  # fmt: skip
+    assert (row.miss_rate, row.per_task(row.hidden), row.saved) == (0.5, 1.0, pytest.approx(0.46))
+
+
+def test_a_new_task_does_not_read_what_an_earlier_one_was_told() -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        listed(store, DAY, 100)
+        store.sessions.add_exposure(Exposure("s1", DAY + 1, "frozen", 1, (B,), 50, "prompt"))
+        later = DAY + GAP_S + 10
+        store.calls.record([called(DAY + 2, B), called(later, A)])
+        (row,) = read_costs(store, 0.0, later, full=10)
+    assert (row.tasks, row.said_tokens, row.read_tokens) == (2, 50, (100 + 50) + 100)
+
+
+def test_days_and_clients_are_apart_and_the_time_is_narrowed() -> None:
+    with open_store(":memory:") as store:
+        begin(store)
+        begin(store, "s2", "")
+        listed(store, DAY - 86_400, 10)
+        store.calls.record([called(DAY - 86_400, A), called(DAY, A)])
+        store.calls.record([Call("s2", DAY, A, "s", "name", False, "ok", 1.0, True, "")])
+        store.sessions.add_exposure(Exposure("elsewhere", DAY, "frozen", 0, (A,), 7, "prompt"))
+        rows = read_costs(store, 0.0, DAY + 5, full=1)
+        assert [(row.day, row.client, row.calls) for row in rows] == [
+            ("2026-03-04", "cursor", 1), ("2026-03-04", "(unnamed)", 1), ("2026-03-04", UNKNOWN, 0),
+            ("2026-03-03", "cursor", 1),
+        ]  # fmt: skip
+        assert [row.day for row in read_costs(store, DAY - 60, DAY + 5, full=1)] == ["2026-03-04"] * 3
+    sums = by_client(rows)
+    assert [(name, row.calls, row.said_tokens) for name, row in sums.items()] == [
+        ("cursor", 2, 0), ("(unnamed)", 1, 0), (UNKNOWN, 0, 7),
+    ]  # fmt: skip
+    assert add_costs(rows, "").calls == 3
+
+
+def test_nothing_is_divided_by_nothing() -> None:
+    empty = Costs("", "x")
+    assert (empty.miss_rate, empty.saved, empty.per_task(3)) == (None, None, None)
+
+
+def test_the_session_of_an_episode() -> None:
+    assert [session_of(key) for key in ("s1:2", "s1/handle:1")] == ["s1", "s1"]
