@@ -224,6 +224,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
+    "start:search-waits": Promise("docs/configuration.md", "a search waits for starting servers, up to cold_search_s"),
+    "start:absent": Promise("design: upstreams", "servers of a profile that are starting or down are known by name"),
     "start:greeting-at-once": Promise("design: upstreams", "the greeting waits for nobody"),
     "start:call-waits": Promise("design: upstreams", "a call to a starting upstream waits for it"),
     "start:cold-call": Promise("docs/configuration.md", "a call waits for a silent upstream at most its timeout_s"),
@@ -290,6 +292,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "a yes holds for its tool, definition and session, and nobody else can give it"
     ),
     # discover_tools
+    "discovery:counts": Promise("design: own tools", "what our definition says of tools and servers is true"),
     "discovery:definition": Promise(
         "README: what a client sees", "its definition costs at most 250 tokens for any number of servers"
     ),
@@ -352,6 +355,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "wire:deep-arguments": Promise("design: calls", "nesting of any depth gets some answer"),
     "greeting:legacy": Promise(f"{LEGACY}: basic/lifecycle", "initialize agrees on a version"),
+    "greeting:whole": Promise("design: instructions", "a list is called partial only where it is"),
     "greeting:modern": Promise(
         f"{MODERN}: server/discover", "server/discover names what we speak; bad envelopes are refused"
     ),

@@ -68,11 +68,18 @@ _DISCOVER: Final = {
 
 
 def definitions(
-    counts: Mapping[str, int], bridges: Bridges = "by_risk", *, trusts_some: bool = False
+    counts: Mapping[str, int],
+    bridges: Bridges = "by_risk",
+    *,
+    trusts_some: bool = False,
+    unlisted: int = 0,
+    is_whole: bool = False,
 ) -> list[tuple[ToolId, Raw]]:
     """Return the definitions of our own tools. `counts`: tools by upstream; the description names the upstreams.
-    `trusts_some`: a rule may let `call_tool` run what is not read-only."""
-    discover = (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": _description(counts)}))
+    `trusts_some`: a rule may let `call_tool` run what is not read-only. `unlisted`: how many upstreams have not listed
+    their tools yet; `is_whole`: all tools stand in the list."""
+    description = _description(counts, unlisted, is_whole=is_whole)
+    discover = (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": description}))
     found = "by name with its arguments, listed or found by discover_tools."
     if bridges == "one":
         return [_bridge(CALL, f"Calls any tool {found}", _WRITES), discover]
@@ -83,13 +90,16 @@ def definitions(
     return [call, _bridge(CALL_WRITE, "As call_tool, for every other tool.", _WRITES), discover]
 
 
-def _description(counts: Mapping[str, int]) -> str:
+def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) -> str:
     """Say how many tools and servers can be searched, and name the servers with the most tools."""
     shown = {name: count for name, count in counts.items() if count}
-    text = (
-        f"Finds tools for a task among {sum(shown.values())} of {len(shown)} servers; your list is partial. "
-        "Answers carry schemas."
-    )
+    tools = sum(shown.values())
+    text = f"Finds tools for a task among {_count(tools, 'tool')} on {_count(len(shown), 'server')}"
+    if unlisted:
+        text += f" so far ({_count(unlisted, 'server')} not listed yet)"
+    # While servers are missing, nobody can say that a list has everything.
+    text += "; your list has them all. " if is_whole and not unlisted else "; your list is partial. "
+    text += "Answers carry schemas."
     named = ""
     for place, name in enumerate(sorted(shown, key=lambda name: (-shown[name], name))):
         longer = f"{named}, {name}" if named else name
@@ -98,3 +108,7 @@ def _description(counts: Mapping[str, int]) -> str:
             break
         named = longer
     return f"{text} Servers: {named}." if named else text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

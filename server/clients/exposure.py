@@ -7,7 +7,7 @@ or `foretool learn` has run. No request of a client changes it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Final
@@ -241,10 +241,13 @@ class Exposures:
         finds = self._policy.reach(profile).finds
         return [tool for tool in pins if (found := self._catalog.get(tool)) and finds(found)]
 
-    def _own(self, profile: Profile) -> list[tuple[ToolId, Raw]]:
+    def _own(self, profile: Profile, *, is_whole: bool = False) -> list[tuple[ToolId, Raw]]:
         reach = self._policy.reach(profile)
-        counts = self._catalog.count_tools(reach)
-        return own_tools.definitions(counts, reach.bridges, trusts_some=reach.trusts_some)
+        unlisted = sum(map(reach.admits, self._unlisted()))
+        return own_tools.definitions(
+            self._catalog.count_tools(reach), reach.bridges, trusts_some=reach.trusts_some, unlisted=unlisted,
+            is_whole=is_whole,
+        )  # fmt: skip
 
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,
@@ -268,9 +271,14 @@ class Exposures:
                 known = msgspec.json.decode(learned, type=Prior)
         return order_tools(known, usages, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
 
-    def _fitting_whole(self, profile: Profile, own: Mapping[ToolId, Raw]) -> list[ToolId]:
+    def shows_all(self, profile: Profile, policy: Policy) -> bool:
+        """Tell whether the list holds every tool of the profile that is known."""
+        return policy == "full" or (self._config.settings.list_whole and bool(self._fitting_whole(profile)))
+
+    def _fitting_whole(self, profile: Profile) -> list[ToolId]:
         """Return all tools of a profile if they fit its budget beside our own, else []."""
-        left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in own.values())
+        own = self._own(profile, is_whole=True)
+        left = profile.list_tokens - sum(estimate(bytes(one).decode()) for _, one in own)
         found = [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
         for tool in found:
             left -= self._catalog.tokens(tool)
@@ -280,12 +288,12 @@ class Exposures:
 
     def _make(self, profile: Profile, policy: Policy) -> tuple[WorkingSet, tuple[ToolId, ...]]:
         """Make a list; return it with the order in which the tools competed for it."""
-        definitions = dict(self._own(profile))
+        definitions = dict(self._own(profile, is_whole=self.shows_all(profile, policy)))
         pinned = self._pinned(profile)
         ranked: tuple[ToolId, ...] = ()
         if policy == "full":
             chosen = [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
-        elif self._config.settings.list_whole and (whole := self._fitting_whole(profile, definitions)):
+        elif self._config.settings.list_whole and (whole := self._fitting_whole(profile)):
             chosen = whole
         else:
             ranked = self._ranked(profile)

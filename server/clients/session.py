@@ -206,8 +206,14 @@ class Session:
         chat.note_call(tool, at)
         return misses, Forward(tool, hidden, found.discovery if found else 0)
 
-    def discovered(self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None) -> list[Miss]:
-        """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none."""
+    def discovered(
+        self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, starting: Sequence[str] = (),
+        matching: int = 0,
+    ) -> list[Miss]:  # fmt: skip
+        """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none.
+
+        `starting`: servers whose tools were not known yet; `matching`: how many tools the search found before the gate.
+        """
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
         for match in discovery.matches:
@@ -215,10 +221,17 @@ class Session:
         if discovery.matches:
             return []
         name = discovery.names[0] if discovery.names else ""
+        cause: Cause = "unknown"
         change = "add a server that has such a tool, or describe the one that is there (server setting `description`)"
+        if starting:
+            cause = "offline"
+            change = f"none: the tools of {_name_some(starting)} were not known yet; the next search finds them"
+        elif matching and not name:
+            cause = "gate"
+            change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
         return [
             self._miss(
-                chat, name, discovery.at, "nothing_found", "unknown", change,
+                chat, name, discovery.at, "nothing_found", cause, change,
                 of=of, query=discovery.task, discovery=id, turns=1, tokens=discovery.tokens,
             )
         ]  # fmt: skip
@@ -275,3 +288,8 @@ class Session:
             session=self.record.key, at=at, tool=tool, noticed=noticed, cause=cause, change=change,
             history=tuple(chat.history), exposure=self.exposure, **{**given, **more},
         )  # fmt: skip
+
+
+def _name_some(servers: Sequence[str]) -> str:
+    named = ", ".join(map(repr, servers[:3]))
+    return f"{named} and {len(servers) - 3} more" if len(servers) > 3 else named

@@ -72,6 +72,11 @@ class ToolList:
         given = [session for session in self._client.sessions() if session.view is not None]
         return any(session.view and self.view(session).array != session.view.array for session in given)
 
+    def shows_all(self) -> bool:
+        """Tell whether the list of the latest session holds every known tool of its profile."""
+        session = self._client.session
+        return session is not None and self._exposures.shows_all(self._client.profile, self.policy(session))
+
     def sees_all(self) -> bool:
         """Tell whether the client was given the list of the policy `full`."""
         views = (session.view for session in self._client.sessions())

@@ -45,8 +45,10 @@ class DiscoverTools:
         """Answer one call of `discover_tools`; `raw` is its arguments."""
         arguments = discovery_answer.read_arguments(raw)
         self.join_conversation(exchange, arguments.handle)
-        # Before the first upstreams have listed their tools, nothing would be found.
-        self._upstreams.when_listed(lambda: exchange.attempt(self._find, exchange, arguments))
+        # What has not been listed cannot be found, and a wrong answer costs more than waiting.
+        self._upstreams.when_searchable(
+            lambda: exchange.attempt(self._find, exchange, arguments), exchange.client.profile
+        )
 
     def join_conversation(self, exchange: Exchange, handle: str) -> None:
         """Continue the conversation of a handle. When a handle comes back for the first time, record that the discovery
@@ -89,7 +91,8 @@ class DiscoverTools:
             probability=probability,
         )
         id = self._recorder.discovery(kept)
-        for miss in session.discovered(kept, id, len(self._catalog), chat):
+        starting = self._upstreams.absent(client.profile).starting
+        for miss in session.discovered(kept, id, len(self._catalog), chat, starting, ranking.total):
             self._recorder.miss(miss)
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, id))
         content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}]

@@ -27,6 +27,10 @@ INSTRUCTIONS: Final = (
     "When none of the listed ones fits, describe the task to discover_tools, then call what it finds as its answer "
     "says."
 )
+WHOLE: Final = (
+    "To find the tool for a task, describe the task to discover_tools, then call what it finds as its answer says."
+)
+"""What our `instructions` say where every tool stands in the list."""
 QUOTING: Final = " Lines after > are the words of the server named above them."
 
 
@@ -58,7 +62,7 @@ class Greeting:
                 "protocolVersion": version,
                 "capabilities": self.capabilities("legacy", client.profile),
                 "serverInfo": versions.IDENTITY,
-                "instructions": self.instructions(client.profile),
+                "instructions": self.instructions(client.profile, is_whole=self._lists_all(exchange)),
             }
         )
 
@@ -67,7 +71,7 @@ class Greeting:
             {
                 "supportedVersions": [*versions.MODERN_VERSIONS, *versions.LEGACY_VERSIONS],
                 "capabilities": self.capabilities("modern", exchange.client.profile),
-                "instructions": self.instructions(exchange.client.profile),
+                "instructions": self.instructions(exchange.client.profile, is_whole=self._lists_all(exchange)),
                 "ttlMs": INCOMPLETE_TTL_MS if self._upstreams.still_coming() else TTL_MS,
                 "cacheScope": "private",
             }
@@ -101,10 +105,16 @@ class Greeting:
             extensions.update(translate.forwardable(known).get("extensions", {}))
         return {**capabilities, "extensions": extensions} if extensions else capabilities
 
-    def instructions(self, profile: Profile) -> str:
-        """Return our `instructions`, with those of the profile's upstreams."""
+    def _lists_all(self, exchange: Exchange) -> bool:
+        """Tell whether the list of a client holds every tool of its profile, those of missing servers included."""
+        client, unlisted = exchange.client, self._upstreams.unlisted()
+        is_known = all(each.name not in unlisted for each in self._upstreams.admitted(client.profile))
+        return is_known and client.tools.shows_all()
+
+    def instructions(self, profile: Profile, *, is_whole: bool = False) -> str:
+        """Return our `instructions`, with those of the profile's upstreams. `is_whole`: every tool is listed."""
         texts = {each.name: self._catalog.server_text(each.name) for each in self._upstreams.admitted(profile)}
-        return merge_instructions(texts, INSTRUCTION_TOKENS)
+        return merge_instructions(texts, INSTRUCTION_TOKENS, WHOLE if is_whole else INSTRUCTIONS)
 
     def quoted(self, profile: Profile) -> frozenset[str]:
         """Return the upstreams whose instructions are part of ours, so that clients know them already."""
@@ -117,11 +127,11 @@ class Greeting:
         return known[1]
 
 
-def merge_instructions(upstreams: Mapping[str, str], budget: int) -> str:
+def merge_instructions(upstreams: Mapping[str, str], budget: int, own: str = INSTRUCTIONS) -> str:
     """Return our `instructions`, then those of the upstreams, each quoted under its name, within `budget` tokens
     together."""
     shares = [_share(name, text) for name, text in upstreams.items() if text.strip()]
-    own = INSTRUCTIONS + QUOTING if shares else INSTRUCTIONS
+    own = own + QUOTING if shares else own
     return "\n\n".join([own, *fill_budget(shares, estimate, budget - estimate(own))])
 
 

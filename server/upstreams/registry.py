@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.trust.policy import TrustPolicy
@@ -13,6 +15,27 @@ from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era
 
 Capabilities = Mapping[str, Any]
+
+PATIENCE_S: Final = 30.0
+"""Nobody waits for the tools of a server that has been starting for longer than this. A first `npx` may download."""
+
+
+class Absent(NamedTuple):
+    """The servers of a profile whose tools cannot all be used now, in config order."""
+
+    starting: tuple[str, ...] = ()
+    """They may yet list their tools for the first time."""
+    down: tuple[str, ...] = ()
+    """They failed to start, were lost, or could not list their tools. Tools from an earlier list may be known."""
+
+
+class _Waiter(Struct, eq=False):
+    """Somebody who waits for first lists of tools."""
+
+    go: Callable[[], None]
+    profile: Profile | None
+    """Only the servers of this profile matter; None: all servers do."""
+    timer: asyncio.TimerHandle | None = None
 
 
 class UpstreamRegistry:
@@ -26,7 +49,7 @@ class UpstreamRegistry:
         """By upstream; from an earlier run until it has shaken hands in this one."""
         self._listed: set[str] = set()
         """Upstreams whose tools are known, from the store or from themselves."""
-        self._waiting_for_all: list[Callable[[], None]] = []
+        self._waiting: list[_Waiter] = []
         self._waiting_for_one: dict[str, list[Callable[[], None]]] = {}
         self._cold_until = 0.0
         """When lists stop waiting for unknown upstreams; 0 until the first client has come, which starts them."""
@@ -88,8 +111,7 @@ class UpstreamRegistry:
 
     def wake_unlisted(self, era: Era) -> None:
         """Start every upstream whose tools are unknown: a client has opened its conversation."""
-        cold_list_s = self._config.settings.cold_list_s
-        self._cold_until = self._cold_until or asyncio.get_running_loop().time() + cold_list_s
+        self._cold_until = asyncio.get_running_loop().time() + self._config.settings.cold_list_s
         for upstream in self:
             if upstream.name not in self._listed:
                 upstream.start(era)
@@ -98,29 +120,53 @@ class UpstreamRegistry:
         """Return the names of the upstreams whose tools are unknown."""
         return frozenset(self._upstreams.keys() - self._listed)
 
-    def still_coming(self) -> bool:
-        """Tell whether an upstream may yet list its tools for the first time."""
-        return any(
-            upstream.name not in self._listed
-            and upstream.state in (State.KNOWN, State.STARTING, State.READY)
-            and not upstream.error
-            for upstream in self
-        )
+    def absent(self, profile: Profile) -> Absent:
+        """Return which servers of a profile are still starting, and which are down."""
+        starting, down = [], []
+        for upstream in self.admitted(profile):
+            if upstream.error or upstream.state in (State.RETRYING, State.UNLISTED):
+                down.append(upstream.name)
+            elif self._is_coming(upstream):
+                starting.append(upstream.name)
+        return Absent(tuple(starting), tuple(down))
+
+    def still_coming(self, profile: Profile | None = None) -> bool:
+        """Tell whether an upstream (of a profile) may yet list its tools for the first time."""
+        return any(map(self._is_coming, self if profile is None else self.admitted(profile)))
+
+    def _is_coming(self, upstream: Upstream) -> bool:
+        coming = (State.KNOWN, State.STARTING, State.READY)
+        return upstream.name not in self._listed and upstream.state in coming and not upstream.error
 
     def when_listed(self, go: Callable[[], None]) -> None:
-        """Call `go` as soon as every upstream has listed its tools or failed to, at the latest at the deadline."""
-        loop = asyncio.get_running_loop()
-        if not self.still_coming() or loop.time() >= self._cold_until:
+        """Call `go` as soon as every upstream has listed its tools or failed to, at the latest `cold_list_s` after the
+        last client has come."""
+        self._wait(go, self._cold_until - asyncio.get_running_loop().time(), None)
+
+    def when_searchable(self, go: Callable[[], None], profile: Profile) -> None:
+        """Call `go` as soon as every upstream of a profile has listed its tools or failed to, at the latest
+        `cold_search_s` from now. An upstream that has been starting for `PATIENCE_S` is not waited for."""
+        self._wait(go, self._config.settings.cold_search_s, profile)
+
+    def _wait(self, go: Callable[[], None], within_s: float, profile: Profile | None) -> None:
+        if within_s <= 0 or not self._is_worth_waiting(profile):
             go()
             return
-        if not self._waiting_for_all:
-            loop.call_at(self._cold_until, self._stop_waiting)
-        self._waiting_for_all.append(go)
+        waiter = _Waiter(go, profile)
+        waiter.timer = asyncio.get_running_loop().call_later(within_s, self._stop_waiting, waiter)
+        self._waiting.append(waiter)
 
-    def _stop_waiting(self) -> None:
-        waiting, self._waiting_for_all = self._waiting_for_all, []
-        for go in waiting:
-            go()
+    def _is_worth_waiting(self, profile: Profile | None) -> bool:
+        """Tell whether an upstream may yet list its tools soon."""
+        oldest = time.time() - PATIENCE_S
+        upstreams = self if profile is None else self.admitted(profile)
+        return any(self._is_coming(each) and (each.state is State.KNOWN or each.since > oldest) for each in upstreams)
+
+    def _stop_waiting(self, waiter: _Waiter) -> None:
+        self._waiting.remove(waiter)
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        waiter.go()
 
     def when_upstream_listed(self, upstream: Upstream, era: Era, go: Callable[[], None]) -> None:
         """Call `go` as soon as one upstream has listed its tools or failed to; start it in `era` if it is down."""
@@ -148,8 +194,8 @@ class UpstreamRegistry:
         """Call back who waited for this upstream: it has listed its tools or cannot."""
         for go in self._waiting_for_one.pop(upstream.name, []):
             go()
-        if self._waiting_for_all and not self.still_coming():
-            self._stop_waiting()
+        for waiter in [each for each in self._waiting if not self._is_worth_waiting(each.profile)]:
+            self._stop_waiting(waiter)
 
     # -- in the course of time
 

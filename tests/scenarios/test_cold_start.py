@@ -66,6 +66,40 @@ async def test_the_first_list_comes_as_soon_as_every_upstream_has_answered_or_fa
         assert loop.time() - began < 0.5
 
 
+@requirement("start:search-waits")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_search_while_servers_start_waits_for_them_and_finds_their_tools(modern: bool) -> None:
+    slow = FakeUpstream("slow", ["divide"], BOTH, gate=asyncio.Event())
+    async with proxy_over(FakeUpstream("calc", ["add"], BOTH), slow, cold_list_s=0.1) as stage:
+        client = stage.client.modern() if modern else stage.client
+        if not modern:
+            await client.initialize()
+        listed = (await client.ask("tools/list"))["tools"]
+        (own,) = (each["description"] for each in listed if each["name"] == "discover_tools")
+        assert "1 tool on 1 server so far (1 server not listed yet)" in own
+        search = client.post("tools/call", {"name": "discover_tools", "arguments": {"task": "divide"}})
+        await client.ask("resources/list")
+        assert slow.gate is not None
+        slow.gate.set()
+        found = (await client.result(search))["structuredContent"]
+        listed = (await client.ask("tools/list"))["tools"]
+    assert [each["name"] for each in found["matches"]] == ["slow__divide"]
+    (own,) = (each["description"] for each in listed if each["name"] == "discover_tools")
+    assert "2 tools on 2 servers;" in own
+
+
+@requirement("start:offline-cause")
+async def test_a_search_that_finds_nothing_while_servers_start_blames_no_missing_tool() -> None:
+    slow = FakeUpstream("slow", ["divide"], gate=asyncio.Event())
+    async with proxy_over(slow, cold_list_s=0.1, cold_search_s=0.2) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await stage.client.discover("divide")
+        (miss,) = stage.misses()
+    assert (miss.noticed, miss.cause) == ("nothing_found", "offline")
+    assert miss.change == "none: the tools of 'slow' were not known yet; the next search finds them"
+
+
 @requirement("start:greeting-at-once")
 async def test_the_greeting_waits_for_nobody() -> None:
     slow = FakeUpstream("slow", ["b"], gate=asyncio.Event())

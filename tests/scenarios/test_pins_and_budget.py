@@ -61,7 +61,7 @@ async def test_the_definition_of_discover_tools_costs_at_most_250_tokens_and_nam
     from foretool.retrieval.tokens import estimate
 
     assert estimate(line.decode()) <= 2 * 250
-    assert "300 of 60 servers" in own["description"]
+    assert "300 tools on 60 servers" in own["description"]
     assert own["_meta"] == {"anthropic/alwaysLoad": True}
     assert "outputSchema" in own
 

@@ -69,5 +69,5 @@ async def test_the_summary_of_what_is_behind_counts_the_profile_alone() -> None:
     async with proxy_over(*servers(), profile="dev", profiles=PROFILES) as stage:
         listed = (await stage.client.ask("tools/list"))["tools"]
     own = next(each for each in listed if each["name"] == "discover_tools")
-    assert "2 of 1 servers" in own["description"]
+    assert "2 tools on 1 server;" in own["description"]
     assert "mail" not in own["description"]

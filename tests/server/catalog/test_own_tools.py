@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from requirements import requirement
 
@@ -17,3 +20,19 @@ def test_the_definition_costs_at_most_250_tokens_however_many_servers_there_are(
     definitions = dict(own_tools.definitions(counts))
     assert list(definitions) == ["call_tool", "call_tool_write", "discover_tools"]
     assert count([bytes(definitions[ToolId("discover_tools")]).decode()]) <= [250]
+
+
+def described(counts: dict[str, int], **more: Any) -> str:
+    return str(json.loads(bytes(dict(own_tools.definitions(counts, **more))[ToolId("discover_tools")]))["description"])
+
+
+@requirement("discovery:counts")
+def test_the_definition_counts_tools_and_servers_in_words_that_are_true() -> None:
+    assert described({"a": 8, "b": 0}, unlisted=20).startswith(
+        "Finds tools for a task among 8 tools on 1 server so far (20 servers not listed yet); your list is partial."
+    )
+    assert described({"a": 1000, "b": 234}).startswith(
+        "Finds tools for a task among 1,234 tools on 2 servers; your list is partial."
+    )
+    assert "your list has them all" in described({"a": 1}, is_whole=True)
+    assert "your list is partial" in described({"a": 1}, is_whole=True, unlisted=1)

@@ -46,6 +46,23 @@ async def test_server_discover_names_both_eras() -> None:
     assert "partial" in greeting["instructions"]
 
 
+@requirement("greeting:whole")
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize(("settings", "says"), [({}, True), ({"policy": "full"}, False), ({"list_whole": True}, False)])
+async def test_a_list_is_called_partial_only_where_it_is(modern: bool, settings: dict[str, Any], says: bool) -> None:
+    async with proxy_over(FakeUpstream("calc", ["add"]), **settings) as stage:
+        client = stage.client.modern() if modern else stage.client
+        greeting = await client.ask("server/discover") if modern else await client.initialize()
+        # Before the first server has listed its tools, nobody knows what is missing.
+        assert "partial" in greeting["instructions"]
+        listed = (await client.ask("tools/list"))["tools"]
+        again = stage.connect()
+        greeting = await again.modern("b").ask("server/discover") if modern else await again.initialize()
+    (own,) = (each["description"] for each in listed if each["name"] == "discover_tools")
+    assert ("partial" in greeting["instructions"]) is says
+    assert ("partial" in own) is says
+
+
 async def test_before_anything_is_known_everything_is_offered() -> None:
     async with proxy_over(FakeUpstream("calc")) as stage:
         profile = stage.app.config.profiles[""]
