@@ -4,20 +4,20 @@ This is ITR eq. 3 with one difference: each list is z-scored over the whole pool
 sharp hit then has a large z and decides, a flat one hardly counts. Ranks, cosines and BM25 need no common scale, and
 nobody tunes weights per catalogue. The weights were fitted on train sets and rounded.
 
-This module imports numpy and faiss, 30 MB: only a process with an encoder imports it.
+This module imports numpy: only a process with an encoder imports it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.rankers.vector_index import VectorIndex
 from foretool.retrieval.ranking import ListFeatures
 from foretool.retrieval.score_sum import ScoreSum, best_slots, by_slot, softmax, total_of, z_scores
 
@@ -46,7 +46,7 @@ class Dense:
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder, self.name = encoder, encoder.name
-        self._index: Any = None  # faiss.IndexFlatIP (rows, dimension), exact
+        self._index: VectorIndex | None = None
         self._row_of: dict[bytes, int] = {}
         self._rows: NDArray[np.int64] = np.empty(0, np.int64)  # (slots,), 0 where there is no vector
         self.known: NDArray[np.bool_] = np.empty(0, np.bool_)
@@ -59,10 +59,12 @@ class Dense:
             return
         # The shape is (new, dimension).
         rows = np.frombuffer(b"".join(new.values()), np.float32).reshape(len(new), -1)
+        before = 0 if self._index is None else len(self._index)
+        self._row_of.update((digest, before + place) for place, digest in enumerate(new))
         if self._index is None:
-            self._index = faiss.IndexFlatIP(rows.shape[1])
-        self._row_of.update((digest, self._index.ntotal + place) for place, digest in enumerate(new))
-        self._index.add(rows)
+            self._index = VectorIndex(rows)
+        else:
+            self._index.add(rows)
 
     def missing(self, digests: Iterable[bytes]) -> set[bytes]:
         """Return which of these hashes have no vector."""
@@ -70,39 +72,30 @@ class Dense:
 
     def align(self, digests: Sequence[bytes]) -> None:
         """Follow a corpus: the hash by slot, empty where a tool was dropped."""
-        if self._index is not None and self._index.ntotal > 2 * len(digests):
-            self._forget_all_but(set(digests))
+        if self._index is not None and len(self._index) > 2 * len(digests):
+            self._index = self._without_others(self._index, set(digests))
         rows = np.asarray([self._row_of.get(digest, -1) for digest in digests], np.int64)
         self.known = rows >= 0
         self._rows = np.where(self.known, rows, 0)
 
-    def _forget_all_but(self, digests: set[bytes]) -> None:
+    def _without_others(self, index: VectorIndex, digests: set[bytes]) -> VectorIndex:
         used = {digest: row for digest, row in self._row_of.items() if digest in digests}
-        kept = self._index.reconstruct_batch(np.asarray(list(used.values()), np.int64))
         self._row_of = {digest: row for row, digest in enumerate(used)}
-        self._index = faiss.IndexFlatIP(kept.shape[1])
-        self._index.add(kept)
+        return VectorIndex(index.take(np.asarray(list(used.values()), np.int64)))
 
     def vectors(self) -> Floats | None:
         """Return (slots, dimension), 0 where there is no vector; None while there is none at all."""
         if self._index is None or not len(self._rows):
             return None
-        found: Floats = self._index.reconstruct_batch(self._rows)
+        found = self._index.take(self._rows)
         found[~self.known] = 0.0
         return found
 
     def nearness(self, vectors: Floats) -> Floats:
         """Cosine of each of (texts, dimension) to every slot; (texts, slots), 0 where there is no vector."""
-        queries = np.ascontiguousarray(vectors)
-        found = np.zeros((len(queries), len(self._rows)), np.float32)
         if self._index is None or not len(self._rows):
-            return found
-        rows = np.ascontiguousarray(np.broadcast_to(self._rows, found.shape))
-        # `search` would sort; every slot is wanted, in its own order.
-        self._index.compute_distance_subset(
-            len(queries), faiss.swig_ptr(queries), found.shape[1], faiss.swig_ptr(found), faiss.swig_ptr(rows)
-        )
-        return np.where(self.known, found, np.float32(0))
+            return np.zeros((len(vectors), len(self._rows)), np.float32)
+        return np.where(self.known, self._index.products(vectors, self._rows), np.float32(0))
 
 
 class DenseEnsemble:

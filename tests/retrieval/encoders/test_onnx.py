@@ -20,9 +20,21 @@ from foretool.retrieval.encoders import (  # noqa: E402
     Weights,
     find,
     locate,
+    onnx,
     open_encoder,
 )
-from foretool.retrieval.encoders.onnx import OnnxEncoder, cut  # noqa: E402
+from foretool.retrieval.encoders.onnx import DROP_EVERY, OnnxEncoder, cut, drop_vocabulary  # noqa: E402
+
+
+def mapped_kib(path: Path) -> int:
+    """How much of a mapped file is in memory."""
+    kib, is_it = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.partition(" ")[0]:
+            is_it = line.endswith(str(path.resolve()))
+        elif is_it and line.startswith("Rss:"):
+            kib += int(line.split()[1])
+    return kib
 
 
 def test_vectors_are_of_length_one_and_do_not_depend_on_their_batch(tmp_path: Path) -> None:
@@ -58,6 +70,30 @@ def test_a_prepared_model_gives_the_same_vectors(tmp_path: Path) -> None:
         np.testing.assert_allclose(open_encoder(weights, cache).documents(texts), plain, atol=1e-6)
     (folder,) = cache.iterdir()
     assert folder.name.startswith(weights.sha256[:16])
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="only Linux says what is in memory")
+def test_rows_of_the_vocabulary_leave_the_memory_again(tmp_path: Path) -> None:
+    (weights,) = find("minilm-tools")
+    encoder = open_encoder(weights, tmp_path / "cache")
+    (numbers,) = (tmp_path / "cache").glob("*/numbers.bin")
+    before = encoder.queries(["open issue"])
+    full = mapped_kib(numbers)
+    drop_vocabulary(numbers)
+    assert mapped_kib(numbers) < full
+    np.testing.assert_array_equal(encoder.queries(["open issue"]), before)
+
+
+def test_the_vocabulary_is_dropped_every_hundred_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (weights,) = find(str(write_model(tmp_path / "m")))
+    encoder = open_encoder(weights, tmp_path / "cache")
+    dropped: list[Path] = []
+    monkeypatch.setattr(onnx, "drop_vocabulary", dropped.append)
+    for _ in range(2 * DROP_EVERY):
+        encoder.queries(["open issue"])
+    (model,) = (tmp_path / "cache").glob("*/model.onnx")
+    # One more request warmed it up.
+    assert dropped == [model.with_name("numbers.bin")] * 2
 
 
 def test_a_file_with_other_numbers_is_not_run(tmp_path: Path) -> None:
