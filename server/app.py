@@ -112,7 +112,7 @@ class App:
         self.server_requests = ServerRequests(self.clients.only_client, self.upstreams.admits)
         forwarder = Forwarder(self.outbox, self.server_requests, live)
         self._arguments = ArgumentCheck(live, self.start_checker)
-        self.predictor = Predictor(self.search, self.catalog, live, self.policy)
+        self.predictor = Predictor(self.search, self.catalog, live, self.policy, self.recorder)
         self.notices = HeldNotices(self.clients, self.gatekeeper)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients)
         lists = MergedLists(self.upstreams, self.clients, forwarder, live)

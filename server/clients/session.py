@@ -13,7 +13,7 @@ import base64
 import os
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -68,7 +68,9 @@ class Conversation:
         """The present task in words."""
         self.last_at = 0.0
         self.hinted: set[ToolId] = set()
-        """Hidden tools that a hint named as likely next."""
+        """Hidden tools that a hint has named with what their calls need; a call of one is not a miss."""
+        self.told: set[ToolId] = set()
+        """Hidden tools that an answer or a hint has named in the present task; no hint repeats them."""
         self.missed: set[tuple[int, ToolId]] = set()
         """Hidden tools that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, _Found] = {}
@@ -84,17 +86,20 @@ class Conversation:
         is_other = self.lines and self.steps and not are_alike("\n".join(self.lines), "\n".join(lines))
         if is_other or at - self.last_at > GAP_S:
             self.steps.clear()
+            self.told.clear()
         self.lines, self.last_at = lines, at
 
     def note_prompt(self, lines: tuple[str, ...], at: float) -> None:
         """Take in a prompt of the user, which starts a new episode."""
         self.steps.clear()
+        self.told.clear()
         self.lines, self.last_at = lines, at
 
     def note_call(self, tool: Tool, at: float) -> None:
         """Take in a call."""
         if self.steps and at - self.last_at > GAP_S:
             self.steps.clear()
+            self.told.clear()
             self.lines = ()
         self.last_at = at
         self.history.append(tool.id)
@@ -102,6 +107,13 @@ class Conversation:
         if self.steps[-1:] != [tool.id]:
             self.steps.append(tool.id)
             del self.steps[:-HISTORY]
+
+    def note_hint(self, tools: Iterable[ToolId]) -> None:
+        """Take in that a text named these hidden tools, with what calls of them need."""
+        for tool in tools:
+            self.found.pop(tool, None)
+            self.hinted.add(tool)
+            self.told.add(tool)
 
     def fork(self, handle: str, discovery: int) -> Conversation:
         """Return a copy with a handle of its own that continues from this point."""
@@ -113,6 +125,7 @@ class Conversation:
         other.task, other.lines, other.last_at = self.task, self.lines, self.last_at
         other.steps = list(self.steps)
         other.hinted |= self.hinted
+        other.told |= self.told
         return other
 
 
@@ -192,14 +205,15 @@ class Session:
 
     def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> tuple[list[Miss], Forward]:
         """Decide what a call means. It always goes through. A hidden tool is a miss, once per list; so is a tool that
-        the list gained only because a discovery found it."""
+        the list gained only because a discovery found it. One that a hint had named before is not."""
         chat = chat or self._whole
         found = chat.found.get(tool.id)
         hidden = not self.sees(tool.id)
+        was_hinted = tool.id in chat.hinted and found is None
         misses: list[Miss] = []
         was_missing = tool.id in self._grown_found and found is not None
         key = (0 if was_missing else self.exposure, tool.id)
-        if (hidden or was_missing) and key not in chat.missed:
+        if (hidden or was_missing) and not was_hinted and key not in chat.missed:
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
             chat.missed.add(key)
             misses.append(self._hidden(tool, via, at, found, chat))
@@ -217,7 +231,9 @@ class Session:
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
         for match in discovery.matches:
-            chat.found[match.tool] = _Found(id, match.rank, of, discovery.task, discovery.tokens, match.parts)
+            if match.tool not in chat.hinted & chat.told:  # else a hint came first
+                chat.found[match.tool] = _Found(id, match.rank, of, discovery.task, discovery.tokens, match.parts)
+        chat.told.update(match.tool for match in discovery.matches)
         if discovery.matches:
             return []
         name = discovery.names[0] if discovery.names else ""
@@ -271,9 +287,8 @@ class Session:
         cause, change = (why.cause, why.change) if why else ("unknown", "")
         if found is None:
             # An earlier task need not be what this call is for, so the miss has no query.
-            recovered = "suggested" if tool.id in chat.hinted else "called"
             more: dict[str, Any] = {"rank": why.rank, "of": why.of} if why else {}
-            return self._miss(chat, tool.id, at, noticed, cause, change, recovered=recovered, query="", **more)
+            return self._miss(chat, tool.id, at, noticed, cause, change, recovered="called", query="", **more)
         return self._miss(
             chat, tool.id, at, noticed, cause, change, recovered="discovered", rank=found.rank, of=found.of,
             query=found.task, discovery=found.discovery, parts=found.parts, turns=1, tokens=found.tokens,

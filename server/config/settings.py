@@ -201,9 +201,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """With `growing`, how long a result waits for the client to list its tools again."""
     epoch_s: Seconds = 86_400
     """How often the list may change. With `0` it changes only when the catalog does, or after `foretool learn`."""
-    hint_threshold: Annotated[float, Meta(ge=0, le=1, extra={"unit": "probability"})] = 0.5
-    """Answers of `call_tool` and `discover_tools` name the hidden tools that are needed next with at least this
-    probability; `1` names none."""
+    hint_threshold: Annotated[float, Meta(ge=0, le=1, extra={"unit": "probability"})] = 0.1
+    """Answers of `call_tool`, `call_tool_write` and `discover_tools` name up to five hidden tools that are called next
+    with at least this probability; `1` names none."""
     learn_s: Seconds = 86_400
     """How often `serve` learns from the log, in a separate process of low priority. With `0` only `foretool learn`
     learns."""

@@ -100,6 +100,7 @@ class DiscoverTools:
         grows = self._predictor.grow_for_discovery(client, session, kept)
         if (hint := self._predictor.hint(client, session, chat, self._predictor.predict(chat))) is not None:
             content.append({"type": "text", "text": hint.text})
+            self._predictor.note_shown(session, chat, hint)
         if grows:
             client.tools.hold(lambda: exchange.own_result(result))
         else:

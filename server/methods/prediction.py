@@ -2,52 +2,41 @@
 
 A prediction is made while the upstream works on a call, so that no result waits for it. Under the policy `growing`, the
 likely next tools are appended to the list in one batch, within the budget, and the result of the call is held until the
-client has listed again. Under every policy, a hint names a hidden tool that is likely enough: in a text block at the
-end of an answer of a bridge or of `discover_tools`, or only in `_meta` if a listed tool answers.
+client has listed again. Under every policy, a hint (`successors`) names the hidden tools that are likely enough: in a
+text block at the end of an answer of a bridge or of `discover_tools`, or only in `_meta` if a listed tool answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any
 
 from foretool.retrieval.list_rules import Fixed, Prediction, Rule
 from foretool.retrieval.ranking import Ranked
-from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Caller
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.config.loader import LiveConfig
-from foretool.server.methods.discovery_answer import summarize
+from foretool.server.methods.successors import LATEST_END, Hint, write_hint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.server.trust.text import one_line
-from foretool.storage.records import Discovery, Tool, ToolId
-
-HINT_TOKENS: Final = 70
-
-
-class Hint(Struct, frozen=True):
-    """The hidden tool that is likely to be needed next."""
-
-    tool: ToolId
-    probability: float
-    text: str
+from foretool.storage.records import Discovery, Exposure, ToolId
 
 
 class Predictor:
     """Asks the learned models what comes next, and acts on the answer."""
 
-    def __init__(self, search: Search, catalog: Catalog, config: LiveConfig, policy: TrustPolicy) -> None:
+    def __init__(
+        self, search: Search, catalog: Catalog, config: LiveConfig, policy: TrustPolicy, recorder: Recorder
+    ) -> None:
         self._search = search
         self._catalog = catalog
         self._config = config
         self._policy = policy
+        self._recorder = recorder
 
     @property
     def is_ready(self) -> bool:
@@ -88,18 +77,26 @@ class Predictor:
     # -- hints
 
     def hint(self, client: Caller, session: Session, chat: Conversation, prediction: Prediction) -> Hint | None:
-        """Return the likeliest hidden tool, if it is likely enough to be worth its tokens."""
+        """Return the hidden tools that are likely next and worth their tokens, without those that this task was told
+        of."""
         threshold = self._config.settings.hint_threshold
-        if threshold >= 1.0 or not prediction.goes_on:
+        if threshold >= 1.0 or prediction.end > LATEST_END:
             return None
-        for tool, chance in self._hidden(client, session, prediction.chances).items():
-            if chance < threshold:
-                return None
-            if (known := self._catalog.get(tool)) is not None:
-                chat.hinted.add(tool)
-                bridge = self._policy.reach(client.profile).verdict(known).bridge
-                return Hint(tool, chance, hint_text(known, bridge))
-        return None
+        hidden = self._hidden(client, session, prediction.chances)
+        new = {tool: chance for tool, chance in hidden.items() if tool not in chat.told}
+        reach = self._policy.reach(client.profile)
+        return write_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
+
+    def note_shown(self, session: Session, chat: Conversation, hint: Hint) -> None:
+        """Take in that a hint goes to the model: it is on record as an exposure, and what it names is no miss."""
+        chat.note_hint(hint.tools)
+        view = session.view
+        self._recorder.exposure(
+            Exposure(
+                session=session.record.key, at=self._recorder.now(), policy=session.policy or "frozen",
+                epoch=view.epoch if view is not None else 0, tools=hint.tools, tokens=hint.tokens, reason="hint",
+            )
+        )  # fmt: skip
 
     def _hidden(self, client: Caller, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
         """Return the tools that the client does not see and may call."""
@@ -109,22 +106,6 @@ class Predictor:
             for tool, chance in chances.items()
             if not session.sees(tool) and (known := self._catalog.get(tool)) is not None and reach.finds(known)
         }
-
-
-def hint_text(tool: Tool, bridge: str) -> str:
-    """Describe a tool in one line: its name, the arguments it requires, which of our tools calls it, what it does."""
-    wanted, about = _about(tool.definition)
-    text = f"Often next: {tool.id}({wanted}), through {bridge}"
-    return f"{text}: {about}" if about and estimate(f"{text}: {about}") <= HINT_TOKENS else f"{text}."
-
-
-@lru_cache(maxsize=256)
-def _about(definition: bytes) -> tuple[str, str]:
-    """Return the arguments that a tool requires, and a line about what it does."""
-    schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
-    required = schema.get("required") if isinstance(schema, dict) else None
-    wanted = one_line(", ".join(map(str, required)), 200) if isinstance(required, list) else ""
-    return wanted, summarize(definition)
 
 
 def with_text(result: Raw, hint: Hint) -> Raw:
@@ -144,5 +125,6 @@ def with_meta(result: Raw, hint: Hint) -> Raw:
         meta = jsonrpc.fields(members.get("_meta", jsonrpc.UNSET))
     except ValueError:
         return result
-    following = {"name": hint.tool, "probability": round(hint.probability, 2)}
+    best = hint.successors[0]
+    following = {"name": best.tool.id, "probability": round(best.probability, 2)}
     return jsonrpc.raw({**members, "_meta": {**meta, "foretool/next": following}})

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Forward, Session, Via
 from foretool.server.methods.forwarder import Forwarder
-from foretool.server.methods.prediction import Hint, Predictor, with_meta, with_text
+from foretool.server.methods.prediction import Predictor, with_meta, with_text
+from foretool.server.methods.successors import Hint
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.headers import call_headers
 from foretool.server.protocol.jsonrpc import UNSET, Raw
@@ -118,13 +119,23 @@ class ToolRunner:
             self._record(attempt, "tool_error" if failed else "ok", True)
             self._flows.add_result((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
             if attempt.hint is not None and not failed:
-                tell = with_text if attempt.via == "bridge" else with_meta
-                reply = replace(reply, result=tell(reply.result, attempt.hint))
+                reply = replace(reply, result=self._tell(attempt, exchange, reply.result, attempt.hint))
         tools = exchange.client.tools
         if attempt.grew and tools.is_announced:
             tools.hold(lambda: self._forwarder.answer(exchange, attempt.upstream, reply))
         else:
             self._forwarder.answer(exchange, attempt.upstream, reply)
+
+    def _tell(self, attempt: _Attempt, exchange: Exchange, result: Raw, hint: Hint) -> Raw:
+        """Return the result with the hint: in a last block behind a bridge; a listed tool's own blocks stay as they
+        are."""
+        if attempt.via != "bridge":
+            return with_meta(result, hint)
+        told = with_text(result, hint)
+        if told is not result:
+            chat = exchange.chat or attempt.session.conversation()
+            self._predictor.note_shown(attempt.session, chat, hint)
+        return told
 
     def _record(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> None:
         self._recorder.call(

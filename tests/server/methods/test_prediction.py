@@ -12,7 +12,8 @@ from requirements import requirement
 
 from foretool.retrieval.list_rules import Fixed, Growth
 from foretool.server.clients.session import Conversation
-from foretool.server.methods.prediction import HINT_TOKENS, Hint, hint_text, with_meta, with_text
+from foretool.server.methods.prediction import with_meta, with_text
+from foretool.server.methods.successors import Hint, Successor
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.episodes import GAP_S
 from foretool.storage.records import Tool, ToolId
@@ -119,12 +120,28 @@ async def test_the_bridge_names_the_likely_hidden_tool_in_a_last_block() -> None
         await learned(stage)
         answer = await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
         assert [each["text"] for each in answer["content"]][1:] == [
-            f"Often next: {READ}(path), through call_tool_write: To read a file."
+            f"Likely next; needs no search. call_tool_write: {READ}(path: string) 80%, {SHUT}() 20%"
         ]
         await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "x"}})
-        opened, read = stage.misses()
+        (opened,) = stage.misses()
+        shown = [each for each in stage.store.sessions.exposures(opened.session) if each.reason == "hint"]
+        assert [each.hidden for each in stage.calls()] == [True, True]
+    # What a hint named is on record as an exposure, so the call that followed it is not a miss.
     assert (opened.tool, opened.recovered) == (OPEN, "called")
-    assert (read.tool, read.noticed, read.recovered, read.turns) == (READ, "bridge", "suggested", 0)
+    assert [(each.tools, each.policy, each.epoch) for each in shown] == [((READ, SHUT), "frozen", 1)]
+    assert shown[0].tokens > 0
+
+
+@requirement("learn:hint")
+async def test_a_task_is_told_once_of_a_tool_and_a_hint_after_a_discovery_changes_no_miss() -> None:
+    async with proxy_over(files(), policy="frozen") as stage:
+        await learned(stage)
+        found = await stage.client.discover(names=[OPEN, READ, SHUT])
+        assert {each["name"] for each in found["matches"]} == {OPEN, READ, SHUT}
+        answer = await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
+        assert len(answer["content"]) == 1
+        await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "x"}})
+        assert [(each.tool, each.recovered) for each in stage.misses()] == [(OPEN, "discovered"), (READ, "discovered")]
 
 
 @requirement("learn:hint")
@@ -141,12 +158,13 @@ async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone
 async def test_discover_tools_ends_with_the_hint() -> None:
     async with proxy_over(files(), policy="frozen") as stage:
         await learned(stage)
-        answer = await stage.client.ask("tools/call", {"name": "discover_tools", "arguments": {"task": "a file"}})
-        assert answer["content"][-1]["text"].startswith(f"Often next: {OPEN}()")
+        asked = {"name": "discover_tools", "arguments": {"names": [SHUT]}}
+        answer = await stage.client.ask("tools/call", asked)
+        assert answer["content"][-1]["text"].startswith(f"Likely next; needs no search. call_tool_write: {OPEN}() 99%")
 
 
 @requirement("learn:hint")
-@pytest.mark.parametrize("settings", [{"hint_threshold": 1}, {"hint_threshold": 0.9}, {"pin": [READ]}])
+@pytest.mark.parametrize("settings", [{"hint_threshold": 1}, {"hint_threshold": 0.9}, {"pin": [READ, SHUT]}])
 async def test_no_hint_where_it_is_not_wanted_not_likely_enough_or_listed(settings: dict[str, Any]) -> None:
     async with proxy_over(files(), policy="frozen", **settings) as stage:
         await learned(stage)
@@ -182,14 +200,7 @@ def test_a_prediction_is_from_the_calls_of_the_present_task() -> None:
     assert (chat.steps, chat.lines) == ([OPEN], ())
 
 
-def test_a_hint_is_short_whatever_the_tool_says() -> None:
-    definition = json.dumps({"name": "x", "description": "word " * 400, "inputSchema": {"required": ["a", "b"]}})
-    known = Tool(ToolId("s__x"), "s", "x", definition.encode(), "")
-    assert hint_text(known, "call_tool").startswith("Often next: s__x(a, b), through call_tool")
-    assert len(hint_text(known, "call_tool")) < 6 * HINT_TOKENS
-
-
-HINT = Hint(ToolId("s__x"), 0.756, "Often next: s__x")
+HINT = Hint((Successor(Tool(ToolId("s__x"), "s", "x", b"{}", ""), 0.756, "call_tool"),), "Likely next: s__x")
 
 
 @pytest.mark.parametrize(
