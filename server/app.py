@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.methods.upstream_events import UpstreamEvents, UpstreamMessages
 from foretool.server.protocol.headers import annotated_schema
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
@@ -190,6 +191,10 @@ class App:
             server.name, self._events, self._link_opener(server), server.entry.timeout_s, server.secrets.redact,
             capabilities=self.clients.capabilities, list_limit=self._list_limit,
         )  # fmt: skip
+
+    def keep_listed(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+        """Keep what a server has listed to a command instead of to this proxy. Needs a running loop."""
+        self._events.take_in(upstream, tools)
 
     def _list_limit(self) -> ListLimit:
         settings = self.config.settings

@@ -1,17 +1,16 @@
 """Checks config, programs, storage, upstreams and names for `foretool doctor`. Each problem comes with what to do.
 
-Nothing is written. Each upstream is started once, asked for its tools, and ended again.
+Each upstream is started once, asked for its tools, and ended again. What it listed is kept, so that the next proxy
+knows its tools from the start; nothing else is written.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,17 +29,12 @@ from foretool.server.config.settings import CLASSES
 from foretool.server.config.variables import WORKING_FOLDER
 from foretool.server.diagnosis import Diagnosis, Finding, UpstreamCheck
 from foretool.server.inspection import inspect, report
-from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.probing import OnProbed, Probe, is_foretool, probe_servers
 from foretool.server.recording.store_watch import read_notes
-from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.held_words import say_waiting
-from foretool.server.upstreams.connection import Request, answer_error
-from foretool.server.upstreams.launcher import link_opener, message_limit
 from foretool.server.upstreams.missing_variables import advise_server
-from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.opening import examine_store, exposure, open_existing_store, open_store
-from foretool.storage.records import Era, ToolId
+from foretool.storage.records import ToolId
 from foretool.storage.stores import StorageError
 
 TIMEOUT_S: Final = 30.0
@@ -48,11 +42,6 @@ TIMEOUT_S: Final = 30.0
 CHECK_S: Final = 5.0
 """How long the check of the storage file may take, and the call that asks node for its version."""
 OLDEST_NODE: Final = 18
-STOP_S: Final = 15.0
-"""How long a child that ignores closed input and SIGTERM may take to end, with time to spare."""
-
-OnProbed = Callable[[str], None]
-"""Receives the name of each upstream as soon as its probe has ended."""
 
 _INSTALL: Final = {
     "npx": "install Node.js (https://nodejs.org)",
@@ -67,85 +56,12 @@ _INSTALL: Final = {
 }
 
 
-class Probe:
-    """One start of an upstream; it is the host that the upstream reports to."""
-
-    def __init__(self, server: Server, limit: int, watcher: ChildWatcher) -> None:
-        opener = link_opener(server, limit, watcher)
-        self.server = server
-        self.upstream = Upstream(server.name, self, opener, server.entry.timeout_s, server.secrets.redact)
-        self.definitions: Sequence[Raw] | None = None
-        """Its tools; None while they are not known."""
-        self.error = ""
-        self.ready_s = self.listed_s = self._started = 0.0
-        self._settled = asyncio.Event()
-        """Set once its tools are known or it has failed."""
-
-    async def run(self, timeout_s: float) -> None:
-        """Start the upstream, wait for its tools, and end it."""
-        self._started = time.perf_counter()
-        running = asyncio.create_task(self.upstream.run())
-        self.upstream.start("legacy")
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._settled.wait()
-        except TimeoutError:
-            asked = "tools/list" if self.ready_s else "initialize"
-            self.error = f"no answer to {asked} within {timeout_s:g} s"
-        finally:
-            self._settled.set()  # what it says while it is being ended is not a finding
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    await self.upstream.stop()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
-        if not self._settled.is_set():
-            self.definitions, self.listed_s = tools, time.perf_counter() - self._started
-            self._settled.set()
-
-    def on_state(self, upstream: Upstream) -> None:
-        if self._settled.is_set():
-            return
-        if upstream.state is State.READY and not self.ready_s:
-            self.ready_s = time.perf_counter() - self._started
-        if upstream.error:
-            self.error = upstream.error
-            self._settled.set()
-
-    def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
-        pass
-
-    def on_request(
-        self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
-    ) -> None:
-        ident = message.id if isinstance(message.id, int | str) else None
-        answer(answer_error(ident, jsonrpc.METHOD_NOT_FOUND, "foretool doctor answers no requests"))
-
-
-async def probe_all(servers: Sequence[Server], limit: int, timeout_s: float, on_probed: OnProbed) -> list[Probe]:
-    """Start all servers at once, for at most `timeout_s`; all have ended on return. `limit`: bytes of a message."""
-    watcher = ChildWatcher()
-    probes = [Probe(server, limit, watcher) for server in servers]
-
-    async def run_one(probe: Probe) -> None:
-        await probe.run(timeout_s)
-        on_probed(probe.server.name)
-
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for probe in probes:
-                tasks.create_task(run_one(probe))
-    finally:
-        watcher.close()
-    return probes
-
-
 def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed = lambda name: None) -> Diagnosis:
     """Run every check. Takes at most `timeout_s`, the time to end child processes, and a few seconds."""
     servers = [server for server in config.servers.values() if not is_foretool(server)]
-    probes = asyncio.run(probe_all(servers, message_limit(config), timeout_s, on_probed))
+    storage = list(check_storage(config.storage))
+    is_usable = all(each.severity != "error" for each in storage)
+    probes = probe_servers(config, servers, timeout_s, on_probed, keeps=is_usable)
     catalog = Catalog(list(config.servers.values()), _given_names(config), prefixes=config.prefixes)
     for probe in probes:
         if probe.definitions is not None:
@@ -155,7 +71,7 @@ def diagnose(config: Config, timeout_s: float = TIMEOUT_S, on_probed: OnProbed =
     findings = [
         *check_environment(config),
         *check_config(config),
-        *check_storage(config.storage),
+        *storage,
         *check_upstreams(upstreams, config, timeout_s),
         *check_held(config),
         *check_names(catalog, config),
@@ -270,12 +186,6 @@ def _check_client_folder(server: Server) -> Iterator[Finding]:
         what = f"{server.name}: runs in the folder of the client, which may be a repository that you cloned"
         do = "npx, uvx and python -m run files of that folder; leave out ${workspaceFolder} if it works without"
         yield Finding("config", "note", what, do)
-
-
-def is_foretool(server: Server) -> bool:
-    """Tell whether the command line of a server starts foretool."""
-    words = (Path(server.command).name, *server.args)
-    return "serve" in server.args and any(word == "foretool" or word.startswith("foretool[") for word in words)
 
 
 def check_environment(config: Config) -> Iterator[Finding]:

@@ -225,6 +225,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
     "start:search-waits": Promise("docs/configuration.md", "a search waits for starting servers, up to cold_search_s"),
+    "start:kept": Promise("docs/cli.md", "what doctor and search list is known to the next proxy, as far as approved"),
     "start:absent": Promise("design: upstreams", "servers of a profile that are starting or down are known by name"),
     "start:greeting-at-once": Promise("design: upstreams", "the greeting waits for nobody"),
     "start:call-waits": Promise("design: upstreams", "a call to a starting upstream waits for it"),

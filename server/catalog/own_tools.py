@@ -95,7 +95,9 @@ def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) ->
     shown = {name: count for name, count in counts.items() if count}
     tools = sum(shown.values())
     text = f"Finds tools for a task among {_count(tools, 'tool')} on {_count(len(shown), 'server')}"
-    if unlisted:
+    if unlisted and not shown:
+        text = f"Finds tools for a task; {_count(unlisted, 'server')} not listed yet"
+    elif unlisted:
         text += f" so far ({_count(unlisted, 'server')} not listed yet)"
     # While servers are missing, nobody can say that a list has everything.
     text += "; your list has them all. " if is_whole and not unlisted else "; your list is partial. "

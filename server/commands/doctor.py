@@ -18,7 +18,8 @@ from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.diagnosis import Diagnosis, Severity
-from foretool.server.doctor import TIMEOUT_S, OnProbed
+from foretool.server.doctor import TIMEOUT_S
+from foretool.server.probing import OnProbed
 
 _STYLES: dict[Severity, str] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 
@@ -39,7 +40,8 @@ def command(path: Path | None, as_json: bool, timeout_s: float) -> int:
     """Check everything and say what to do about each problem.
 
     Checks the config, the programs it needs, the storage file, the names of tools, and every upstream. Starts all
-    upstreams at once and ends them again; running proxies are not disturbed. Exits with 1 if anything is wrong.
+    upstreams at once and ends them again. Keeps the tools that they list, so that the next proxy knows them at once;
+    running proxies are not disturbed. Exits with 1 if anything is wrong.
     """
     config = load(path)
     log = logging.getLogger("foretool")

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import click
 from msgspec import Struct
 
-from foretool.server import offline
+from foretool.server import offline, probing
 from foretool.server.app import App
 from foretool.server.catalog import embedding, models
 from foretool.server.catalog.own_tools import MOST
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
-from foretool.server.config.loader import Profile, load
+from foretool.server.config.loader import Config, Profile, load
 from foretool.server.methods import discovery_answer
 from foretool.server.methods.discover_tools import RANKED
 from foretool.server.methods.discovery_answer import Arguments
 from foretool.storage.records import Level, Match
 
 Schema = Literal["whole", "trimmed", "none"]
+
+LIST_S: Final = 20.0
+"""How long a server may take to start and list its tools before the search goes on without them."""
 
 
 class Hit(Struct, frozen=True):
@@ -71,20 +75,37 @@ def command(
 ) -> int:
     """Show what discover_tools would answer to TASK, and why.
 
-    Put several needs on separate lines: quote TASK and break the lines. Starts and records nothing.
+    Put several needs on separate lines: quote TASK and break the lines. Records nothing. Starts only servers whose
+    tools are not known yet, and keeps what they list.
     """
     config = load(path)
     shown_to = config.require_profile(profile)
+    unlisted = _list_unknown(config, shown_to)
     with offline.read(config) as app:
         if not len(app.catalog):
-            return complain(
-                "no tools are known yet; connect a client once, or run `foretool doctor` to see what is wrong", WRONG
-            )
+            return complain("no tools are known yet; run `foretool doctor` to see why", WRONG)
+        if unlisted:
+            output.warn(f"no tools of {', '.join(unlisted)}; run `foretool doctor` to see why")
         embedding.install_encoders(config.settings, app.search, app.store)
         for problem in models.install_models(app.search, app.store):
             output.warn(problem)
         found = search(app, " ".join(task), shown_to, limit)
     return output.show(found, as_json, lambda found: output.say_lines(found.answer) if as_text else _print(found))
+
+
+def _list_unknown(config: Config, profile: Profile) -> list[str]:
+    """List the tools of servers that were never listed, and say so on stderr. Returns the servers that did not list."""
+
+    def announce(names: list[str]) -> None:
+        output.warn(f"listing the tools of {output.plural(len(names), 'server')} first: {', '.join(names)}")
+
+    log = logging.getLogger("foretool")
+    before = log.level
+    log.setLevel(logging.CRITICAL)  # `foretool doctor` says the same in better words
+    try:
+        return probing.list_unknown(config, profile, LIST_S, announce)
+    finally:
+        log.setLevel(before)
 
 
 def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchResult:

@@ -101,19 +101,26 @@ class UpstreamEvents:
     def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         if self._upstreams.get(upstream.name) is not upstream:  # a reload has replaced it
             return
-        gate = partial(self._admit, upstream)
-        changes = self._catalog.replace(
-            upstream.name, tools, upstream.server_info.instructions, gate, upstream.list_problem
-        )
+        changes = self.take_in(upstream, tools)
+        self._memory.save_state(upstream)
         self._upstreams.mark_listed(upstream)
         self._lists.upstream_came(upstream)
-        self._memory.save_tools(upstream)
         self._upstreams.wake(upstream)
         if upstream.announced:
             upstream.announced = False
             self._announcements.relay(upstream.name)
         if changes:
             self._announcements.soon()
+
+    def take_in(self, upstream: Upstream, tools: Sequence[Raw]) -> bool:
+        """Take a server's list into the catalog and the store, as far as it is approved. Returns whether a tool came,
+        went or changed."""
+        gate = partial(self._admit, upstream)
+        changes = self._catalog.replace(
+            upstream.name, tools, upstream.server_info.instructions, gate, upstream.list_problem
+        )
+        self._memory.save_tools(upstream)
+        return changes
 
     def _admit(self, upstream: Upstream, tools: Sequence[Tool], text: str) -> tuple[Sequence[Tool], str]:
         """Return what may be served of the tools and the instructions of an upstream."""

@@ -78,6 +78,7 @@ class UpstreamMemory:
     # -- what upstreams tell
 
     def save_tools(self, upstream: Upstream) -> None:
+        """Keep what is known of an upstream that has listed its tools."""
         if upstream.name not in self._config.now.servers:
             return
         info = upstream.server_info
@@ -100,7 +101,6 @@ class UpstreamMemory:
         except StorageError as error:
             if not self._store.trouble:
                 log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
-        self.save_state(upstream)
 
     def _save_record(self, record: UpstreamRecord) -> None:
         with self._store.atomic():

@@ -31,6 +31,9 @@ def test_the_definition_counts_tools_and_servers_in_words_that_are_true() -> Non
     assert described({"a": 8, "b": 0}, unlisted=20).startswith(
         "Finds tools for a task among 8 tools on 1 server so far (20 servers not listed yet); your list is partial."
     )
+    assert described({}, unlisted=7).startswith(
+        "Finds tools for a task; 7 servers not listed yet; your list is partial."
+    )
     assert described({"a": 1000, "b": 234}).startswith(
         "Finds tools for a task among 1,234 tools on 2 servers; your list is partial."
     )

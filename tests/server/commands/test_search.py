@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from command_fakes import fill, write_config
+from command_fakes import echo, fill, write_config
+from requirements import requirement
 
 from foretool.server.commands.group import run
 
@@ -56,7 +57,10 @@ def test_nothing_that_fits_is_said_with_the_servers_there_are(path: Path, capsys
 
 def test_an_empty_catalogue_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "weather", "--config", str(write_config(tmp_path))]) == 1
-    assert capsys.readouterr().err.startswith("foretool: no tools are known yet; ")
+    assert capsys.readouterr().err.splitlines() == [
+        "listing the tools of 2 servers first: calc, sky",
+        "foretool: no tools are known yet; run `foretool doctor` to see why",
+    ]
 
 
 def test_instructions_that_apply_are_in_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,3 +69,21 @@ def test_instructions_that_apply_are_in_the_answer(tmp_path: Path, capsys: pytes
     fill(path).close()
     assert run(["search", "--text", "--config", str(path), "weather forecast"]) == 0
     assert "instructions (file rules.md): Ask for the city" in capsys.readouterr().out
+
+
+@requirement("start:kept")
+def test_servers_that_were_never_listed_are_listed_first_and_only_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = {"one": echo(), "bad": echo("--die", "no token"), "other": echo()}
+    profiles = {"p": {"servers": ["one", "bad"]}}
+    path = write_config(tmp_path, servers, profiles=profiles)
+    assert run(["search", "echo", "--profile", "p", "--json", "--config", str(path)]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["matches"][0]["tool"] == "one__echo"
+    assert said.err.splitlines() == [
+        "listing the tools of 2 servers first: one, bad",
+        "no tools of bad; run `foretool doctor` to see why",
+    ]
+    assert run(["search", "echo", "--profile", "p", "--json", "--config", str(path)]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "listing the tools of 1 server first: bad"

@@ -1,0 +1,156 @@
+"""Starts servers once for a command, asks them for their tools, and keeps what they list.
+
+What is kept passes the approvals of the store as it does in a proxy. No client is told of anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from foretool.server.app import App
+from foretool.server.config.loader import Config, Profile
+from foretool.server.config.servers import Server
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.transports.upstream.stdio import ChildWatcher
+from foretool.server.upstreams.connection import Request, answer_error
+from foretool.server.upstreams.launcher import link_opener, message_limit
+from foretool.server.upstreams.upstream import State, Upstream
+from foretool.storage.opening import open_existing_store, open_store
+from foretool.storage.records import Era
+from foretool.storage.stores import StorageError
+
+STOP_S: Final = 15.0
+"""How long a child that ignores closed input and SIGTERM may take to end, with time to spare."""
+
+OnProbed = Callable[[str], None]
+"""Receives the name of each upstream as soon as its probe has ended."""
+
+
+class Probe:
+    """One start of an upstream; it is the host that the upstream reports to."""
+
+    def __init__(self, server: Server, limit: int, watcher: ChildWatcher) -> None:
+        opener = link_opener(server, limit, watcher)
+        self.server = server
+        self.upstream = Upstream(server.name, self, opener, server.entry.timeout_s, server.secrets.redact)
+        self.definitions: Sequence[Raw] | None = None
+        """Its tools; None while they are not known."""
+        self.error = ""
+        self.ready_s = self.listed_s = self._started = 0.0
+        self._settled = asyncio.Event()
+        """Set once its tools are known or it has failed."""
+
+    async def run(self, timeout_s: float) -> None:
+        """Start the upstream, wait for its tools, and end it."""
+        self._started = time.perf_counter()
+        running = asyncio.create_task(self.upstream.run())
+        self.upstream.start("legacy")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._settled.wait()
+        except TimeoutError:
+            asked = "tools/list" if self.ready_s else "initialize"
+            self.error = f"no answer to {asked} within {timeout_s:g} s"
+        finally:
+            self._settled.set()  # what it says while it is being ended is not a finding
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await self.upstream.stop()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+        if not self._settled.is_set():
+            self.definitions, self.listed_s = tools, time.perf_counter() - self._started
+            self._settled.set()
+
+    def on_state(self, upstream: Upstream) -> None:
+        if self._settled.is_set():
+            return
+        if upstream.state is State.READY and not self.ready_s:
+            self.ready_s = time.perf_counter() - self._started
+        if upstream.error:
+            self.error = upstream.error
+            self._settled.set()
+
+    def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
+        pass
+
+    def on_request(
+        self, upstream: Upstream, message: Message, request: Request | None, answer: Callable[[Message], None]
+    ) -> None:
+        ident = message.id if isinstance(message.id, int | str) else None
+        answer(answer_error(ident, jsonrpc.METHOD_NOT_FOUND, "foretool doctor answers no requests"))
+
+
+async def probe_all(servers: Sequence[Server], limit: int, timeout_s: float, on_probed: OnProbed) -> list[Probe]:
+    """Start all servers at once, for at most `timeout_s`; all have ended on return. `limit`: bytes of a message."""
+    watcher = ChildWatcher()
+    probes = [Probe(server, limit, watcher) for server in servers]
+
+    async def run_one(probe: Probe) -> None:
+        await probe.run(timeout_s)
+        on_probed(probe.server.name)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for probe in probes:
+                tasks.create_task(run_one(probe))
+    finally:
+        watcher.close()
+    return probes
+
+
+def probe_servers(
+    config: Config, servers: Sequence[Server], timeout_s: float, on_probed: OnProbed, *, keeps: bool = True
+) -> list[Probe]:
+    """Start servers of a config at once, for at most `timeout_s` each. With `keeps`, keep what they list in the storage
+    file, which is made if it is missing; a file that cannot be used is left alone."""
+
+    async def run() -> list[Probe]:
+        probes = await probe_all(servers, message_limit(config), timeout_s, on_probed)
+        if keeps:
+            with suppress(StorageError):
+                keep_listed(config, probes)
+        return probes
+
+    return asyncio.run(run())
+
+
+def list_unknown(
+    config: Config, profile: Profile, timeout_s: float, on_start: Callable[[list[str]], None]
+) -> list[str]:
+    """Start the servers of a profile whose tools the store does not know, and keep what they list. `on_start` hears
+    their names first. Returns the names of those that did not list. Raises `StorageError`."""
+    with open_existing_store(config.storage) as store:
+        app = App(config, store)
+        names = [each.name for each in app.upstreams.admitted(profile) if each.name in app.upstreams.unlisted()]
+    servers = [config.servers[name] for name in names if not is_foretool(config.servers[name])]
+    if not servers:
+        return []
+    on_start([server.name for server in servers])
+    probes = probe_servers(config, servers, timeout_s, lambda name: None)
+    return [probe.server.name for probe in probes if probe.definitions is None]
+
+
+def keep_listed(config: Config, probes: Sequence[Probe]) -> None:
+    """Keep what servers have listed, as far as it is approved. Raises `StorageError`."""
+    listed = [probe for probe in probes if probe.definitions is not None]
+    if not listed:
+        return
+    with open_store(config.storage) as store:
+        app = App(config, store)
+        for probe in listed:
+            app.keep_listed(probe.upstream, probe.definitions or ())
+
+
+def is_foretool(server: Server) -> bool:
+    """Tell whether the command line of a server starts foretool."""
+    words = (Path(server.command).name, *server.args)
+    return "serve" in server.args and any(word == "foretool" or word.startswith("foretool[") for word in words)
