@@ -154,6 +154,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:page": Promise("SECURITY.md", "this page says every promise about trust that a test holds, and no other"),
     "trust:client:bounded-search": Promise("SECURITY.md", "one client's search or name cannot hold up the others"),
     "list:whole": Promise("docs/configuration.md", "a catalogue that fits the list's budget is listed whole"),
+    "list:fill": Promise(
+        "docs/configuration.md", "what is left of the list's budget holds tools that are probably needed, from day one"
+    ),
     "list:cold-start": Promise("design: exposure", "without usage the profile's words choose"),
     "list:own-tools": Promise(
         "README: what a client sees", "the definition of discover_tools costs at most 250 tokens"

@@ -232,7 +232,9 @@ def _texts(result: Json) -> list[str]:
 class Setup:
     """A config and a store in a folder, over stand-in upstreams with the tools of a set."""
 
-    def __init__(self, command: Sequence[str], folder: Path, data: Path, policy: str, encoder: str) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, data: Path, policy: str, encoder: str, fill: bool = True
+    ) -> None:
         self.command = list(command)
         self.folder = folder
         self.catalogs = many_servers.read_set(data)
@@ -240,6 +242,7 @@ class Setup:
         # What is learned changes only lists that do not hold every tool.
         settings = {
             "policy": policy.partition("+")[0], "encoder": encoder, "epoch_s": 0, "learn_s": 0, "list_whole": False,
+            "list_fill": fill,
         }  # fmt: skip
         self.path = processes.write_config(folder, entries, **settings)
         self.names: dict[str, str] = {}
@@ -294,11 +297,20 @@ class Setup:
 
 
 async def run(
-    command: Sequence[str], data: Path, policy: str, learning: bool, count: int, block: int, every: int, encoder: str
+    command: Sequence[str],
+    data: Path,
+    policy: str,
+    learning: bool,
+    count: int,
+    block: int,
+    every: int,
+    encoder: str,
+    fill: bool = True,
 ) -> list[Json]:
-    """Do the tasks of one run and print its blocks; `every`: blocks between two epochs."""
+    """Do the tasks of one run and print its blocks; `every`: blocks between two epochs; `fill`: whether lists are
+    filled before anything was called."""
     with tempfile.TemporaryDirectory(prefix="bench-simulation-") as folder:
-        place = Setup(command, Path(folder), data, policy, encoder)
+        place = Setup(command, Path(folder), data, policy, encoder, fill)
         await place.remember()
         tasks = place.tasks(data, count)
         hook = [*command, "hint", "--config", str(place.path)] if policy.endswith(PROMPTED) else None
@@ -370,6 +382,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--block", type=int, default=25, help="tasks a figure is of; default %(default)s")
     parser.add_argument("--every", type=int, default=2, help="blocks between two epochs; default %(default)s")
     parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
+    parser.add_argument("--no-fill", action="store_true", help="lists hold only what is used, so the first is empty")
     parser.add_argument("--svg", type=Path, help="where the plot goes; a second one, of tokens, beside it")
     parser.add_argument(
         "--drawn", type=Path, nargs="*", help="simulate nothing: draw and tabulate what earlier runs printed"
@@ -392,7 +405,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in arguments.sets.split(","):
         for policy in arguments.policies.split(","):
             for learning in arguments.learning.split(","):
-                options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder)
+                options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder, not arguments.no_fill)
                 blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options))
                 runs.append(blocks)
                 print(json.dumps(summary(blocks, arguments.every)), flush=True)

@@ -19,6 +19,7 @@ from foretool.retrieval.list_rules import BASE_SHARE, HALF_LIFE_S, Prior, order_
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.first_tools import FirstTools
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.settings import PolicyChoice
@@ -34,6 +35,7 @@ from foretool.storage.records import (
     ListReason,
     Policy,
     SessionRecord,
+    Tool,
     ToolId,
     Usage,
     WorkingSet,
@@ -114,6 +116,7 @@ class Exposures:
         self._unlisted = unlisted
         self._learned = learned
         self._policy = policy
+        self._first = FirstTools(catalog)
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
 
@@ -223,7 +226,7 @@ class Exposures:
         settings = self._config.settings
         parts = (
             profile.name, policy, profile.list_tokens, profile.about, profile.pin, settings.pin, profile.servers,
-            settings.list_whole,
+            settings.list_whole, settings.list_fill,
         )  # fmt: skip
         digest = hashlib.sha256("".join(map(repr, parts)).encode())
         if (learned := self._learned.prior()[0]) and policy != "full":
@@ -251,17 +254,21 @@ class Exposures:
 
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,
-        then by relevance to the profile's description and to recorded tasks."""
+        then by relevance to the profile's description and to recorded tasks, then by what is needed at first."""
         pinned, finds = self._pinned(profile), self._policy.reach(profile).finds
 
-        def competes(tool: ToolId) -> bool:
-            found = self._catalog.get(tool)
-            return found is not None and tool not in pinned and finds(found)
+        def competes(tool: Tool) -> bool:
+            return tool.id not in pinned and finds(tool)
 
-        expected = self._expected([each for each in self._recorder.usage() if competes(each.tool)])
+        def is_there(tool: ToolId) -> bool:
+            found = self._catalog.get(tool)
+            return found is not None and competes(found)
+
+        expected = self._expected([each for each in self._recorder.usage() if is_there(each.tool)])
         lines = tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
         relevant = self._rank(lines) if lines else ()
-        return tuple(dict.fromkeys(tool for tool in (*expected, *relevant) if competes(tool)))
+        first = self._first.order(competes, profile.list_tokens) if self._config.settings.list_fill else ()
+        return tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
 
     def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:
         """Order tools by expected need per token, or by usage alone if nothing was learned."""

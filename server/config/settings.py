@@ -149,6 +149,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Budget of the tool list. Pinned tools are listed first, then the tools used recently and often."""
     list_whole: bool = True
     """Lists every tool where all of them fit `list_tokens`: nothing has to be discovered then."""
+    list_fill: bool = True
+    """Fills what is left of `list_tokens` with tools that are probably needed, also before anything was called."""
     answer_tokens: Tokens = 1500
     """Budget of one `discover_tools` answer."""
     tool_tokens: Tokens = 300

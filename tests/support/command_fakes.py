@@ -28,7 +28,13 @@ def write_config(folder: Path, servers: dict[str, Any] | None = None, **settings
         json.dumps(
             {
                 "mcpServers": given,
-                "foretool": {"storage": "foretool.sqlite3", "list_whole": False, "encoder": "none", **settings},
+                "foretool": {
+                    "storage": "foretool.sqlite3",
+                    "list_whole": False,
+                    "list_fill": False,
+                    "encoder": "none",
+                    **settings,
+                },
             }
         )
     )

@@ -654,7 +654,13 @@ def config_of(*upstreams: FakeUpstream, environ: Mapping[str, str] | None = None
     servers = {upstream.name: {"command": "fake", **upstream.entry} for upstream in upstreams}
     written = {
         "mcpServers": servers,
-        "foretool": {"storage": "unused.sqlite3", "list_whole": False, "encoder": "none", **settings},
+        "foretool": {
+            "storage": "unused.sqlite3",
+            "list_whole": False,
+            "list_fill": False,
+            "encoder": "none",
+            **settings,
+        },
     }
     return loader.parse(json.dumps(written).encode(), Path("no-such-folder/mcp.json"), environ or {})
 

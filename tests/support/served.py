@@ -26,7 +26,13 @@ def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> Path
         json.dumps(
             {
                 "mcpServers": servers,
-                "foretool": {"storage": "store.sqlite3", "list_whole": False, "encoder": "none", **settings},
+                "foretool": {
+                    "storage": "store.sqlite3",
+                    "list_whole": False,
+                    "list_fill": False,
+                    "encoder": "none",
+                    **settings,
+                },
             }
         )
     )

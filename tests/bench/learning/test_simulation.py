@@ -57,7 +57,7 @@ def test_an_agent_before_a_real_proxy_with_learning(tmp_path: Path, capsys: pyte
     (data / "tools.jsonl").write_text("\n".join(map(json.dumps, tools)))
     (data / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     plot = tmp_path / "plot.svg"
-    options = ["--sets", "tiny", "--tasks", "6", "--block", "3", "--every", "1", "--encoder", "none"]
+    options = ["--sets", "tiny", "--tasks", "6", "--block", "3", "--every", "1", "--encoder", "none", "--no-fill"]
     simulation.main([str(tmp_path), *options, "--policies", "growing", "--learning", "on", "--svg", str(plot)])
     first, last, run = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert facts(first) == (6, 0.5, 1.0)  # one discovery a task, by which the list gains the other tool as well

@@ -69,6 +69,37 @@ def test_without_usage_words_or_pins_only_our_own_two_tools_are_listed() -> None
     assert [each["name"] for each in json.loads(view.array)] == list(OWN)
 
 
+@requirement("list:fill")
+def test_what_is_left_of_the_budget_is_filled_from_the_first_day_on() -> None:
+    assert Setting(list_fill=True, list_tokens=600).view().tools == ("calc__add", "calc__sub", *OWN)
+    # "big" has some 800 tokens; half of the budget is free for a growing list.
+    view = Setting(list_fill=True, list_tokens=1400).view()
+    assert view.tools == ("calc__add", "calc__big", "calc__sub", *OWN) and view.tokens <= 1400
+    growing = Setting(list_fill=True, list_tokens=1000).view("growing")
+    assert growing.tools == ("calc__add", "calc__sub", *OWN) and growing.tokens <= 500
+
+
+@requirement("list:fill")
+def test_what_was_used_comes_before_what_fills_the_list() -> None:
+    setting = Setting(list_fill=True, list_tokens=1150)
+    assert setting.view().tools == ("calc__add", "calc__sub", *OWN)
+    setting.used("big")
+    setting.exposures.advance()
+    setting.exposures.forget()
+    view = Setting(setting.store, list_fill=True, list_tokens=1151).view()
+    assert "calc__big" in view.shown
+    assert view.order()[0] == "calc__big"
+
+
+@requirement("list:fill")
+def test_a_filled_list_is_the_same_after_a_restart_and_ends_with_the_setting() -> None:
+    before = Setting(list_fill=True, list_tokens=600)
+    first = before.view()
+    again = Setting(before.store, list_fill=True, list_tokens=600).view()
+    assert (again.array, again.epoch, again.order()) == (first.array, first.epoch, first.order())
+    assert Setting(before.store, list_fill=False, list_tokens=600).view().tools == OWN
+
+
 @requirement("learn:list")
 def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
     setting = Setting(list_tokens=600)

@@ -1,0 +1,131 @@
+"""Says which tools are probably needed while nothing has been learned: the prior of an empty log.
+
+Names, parameters and texts of tools carry a little of it: some deeds are asked for more than others, and a tool with
+required parameters more than one without. The weights stand in `priors.json`. `python -m bench.retrieval.priors --fit`
+fits them on train sets of tasks; no name or text of these is in the file, only weights of the features below.
+
+What a server writes about its own tools moves a score by a bounded amount, and `spread` keeps one server from taking a
+list alone. This module imports nothing heavy, because a client waits for its list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice, zip_longest
+from math import exp, log1p
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from foretool.retrieval.document import Fields
+from foretool.retrieval.words import stem
+from foretool.storage.records import ToolId
+
+FILE = Path(__file__).with_name("priors.json")
+
+_DEEDS = {
+    "find": "search find lookup query",
+    "get": "get fetch read retrieve show view describe",
+    "list": "list browse",
+    "add": "create add make new insert register",
+    "delete": "delete remove drop clear cancel",
+    "edit": "update edit modify change set rename",
+    "send": "send post publish share message",
+    "run": "run execute start call invoke perform",
+    "compute": "calculate compute convert count analyze estimate",
+    "check": "check verify validate test",
+    "open": "open login connect authenticate",
+}
+DEEDS = {stem(word): deed for deed, words in _DEEDS.items() for word in words.split()}
+"""By the stem of a verb, the kind of deed that it names."""
+_RANK = {deed: place for place, deed in enumerate(_DEEDS)}
+
+MOST_REQUIRED = 8
+"""More required parameters count as so many."""
+MOST_OF_ONE = 0.5
+"""The share of a budget that one server gets before the tools of others have been offered the rest."""
+
+Tokens = Callable[[ToolId], int]
+T = TypeVar("T")
+
+
+class Priors(Struct, frozen=True):
+    """What `priors.json` holds."""
+
+    fitted_on: str
+    first: dict[str, float]
+    """By feature, what it adds to the log-odds that a tool is needed."""
+    size_penalty: float
+    """How much the size of a tool counts against it in a list: at 0 not at all, at 1 as need per token."""
+
+    def score(self, tool: Fields) -> float:
+        """Return the log of how much a tool is needed, up to a constant that all tools share."""
+        return sum(self.first.get(name, 0.0) * value for name, value in features(tool))
+
+    def needs(self, tools: Sequence[Fields]) -> dict[ToolId, float]:
+        """Return each tool's expected share of the calls. The shares add up to 1, and those of one server to its share
+        of the tools, whatever it writes about them."""
+        found: dict[ToolId, float] = {}
+        servers: dict[str, list[Fields]] = defaultdict(list)
+        for tool in tools:
+            servers[tool.upstream].append(tool)
+        for each in servers.values():
+            weights = [exp(self.score(tool)) for tool in each]
+            share = len(each) / len(tools) / sum(weights)
+            found |= {tool.id: weight * share for tool, weight in zip(each, weights, strict=True)}
+        return found
+
+    def order(self, tools: Sequence[Fields], tokens: Tokens, budget: int) -> list[ToolId]:
+        """Sort tools as they compete for `budget` tokens of a list; tools that delete come last, equal tools by
+        name."""
+        value = {
+            tool: need / max(tokens(tool), 1) ** self.size_penalty for tool, need in self.needs(tools).items()
+        }  # fmt: skip
+        upstreams = {tool.id: tool.upstream for tool in tools}
+        # A model that has not been asked for it had better not see how to delete things.
+        deletes = {tool.id for tool in tools if deed(tool) == "delete"}
+        ranked = sorted(value, key=lambda tool: (tool in deletes, -value[tool], tool))
+        return spread(ranked, upstreams, tokens, int(MOST_OF_ONE * budget))
+
+
+def features(tool: Fields) -> Iterator[tuple[str, float]]:
+    """Yield the features of a tool by name; each is 0 to about 2."""
+    yield f"deed:{deed(tool)}", 1.0
+    required = sum(tool.takes.values())
+    yield "required", log1p(min(required, MOST_REQUIRED))
+    yield "none required", float(not required)
+    yield "no parameters", float(not tool.takes)
+
+
+def deed(tool: Fields) -> str:
+    """Return the kind of deed that a tool's name says, by its first word if that is a verb; "none" if no word is."""
+    if known := DEEDS.get(stem(tool.verb)):
+        return known
+    return min((DEEDS[noun] for noun in tool.nouns if noun in DEEDS), key=_RANK.__getitem__, default="none")
+
+
+def spread(ranked: Iterable[ToolId], upstreams: Mapping[ToolId, str], tokens: Tokens, most: int) -> list[ToolId]:
+    """Move the tools with which a server would exceed `most` tokens behind all others, both in their order."""
+    spent: Counter[str] = Counter()
+    kept: list[ToolId] = []
+    late: list[ToolId] = []
+    for tool in ranked:
+        spent[upstreams[tool]] += tokens(tool)
+        (kept if spent[upstreams[tool]] <= most else late).append(tool)
+    return kept + late
+
+
+@cache
+def shipped() -> Priors:
+    """Return the priors that come with foretool."""
+    return msgspec.json.decode(FILE.read_bytes(), type=Priors)
+
+
+def take_turns(groups: Iterable[Sequence[T]], most: int) -> list[T]:
+    """Return at most `most` members, one of each group after the other."""
+    rounds = zip_longest(*groups, fillvalue=None)
+    return list(islice((each for turn in rounds for each in turn if each is not None), most))

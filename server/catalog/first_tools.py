@@ -1,0 +1,48 @@
+"""Orders the tools of a catalog for lists that usage does not fill: by the priors that come with foretool.
+
+A client waits for its list, so at most `MOST` tools compete, the tools of all servers in turn. Reading one takes
+0.05 ms, and each definition is read once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from foretool.retrieval import priors
+from foretool.retrieval.document import Fields, fields
+from foretool.storage.records import Tool, ToolId
+
+if TYPE_CHECKING:
+    from foretool.server.catalog.catalog import Catalog
+
+MOST: Final = 2000
+"""How many tools compete. A list holds some 30 of them, and reading more would keep the first client waiting."""
+
+
+class FirstTools:
+    """Orders tools by how much they are needed before anything was called."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._read: dict[str, Fields] = {}
+        """By hash of the definition; only of tools that competed for the last list."""
+
+    def order(self, competes: Callable[[Tool], bool], budget: int) -> list[ToolId]:
+        """Return the tools that compete for `budget` tokens, best first."""
+        servers: dict[str, list[Tool]] = defaultdict(list)
+        for tool in filter(competes, self._catalog.tools()):
+            servers[tool.upstream].append(tool)
+        kept = [self._fields(tool) for tool in priors.take_turns(list(servers.values()), MOST)]
+        return priors.shipped().order(kept, self._catalog.tokens, budget)
+
+    def _fields(self, tool: Tool) -> Fields:
+        """Read a definition; tools of two servers may share one."""
+        if (known := self._read.get(tool.schema_hash)) is None:
+            if len(self._read) >= 2 * MOST:
+                self._read.clear()
+            known = self._read[tool.schema_hash] = fields(tool)
+        return known if known.id == tool.id else replace(known, id=tool.id, upstream=tool.upstream)
