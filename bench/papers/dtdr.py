@@ -222,10 +222,18 @@ def over(world: World, strangers: Sequence[Tool]) -> Iterator[Row]:
     if whole is not world:
         yield {**head, "method": "as served, calls of earlier turns too", **scored(whole, across_turns(whole)),
                **demonstrations}  # fmt: skip
-    if world.frozen is not None:
-        for name, fitted in (("DTDR-C", published_c), ("DTDR-L", published_l)):
-            yield {**head, "method": f"as published: {name}", **figures(judged(whole.asked, whole.end, fitted(whole))),
-                   **demonstrations}  # fmt: skip
+    yield from as_published(world, {**head, **demonstrations})
+    if whole is not world:
+        yield from as_published(whole, {**head, **demonstrations}, ", calls of earlier turns too")
+
+
+def as_published(world: World, head: Row, told: str = "") -> Iterator[Row]:
+    """The rows of both published forms, on the histories that this world has; without an encoder none."""
+    if world.frozen is None:
+        return
+    for name, fitted in (("DTDR-C", published_c), ("DTDR-L", published_l)):
+        found = figures(judged(world.asked, world.end, fitted(world)))
+        yield {**head, "method": f"as published: {name}{told}", **found}
 
 
 def without_earlier(past: Sequence[Demonstration]) -> list[Demonstration]:

@@ -6,20 +6,22 @@ torch where a gradient is needed. Only `train` imports torch.
 The choices where the paper's text and its code (github.com/wxydada/MassTool) differ, or a formula is misprinted:
 
 - eq. 3 lacks its minus sign, and eq. 11 the logarithm that makes it the InfoNCE it is called; both are added here.
+- eq. 11 calls sim a dot product; the code scales both vectors to length 1 first, and so it is here.
 - eq. 14 sums the layers plainly; the code divides layer l by l + 2 and scales it to length 1 first. Plain here.
 - eq. 4 adds the two views of a query; the code keeps them apart and adds six cosines. One sum here, as in eq. 6.
 - eq. 12 takes query and tool vectors from a frozen encoder, and then nothing of them could be learned; the code makes
   them free parameters that begin there. So it is here, by `Settings.free`; scenes stay the mean of the first tool
-  vectors, and a query that was not trained on has its encoder's vector and no links.
-- the paper fine-tunes its encoder on each set beforehand and does not say so in its text; here the encoder is as it
-  comes.
+  vectors, and a query that was not trained on has its encoder's vector and no links. Detection reads the frozen
+  vectors (4.1, C.3): from free ones it would learn which queries were trained on.
+- the paper fine-tunes its encoder on each set beforehand and does not say so in its text; here the vectors are given,
+  so the caller decides which encoder they come from.
 - detection ends in one sigmoid (eq. 2); the code has two softmaxes in a row.
 - the code chooses its epoch on the test queries; here the number of epochs is fixed beforehand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +32,13 @@ Array = Any
 """An array of numpy or torch; the docstrings give shapes."""
 Floats = NDArray[np.float32]
 TINY = 1e-12
+
+
+Variant = Literal["AdaKT", "SUIM", "DF", "CL"]
+"""A part of the model: the transfer of detective knowledge together with detection, the search for similar queries
+(`AdaKT` then reads the graph's vector), the dynamic filter of that search, or the contrastive loss."""
+KEEP_ALL = -2.0
+"""A threshold that every cosine passes."""
 
 
 class Settings(Struct, frozen=True):
@@ -54,6 +63,8 @@ class Settings(Struct, frozen=True):
     rate: float = 1e-3
     epochs: int = 40
     free: tuple[Literal["queries", "tools"], ...] = ("queries", "tools")
+    without: tuple[Variant, ...] = ()
+    """The parts that are left out, as in the ablation of section 6.5 (appendix C.4)."""
     seed: int = 7
 
 
@@ -91,6 +102,11 @@ def nearest(cosines: Floats, count: int, threshold: float) -> tuple[NDArray[np.i
     order = np.argsort(-np.take_along_axis(cosines, best, axis=1), axis=1, kind="stable")
     places = np.take_along_axis(best, order, axis=1)
     return places, (np.take_along_axis(cosines, places, axis=1) > threshold).astype(np.float32)
+
+
+def filter_of(settings: Settings) -> float:
+    """Return the cosine that a neighbour must exceed; every neighbour does where the filter is left out."""
+    return KEEP_ALL if "DF" in settings.without else settings.threshold
 
 
 def attend(xp: Any, queries: Array, weight: Array, found: Array, kept: Array) -> Array:
@@ -136,6 +152,16 @@ def match(xp: Any, graph: Array, search: Array, joint: Array, tools: Array) -> A
     return (unit(xp, graph) + unit(xp, search) + unit(xp, joint)) @ unit(xp, tools).T
 
 
+def fuse(
+    xp: Any, settings: Settings, held: Mapping[str, Array], graph: Array, search: Array, detective: Array
+) -> tuple[Array, Array]:
+    """Return e_search and e_joint, zeros for what the settings leave out; all (queries, d) but `detective` (queries,
+    hidden)."""
+    without = settings.without
+    joint = gate(xp, detective, held["gate"], held["gate_bias"], graph if "SUIM" in without else search)
+    return search * 0.0 if "SUIM" in without else search, joint * 0.0 if "AdaKT" in without else joint
+
+
 # Learning (section 4.3)
 
 
@@ -155,7 +181,8 @@ def detection_loss(xp: Any, found: Array, needed: Array) -> Array:
 
 def contrastive_loss(xp: Any, ones: Array, others: Array, temperature: float) -> Array:
     """Return one of the two terms of eq. 11, mean over pairs: row i of `ones` against all of `others`; (pairs, d)
-    each."""
+    each, of any length."""
+    ones, others = unit(xp, ones), unit(xp, others)
     logits = ones @ others.T / temperature
     highest = xp.amax(logits, -1)
     sums = xp.log(xp.exp(logits - highest[:, None]).sum(-1)) + highest
@@ -185,10 +212,10 @@ class Published(Struct, frozen=True):
         held, settings = self.weights, self.settings
         # A new query has no links, so it stays what it was in both views (eq. 14), which eq. 4 adds.
         graph = 2.0 * queries
-        places, kept = nearest(queries @ self.pool.T, settings.neighbours, settings.threshold)
+        places, kept = nearest(queries @ self.pool.T, settings.neighbours, filter_of(settings))
         search = attend(np, graph, held["attention"], self.pool_graph[places], kept)
         detective = knowledge(np, queries, held["hidden"], held["hidden_bias"])
-        joint = gate(np, detective, held["gate"], held["gate_bias"], search)
+        search, joint = fuse(np, settings, held, graph, search, detective)
         found: Floats = match(np, graph, search, joint, self.tools_graph)
         return found
 
@@ -262,7 +289,7 @@ class _Training:
         for start in range(0, len(queries), 1024):
             cosines = queries[start : start + 1024] @ queries.T
             cosines[np.arange(len(cosines)), start + np.arange(len(cosines))] = -1.0
-            found.append(nearest(cosines, settings.neighbours, settings.threshold))
+            found.append(nearest(cosines, settings.neighbours, filter_of(settings)))
         return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
 
     def _parameters(self) -> dict[str, Array]:
@@ -314,9 +341,9 @@ class _Training:
         # The gradient of `graph[...]` would be far slower to add up.
         found = torch.nn.functional.embedding(torch.from_numpy(self.places[batch]), graph)
         search = attend(torch, own, held["attention"], found, kept)
-        first = self.held.get("queries", torch.from_numpy(self.task.queries))[batch]
-        detective = knowledge(torch, first, held["hidden"], held["hidden_bias"])
-        joint = gate(torch, detective, held["gate"], held["gate_bias"], search)
+        frozen = torch.from_numpy(self.task.queries[batch])
+        detective = knowledge(torch, frozen, held["hidden"], held["hidden_bias"])
+        search, joint = fuse(torch, settings, held, own, search, detective)
         scores = match(torch, own, search, joint, tools)
         candidates, golds = self._candidates(batch)
         retrieval = retrieval_loss(torch, torch.gather(scores, 1, candidates), golds)
@@ -325,7 +352,9 @@ class _Training:
         contrast = contrast + contrastive_loss(
             torch, scenes_qs[scene], (self.members @ tools)[scene], settings.temperature
         )
-        return retrieval + settings.detection * self._detection(detective) + settings.contrastive * contrast
+        without = settings.without
+        detection = 0.0 if "AdaKT" in without else settings.detection * self._detection(detective)
+        return retrieval + detection + (0.0 if "CL" in without else settings.contrastive) * contrast
 
     def _candidates(self, batch: NDArray[np.int64]) -> tuple[Array, Array]:
         """S of eq. 8, the golden tools and as many drawn others as make M; and which of them are golden."""

@@ -87,3 +87,30 @@ def test_edges_say_what_waits_for_what_and_without_them_each_call_for_the_one_be
     assert demonstration({"query": "x", "calls": ["a", "b"], "edges": []}, number).after == ((), ())
     world = read(data / "small", "renamed.jsonl", [], None)
     assert (len(world.tools), len(world.train), len(world.asked), world.readings) == (6, 36, 3, None)
+
+
+def test_published_and_served_forms_get_the_same_histories(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialog = [{"query": task, "calls": list(calls), "history": ["mail_list"]} for task, calls in TASKS]
+    lines(data / "small" / "dialog.jsonl", dialog)
+    lines(data / "small" / "train.jsonl", dialog * 8)
+    world = read(data / "small", "dialog.jsonl", [], None)
+    given: dict[str, list[int]] = {}
+
+    def note(method: str, asked: list[Demonstration]) -> None:
+        given[method] = sorted({len(each.earlier) for each in asked})
+
+    monkeypatch.setattr(dtdr, "METHOD", Method(METHOD.minimum, Trainer(SMALL).train))
+    monkeypatch.setattr(dtdr, "Trainer", lambda: Trainer(SMALL))
+    monkeypatch.setattr(dtdr, "published_c", lambda each: lambda *_: np.zeros(each.end + 1, np.float32))
+    monkeypatch.setattr(dtdr, "published_l", lambda each: lambda *_: np.zeros(each.end + 1, np.float32))
+    judge = dtdr.judged
+    asked_of: list[list[Demonstration]] = []
+    monkeypatch.setattr(
+        dtdr, "judged", lambda asked, end, predict: asked_of.append(asked) or judge(asked, end, predict)
+    )
+    world = world._replace(frozen=lambda texts: np.zeros((len(texts), 4), np.float32))
+    for row in dtdr.over(world, []):
+        note(row["method"], asked_of[-1])
+    kinds = ("as served", "as published: DTDR-C", "as published: DTDR-L")
+    assert [given[kind] for kind in kinds] == [[0], [0], [0]]
+    assert [given[f"{kind}, calls of earlier turns too"] for kind in kinds] == [[1], [1], [1]]

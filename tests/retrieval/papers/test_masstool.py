@@ -13,9 +13,12 @@ from foretool.retrieval.papers.masstool import (
     Published,
     Settings,
     TrainingSet,
+    Variant,
     attend,
     contrastive_loss,
     detection_loss,
+    filter_of,
+    fuse,
     gate,
     knowledge,
     links,
@@ -114,9 +117,11 @@ def test_detection_loss_by_hand() -> None:
 @requirement("masstool:losses")
 def test_contrastive_loss_by_hand() -> None:
     ones, others = np.asarray([[1.0, 0.0], [0.0, 1.0]]), np.asarray([[2.0, 0.0], [1.0, 1.0]])
-    # Dot products [[2, 1], [0, 1]], temperature .5: logits [[4, 2], [0, 2]].
-    each = -log(exp(4) / (exp(4) + exp(2))), -log(exp(2) / (exp(0) + exp(2)))
+    # Both sides at length 1: cosines [[1, .707], [0, .707]], temperature .5: logits [[2, 1.414], [0, 1.414]].
+    low = sqrt(2)
+    each = -log(exp(2) / (exp(2) + exp(low))), -log(exp(low) / (exp(0) + exp(low)))
     assert contrastive_loss(np, ones, others, 0.5) == pytest.approx(sum(each) / 2)
+    assert contrastive_loss(np, 7 * ones, others, 0.5) == pytest.approx(sum(each) / 2), "lengths do not matter"
 
 
 @requirement("masstool:graph", "masstool:search", "masstool:transfer")
@@ -135,6 +140,45 @@ def test_a_new_query_is_scored_through_all_of_it() -> None:
     expected = (asked[0] + 2 * search / np.linalg.norm(search)) @ unit(np, TOOLS).T
     assert model(asked)[0] == pytest.approx(expected, rel=1e-4)
     assert model.needs_tool(asked) == pytest.approx([1 / (1 + exp(0.4))])
+
+
+@requirement("masstool:search", "masstool:transfer")
+@pytest.mark.parametrize(
+    ("without", "search", "joint"),
+    [
+        ((), [4.0, 8.0], [2.0, 6.0]),
+        (("AdaKT",), [4.0, 8.0], [0.0, 0.0]),
+        (("SUIM",), [0.0, 0.0], [0.5, 1.5]),
+    ],
+)
+def test_a_part_that_is_left_out_adds_nothing(
+    without: tuple[Variant, ...], search: list[float], joint: list[float]
+) -> None:
+    # The gate is .5 and .75; without SUIM it opens the graph's vector (1, 2).
+    held = {"gate": np.zeros((2, 2)), "gate_bias": np.asarray([0.0, log(3)])}
+    given = np.asarray([[1.0, 2.0]]), np.asarray([[4.0, 8.0]]), np.asarray([[1.0, 1.0]])
+    found = fuse(np, Settings(without=without), held, *given)
+    assert [each[0].tolist() for each in found] == [search, pytest.approx(joint)]
+
+
+@requirement("masstool:search")
+def test_without_the_filter_every_neighbour_is_kept() -> None:
+    every = filter_of(Settings(without=("DF",)))
+    assert nearest(np.asarray([[-0.9, 0.2]], np.float32), 2, every)[1].tolist() == [[1, 1]]
+    assert filter_of(Settings()) == Settings().threshold
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@requirement("masstool:losses")
+def test_detection_learns_from_the_vectors_that_a_new_query_has() -> None:
+    """A query that was trained on has moved away from its encoder's vector; detection must not learn from that."""
+    draw = np.random.default_rng(3)
+    needing, without = (unit(np, draw.normal(size=(60, 8)) + shift).astype(np.float32) for shift in (1.0, -1.0))
+    tools = unit(np, draw.normal(size=(4, 8))).astype(np.float32)
+    task = TrainingSet(needing[:40], tools, tuple((at % 4,) for at in range(40)), without[:40])
+    found = train(task, Settings(neighbours=2, negatives=2, batch=40, epochs=150, hidden=8, rate=1e-2, detection=1.0))
+    right = np.concatenate([found.needs_tool(needing[40:]) > 0.5, found.needs_tool(without[40:]) < 0.5])
+    assert right.mean() > 0.9
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
