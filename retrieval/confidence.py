@@ -27,6 +27,9 @@ MOST_SHOWN = 12
 """The most tools that one answer shows unasked."""
 FAINTEST = 0.35
 """Words whose match is weaker than this match by chance."""
+COVERED, SPREAD = 0.6, 3.0
+"""A tool that has this share of what the words of a line tell is no match by chance, however common the words are, if
+the scores of the line have less entropy: words that some twenty tools share equally tell nothing."""
 UNNEEDED = 0.05
 """Below this probability that a task needs a tool at all, whatever matches is chance."""
 LEAST_FIT = 0.35
@@ -109,7 +112,7 @@ def fits(evidence: Evidence) -> bool:
     """Tell whether any tool fits this line at all. The cosines alone answer this better than the probability does
     (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
     if evidence.features is None:
-        return evidence.strength >= FAINTEST
+        return evidence.strength >= FAINTEST or (evidence.coverage >= COVERED and evidence.entropy < SPREAD)
     least = shipped().least.get(evidence.features.encoders)
     if least is None:
         return probability(evidence) >= LEAST_FIT

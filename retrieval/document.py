@@ -84,14 +84,18 @@ def summary_line(document: Document) -> str:
     return first_sentence(document.description.strip() or document.title.strip() or in_words(document.name))
 
 
-def first_sentence(text: str) -> str:
-    """Return the first sentence of a text in one line of at most 120 characters."""
-    line = " ".join(_SENTENCE_END.split(text, maxsplit=1)[0].split())
-    if len(line) <= MAX_SUMMARY:
-        return line
-    head, space, _ = line[:MAX_SUMMARY].rpartition(" ")
+def first_sentence(text: str, most: int = MAX_SUMMARY) -> str:
+    """Return the first sentence of a text in one line of at most `most` characters."""
+    return cut_at_word(" ".join(_SENTENCE_END.split(text.strip(), maxsplit=1)[0].split()), most)
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; one that was cut ends in "…", after a whole word."""
+    if len(text) <= most:
+        return text
+    head, space, _ = text[:most].rpartition(" ")
     # A text without spaces (Chinese, a URL) is cut anywhere rather than down to nothing.
-    return (head if space and len(head) > MAX_SUMMARY // 2 else line[: MAX_SUMMARY - 1]) + "…"
+    return (head.rstrip() if space and len(head) > most // 2 else text[: most - 1]) + "…"
 
 
 def embedded_text(document: Document) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from foretool.server import housekeeping
@@ -40,6 +40,7 @@ from foretool.server.methods.prompt_hook import PromptHook
 from foretool.server.methods.prompts import Prompts
 from foretool.server.methods.resources import Resources
 from foretool.server.methods.router import Router
+from foretool.server.methods.server_map import find_absent
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.methods.tool_lookup import ToolLookup
@@ -123,7 +124,9 @@ class App:
             lambda exchange: self.steps.answer_prompt(exchange),
         )  # fmt: skip
         subscriptions = Subscriptions(self.upstreams, self.clients, resources, forwarder)
-        self.answers = AnswerWriter(self.catalog, self.search, lambda: self.instructions, live)
+        self.answers = AnswerWriter(
+            self.catalog, self.search, lambda: self.instructions, live, partial(find_absent, self.upstreams)
+        )
         calls = ToolCalls(
             DiscoverTools(
                 self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor, self.policy

@@ -300,7 +300,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:definition": Promise(
         "README: what a client sees", "its definition costs at most 250 tokens for any number of servers"
     ),
-    "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call, and says why"),
+    "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call"),
+    "discovery:sized": Promise("design: the two tools", "an answer is sized by its confidence"),
+    "discovery:absent": Promise("design: the two tools", "servers that are away are named where they matter"),
+    "discovery:calling": Promise("docs/clients.md", "a hidden tool is called through a bridge, in every client"),
+    "discovery:reasons": Promise("design: the two tools", "a model is told the reasons that it can act on"),
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
     "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),
     "discovery:slow": Promise("design: ranking", "a remote encoder keeps no other request waiting"),
@@ -313,7 +317,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "tools alike are a group, described by the one whose server is in use; none is left out",
     ),
     "discovery:budget": Promise("design: the two tools", "schemas are given while the budget lasts"),
-    "discovery:nothing": Promise("design: the two tools", "nothing found shows the servers, never everything"),
+    "discovery:nothing": Promise("design: the two tools", "nothing found shows the servers in 200 tokens, and no tool"),
     "discovery:lines": Promise("design: the two tools", "each line of a task is a need of its own"),
     "discovery:sufficiency": Promise(ITR, "a self-rating below the threshold widens the search"),
     # Learning

@@ -18,9 +18,9 @@ from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.config.loader import Config, Profile, load
-from foretool.server.methods import discovery_answer
+from foretool.server.methods import discovery_arguments
 from foretool.server.methods.discover_tools import RANKED
-from foretool.server.methods.discovery_answer import Arguments
+from foretool.server.methods.discovery_arguments import Arguments
 from foretool.storage.records import Level, Match
 
 Schema = Literal["whole", "trimmed", "none"]
@@ -113,7 +113,7 @@ def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchRe
     arguments = Arguments(task=task, limit=limit)
     visible = offline.view(app, profile).shown
     started = time.perf_counter()
-    query = discovery_answer.query(arguments, (), ())
+    query = discovery_arguments.query(arguments, (), ())
     reach = app.policy.reach(profile)
     ranking = app.search.find_now(query, reach.finds, max(RANKED, arguments.wanted))
     answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, reach)

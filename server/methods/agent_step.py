@@ -32,10 +32,10 @@ from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import DomainEntry
-from foretool.server.methods.discovery_answer import MATCHES
+from foretool.server.methods.discovery_arguments import MATCHES
 from foretool.server.methods.instructions import Instructions
+from foretool.server.methods.plain_schemas import trim
 from foretool.server.methods.prompts import STEP
-from foretool.server.methods.schemas import trim
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
 from foretool.server.recording.recorder import Recorder

@@ -15,7 +15,7 @@ from foretool.server.clients.session import Via
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck
 from foretool.server.methods.discover_tools import DiscoverTools
-from foretool.server.methods.discovery_answer import MOST_NAME
+from foretool.server.methods.discovery_arguments import MOST_NAME
 from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.protocol import jsonrpc

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Conversation
-from foretool.server.methods import discovery_answer
-from foretool.server.methods.discovery_answer import AnswerWriter, Arguments
+from foretool.server.methods import discovery_answer, discovery_arguments
+from foretool.server.methods.discovery_answer import AnswerWriter
+from foretool.server.methods.discovery_arguments import Arguments
 from foretool.server.methods.prediction import Predictor
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
@@ -43,7 +44,7 @@ class DiscoverTools:
 
     def start(self, exchange: Exchange, raw: Raw) -> None:
         """Answer one call of `discover_tools`; `raw` is its arguments."""
-        arguments = discovery_answer.read_arguments(raw)
+        arguments = discovery_arguments.read_arguments(raw)
         self.join_conversation(exchange, arguments.handle)
         # What has not been listed cannot be found, and a wrong answer costs more than waiting.
         self._upstreams.when_searchable(
@@ -63,7 +64,7 @@ class DiscoverTools:
         chat = exchange.chat or exchange.own_session.conversation()
         started = time.perf_counter()
         chat.note_task(arguments.lines, self._recorder.now())
-        query = discovery_answer.query(arguments, chat.steps, chat.servers_in_use())
+        query = discovery_arguments.query(arguments, chat.steps, chat.servers_in_use())
         reach = self._policy.reach(exchange.client.profile)
         # Some of these are dropped: what this profile may not find, and what one server says too often.
         limit = max(RANKED, arguments.wanted)
@@ -95,13 +96,19 @@ class DiscoverTools:
         for miss in session.discovered(kept, id, len(self._catalog), chat, starting, ranking.total):
             self._recorder.miss(miss)
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, id))
-        content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}]
-        result = {"content": content, "structuredContent": answer.structured}
         grows = self._predictor.grow_for_discovery(client, session, kept)
-        if (hint := self._predictor.hint(client, session, chat, self._predictor.predict(chat))) is not None:
-            content.append({"type": "text", "text": hint.text})
-            self._predictor.note_shown(session, chat, hint)
+        content = [{"type": "text", "text": text} for text in (answer.text, *self._endings(exchange, chat))]
+        result = {"content": content, "structuredContent": answer.structured}
         if grows:
             client.tools.hold(lambda: exchange.own_result(result))
         else:
             exchange.own_result(result)
+
+    def _endings(self, exchange: Exchange, chat: Conversation) -> list[str]:
+        """Return what stands behind an answer, each text a block of its own: what is likely to come next."""
+        session = exchange.own_session
+        hint = self._predictor.hint(exchange.client, session, chat, self._predictor.predict(chat))
+        if hint is None:
+            return []
+        self._predictor.note_shown(session, chat, hint)
+        return [hint.text]

@@ -126,23 +126,23 @@ async def test_with_one_bridge_call_tool_runs_everything_and_the_other_is_not_li
 @requirement("bridge:answer")
 async def test_an_answer_says_in_one_line_which_bridge_takes_a_match() -> None:
     plain = tool("plain", "Does something")
-    both = "where it is not listed call_tool(name, arguments), call_tool_write if marked write."
-    turned = "where it is not listed call_tool_write(name, arguments), call_tool if marked read."
+    both = "call_tool(name, arguments); those marked call_tool_write with that."
+    turned = "call_tool_write(name, arguments); those marked call_tool with that."
     for tools, words, marks in (
         ([WIPE, READ], both, {"disk__wipe": "write"}),
         ([WIPE, READ, plain], turned, {"disk__read": "read"}),
-        ([WIPE, plain], "call_tool_write(name, arguments) where it is not listed.", {}),
-        ([READ], "call_tool(name, arguments) where it is not listed.", {}),
+        ([WIPE, plain], "call_tool_write(name, arguments).", {}),
+        ([READ], "call_tool(name, arguments).", {}),
     ):
         async with proxy_over(FakeUpstream("disk", tools)) as stage:
             await stage.client.initialize()
             names = [f"disk__{each['name']}" for each in tools]
             found = await stage.client.call_tool("discover_tools", {"names": names})
             structured = found["structuredContent"]
-        assert f"Call a match by its name, or {words}" in structured["advice"]
+        assert structured["advice"] == f"Call them with {words}"
         marked = {each["name"]: mark for each in structured["matches"] for mark in ("read", "write") if each.get(mark)}
         assert marked == marks
-        assert all(f"{name} ({mark})" in said(found) for name, mark in marks.items())
+        assert all(f"{name} [call_tool{'_write' * (mark == 'write')}]" in said(found) for name, mark in marks.items())
 
 
 @requirement("bridge:answer")
@@ -150,7 +150,7 @@ async def test_a_weak_answer_says_where_what_changes_something_is_called() -> No
     async with proxy_over(FakeUpstream("disk", [WIPE])) as stage:
         await stage.client.initialize()
         answer = await stage.client.discover(names=["disk__wipe", "garden"])
-    assert "None fits clearly" in answer["advice"] and "or call_tool_write(name, arguments)" in answer["advice"]
+    assert answer["advice"].startswith("No tool is called 'garden'. Call them with call_tool_write(name, arguments).")
 
 
 @requirement("bridge:honest")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from fakes import FakeUpstream, config_of, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval.confidence import level
-from foretool.retrieval.ranking import Query, Ranked, Ranking
+from foretool.retrieval.ranking import Ranked, Ranking
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.methods import discovery_answer
-from foretool.server.protocol.jsonrpc import RpcError, encode, plain, raw
+from foretool.server.methods import discovery_answer, discovery_arguments, match_groups
+from foretool.server.methods.server_map import Away
+from foretool.server.protocol.jsonrpc import encode, plain, raw
 from foretool.server.trust.policy import Reach
-from foretool.storage.records import ToolId
+from foretool.storage.records import Level, ToolId
 
 CONFIG = config_of(FakeUpstream("calc"), FakeUpstream("mail"))
 REACH = Reach(CONFIG.profiles[""], CONFIG.servers, CONFIG.settings)
@@ -27,12 +28,16 @@ def catalog(*tools: Any) -> Catalog:
     return made
 
 
-def asked(made: Catalog, budget: int = 1500, cap: int = 300, **arguments: Any) -> discovery_answer.Answer:
-    read = discovery_answer.read_arguments(raw(arguments))
-    query = discovery_answer.query(read, (), ())
+def asked(
+    made: Catalog, budget: int = 1500, cap: int = 300, sure: Level | None = None, absent: Sequence[Away] = (),
+    reach: Reach = REACH, **arguments: Any,
+) -> discovery_answer.Answer:  # fmt: skip
+    """The answer to these arguments; `sure`: the confidence, in place of what the gate says."""
+    read = discovery_arguments.read_arguments(raw(arguments))
+    query = discovery_arguments.query(read, (), ())
     ranking = search_over(made).rank(query, lambda upstream: True, 50)
     return discovery_answer.answer(
-        read, ranking, level(ranking), made, lambda tool: tool == "calc__add", REACH, budget, cap
+        read, ranking, sure or level(ranking), made, lambda tool: tool == "calc__add", reach, budget, cap, absent=absent
     )
 
 
@@ -40,6 +45,11 @@ def wide(name: str, count: int) -> dict[str, Any]:
     """A tool with a big schema."""
     properties = {f"p{n}": {"type": "string", "description": "text " * 20} for n in range(count)}
     return tool(name, "Plots a chart", properties)
+
+
+def plot(number: int) -> dict[str, Any]:
+    """A tool that requires one of two arguments."""
+    return tool(f"plot_{number}", "Plots a chart", inputSchema={"properties": {"x": {}, "y": {}}, "required": ["y"]})
 
 
 @requirement("discovery:answer")
@@ -52,7 +62,7 @@ def test_the_best_match_comes_first_with_a_schema_ready_to_call() -> None:
     assert "add" in match["why"]
     assert [each.rank for each in answer.matches] == [1]
     assert answer.structured["confidence"] == answer.level != "none"
-    assert "calc__add (listed)" in answer.text
+    assert "calc__add [listed]" in answer.text
 
 
 @requirement("discovery:names")
@@ -76,18 +86,38 @@ def test_a_giant_schema_is_trimmed_and_says_how_to_get_the_whole() -> None:
     answer = asked(catalog(wide("plot", 80)), task="plot a chart")
     (match,) = answer.structured["matches"]
     assert len(plain(match["inputSchema"])["properties"]) == 20
-    assert match["trimmed"] == 'ask discover_tools(names=["calc__plot"]) for the whole schema'
+    assert match["trimmed"] == 'discover_tools(names=["calc__plot"]) shows the whole schema'
 
 
 @requirement("discovery:budget")
 def test_schemas_are_given_while_the_budget_lasts_and_lines_after_that() -> None:
     made = catalog(*(wide(f"plot_{n}", 4) for n in range(12)))
-    answer = asked(made, task="plot a chart", budget=900)
+    answer = asked(made, task="plot a chart", sure="high", budget=400)
     with_schema = ["inputSchema" in match for match in answer.structured["matches"]]
-    assert len(with_schema) == 12
-    assert with_schema[0]
-    assert not with_schema[-1]
-    assert answer.tokens < 1.3 * 900
+    assert with_schema == [True, True, False, False, False]
+    assert answer.tokens <= 400
+
+
+@requirement("discovery:sized")
+def test_a_sure_answer_has_three_ready_tools_and_names_the_next_with_what_a_call_needs() -> None:
+    made = catalog(*(plot(n) for n in range(12)))
+    answer = asked(made, task="plot a chart", sure="high")
+    matches = answer.structured["matches"]
+    assert ["inputSchema" in match for match in matches] == [True] * 3 + [False] * 2
+    assert [match.get("call") for match in matches[:3]] == [None] * 3
+    assert matches[3]["call"] == f"{matches[3]['name']}(y: any)"
+    assert "servers" not in answer.structured
+    assert f"4. {matches[3]['name']}(y: any): Plots a chart" in answer.text
+
+
+@requirement("discovery:sized")
+def test_a_doubtful_answer_has_names_and_a_map_of_the_servers_and_no_schema() -> None:
+    answer = asked(catalog(*(wide(f"plot_{n}", 9) for n in range(12))), task="plot a chart", sure="low")
+    assert len(answer.structured["matches"]) == 8
+    assert not any("inputSchema" in match for match in answer.structured["matches"])
+    assert answer.structured["servers"] == {"calc": "12 tools: Works with numbers."}
+    assert "- calc: 12 tools: Works with numbers." in answer.text
+    assert answer.tokens < 400
 
 
 @requirement("discovery:nothing")
@@ -96,9 +126,76 @@ def test_nothing_found_shows_the_servers_and_no_tool() -> None:
     assert answer.structured == {
         "confidence": "none",
         "matches": [],
-        "servers": {"calc": "1 tools: Works with numbers."},
-        "advice": "Nothing fits: describe the task in other words, or go on without a tool.",
+        "servers": {"calc": "1 tool: Works with numbers."},
+        "advice": "No tool matches this task. Describe it in other words or with the name of a server; with limit=5 "
+        "the nearest tools are shown anyway.",
     }
+
+
+@requirement("discovery:nothing")
+def test_an_answer_that_found_nothing_has_at_most_200_tokens_however_many_servers_there_are() -> None:
+    config = config_of(*(FakeUpstream(f"server{n}") for n in range(60)))
+    made = Catalog(list(config.servers.values()))
+    for n in range(60):
+        made.replace(f"server{n}", [raw(tool("paint", "Paints"))], "Works with paint and brushes. " * 20)
+    reach = Reach(config.profiles[""], config.servers, config.settings)
+    answer = asked(made, task="paint the walls of the house", sure="none", reach=reach)
+    assert (answer.structured["matches"], answer.matches) == ([], ())
+    assert answer.tokens <= 200
+    assert "more servers" in answer.text
+
+
+@requirement("discovery:nothing")
+def test_whoever_insists_sees_the_nearest_tools_though_none_fits() -> None:
+    made = catalog(*(tool(f"chart_{n}", "Plots a chart") for n in range(40)))
+    for arguments in ({"limit": 3}, {"sufficiency": 0.2, "limit": 3}):
+        answer = asked(made, task="plot a chart", sure="none", **arguments)
+        assert len(answer.structured["matches"]) == 3
+        assert answer.structured["servers"]
+
+
+@requirement("discovery:absent")
+def test_a_server_that_is_down_is_named_where_it_could_have_had_the_tool() -> None:
+    made, mail = catalog(tool("add", "Adds two numbers")), Away("mail", "down", has_tools=False)
+    named = "Server mail is down, so its tools are missing here: tell the user, who can run `foretool doctor`."
+    assert named in asked(made, task="quux", absent=[mail]).text
+    assert named in asked(made, task="adds two numbers and a mail", sure="high", absent=[mail]).text
+    assert "mail" not in asked(made, task="adds two numbers", sure="high", absent=[mail]).text
+
+
+@requirement("discovery:absent")
+def test_a_match_of_a_server_that_is_down_says_so() -> None:
+    down = Away("calc", "down", has_tools=True)
+    answer = asked(catalog(tool("sum", "Adds two numbers")), task="adds two numbers", sure="high", absent=[down])
+    assert "1. calc__sum [server down]: Adds two numbers" in answer.text
+
+
+@requirement("discovery:calling")
+def test_a_hidden_tool_is_never_said_to_be_called_by_its_own_name() -> None:
+    made = catalog(
+        tool("add", "Adds numbers"), tool("sum", "Adds numbers", annotations={"readOnlyHint": True}),
+        tool("wipe", "Adds numbers and wipes them", annotations={"readOnlyHint": False}),
+    )  # fmt: skip
+    answer = asked(made, task="adds numbers", sure="high")
+    assert {match["name"]: (match.get("listed"), match.get("write")) for match in answer.structured["matches"]} == {
+        "calc__add": (True, None), "calc__sum": (None, None), "calc__wipe": (None, True)
+    }  # fmt: skip
+    assert answer.structured["advice"] == (
+        "Call them with call_tool(name, arguments); those marked call_tool_write with that; those marked listed by "
+        "their own names."
+    )
+    assert asked(catalog("add"), names=["add"]).structured["advice"] == "Call them by their own names."
+
+
+@requirement("discovery:reasons")
+def test_reasons_are_told_where_a_model_can_act_on_them() -> None:
+    ranked = Ranked(ToolId("calc__paint"), 1.0, {}, ("words: paint", "meaning", "takes what calc__add gives"))
+    answer = discovery_answer.answer(
+        discovery_arguments.Arguments(task="paint"), Ranking((ranked,)), "high", catalog("add", "paint"),
+        lambda _: False, REACH, 1500, 300,
+    )  # fmt: skip
+    assert "1. calc__paint [takes what calc__add gives]\n" in answer.text
+    assert answer.structured["matches"][0]["why"] == "words: paint; meaning; takes what calc__add gives"
 
 
 @requirement("discovery:lines")
@@ -111,32 +208,12 @@ def test_each_line_of_a_task_is_a_need_of_its_own() -> None:
 @requirement("discovery:sufficiency")
 def test_a_low_self_rating_widens_the_search() -> None:
     made = catalog(*(tool(f"chart_{n}", "Plots a chart") for n in range(40)))
-    usual = asked(made, task="plot a chart").structured["matches"]
-    wider = asked(made, task="plot a chart", sufficiency=0.2).structured["matches"]
-    content = asked(made, task="plot a chart", sufficiency=0.9).structured["matches"]
-    limited = asked(made, task="plot a chart", sufficiency=0.2, limit=3).structured["matches"]
-    assert [len(each) for each in (usual, wider, content, limited)] == [12, 25, 12, 3]
-
-
-@pytest.mark.parametrize("arguments", [5, [], {"names": "calc__add"}, {"task": []}, {"limit": "many"}])
-def test_wrong_arguments_say_what_is_wrong(arguments: Any) -> None:
-    with pytest.raises(RpcError, match="discover_tools"):
-        discovery_answer.read_arguments(raw(arguments))
-
-
-@requirement("trust:client:bounded-search")
-@pytest.mark.parametrize(
-    "arguments",
-    [{"task": "word " * 4_001}, {"names": ["one"] * 51}, {"names": ["x" * 257]}, {"task": "\ud800" * 20_001}],
-)
-def test_a_search_of_more_than_one_may_take_is_refused(arguments: Any) -> None:
-    with pytest.raises(RpcError, match="expected at most"):
-        discovery_answer.read_arguments(raw(arguments))
-
-
-def test_unknown_arguments_are_passed_over_and_numbers_may_be_text() -> None:
-    read = discovery_answer.read_arguments(raw({"task": "x", "limit": "3", "reason": "why not"}))
-    assert (read.task, read.wanted) == ("x", 3)
+    sure: dict[str, Any] = {"task": "plot a chart", "sure": "high"}
+    usual = asked(made, **sure).structured["matches"]
+    wider = asked(made, sufficiency=0.2, **sure).structured["matches"]
+    content = asked(made, sufficiency=0.9, **sure).structured["matches"]
+    limited = asked(made, sufficiency=0.2, limit=3, **sure).structured["matches"]
+    assert [len(each) for each in (usual, wider, content, limited)] == [5, 25, 5, 3]
 
 
 @requirement("discovery:shared")
@@ -144,7 +221,7 @@ def test_definitions_that_several_schemas_share_are_said_once() -> None:
     point = {"type": "object", "properties": {"x": {"type": "number", "description": "metres " * 30}}}
     schema = {"type": "object", "properties": {"to": {"$ref": "#/$defs/Point"}}, "$defs": {"Point": point}}
     draw, move = (tool(name, "Moves a robot arm", inputSchema=schema) for name in ("draw_arm", "move_arm"))
-    answer = asked(catalog(draw, move), task="robot arm")
+    answer = asked(catalog(draw, move), task="robot arm", sure="high")
     assert plain(raw(answer.structured["$defs"])) == {"Point": point}
     for match in answer.structured["matches"]:
         assert plain(match["inputSchema"]) == {"type": "object", "properties": {"to": {"$ref": "#/$defs/Point"}}}
@@ -169,9 +246,9 @@ def test_of_tools_that_are_alike_the_one_of_a_server_in_use_comes_first_and_the_
     made.replace("mail", [raw(tool("click", "Click an element of the page"))])
     made.fix_names()
     best, other = (ToolId("calc__click"), ToolId("mail__click"))
-    in_use = Ranked(other, 1.0, {}, (discovery_answer.IN_USE,))
+    in_use = Ranked(other, 1.0, {}, (match_groups.IN_USE,))
     ranking = Ranking((Ranked(best, 2.0), Ranked(ToolId("calc__paint"), 1.5), in_use))
-    arguments = discovery_answer.Arguments(task="click")
+    arguments = discovery_arguments.Arguments(task="click")
     answer = discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, REACH, 1500, 300)
     assert [(match["name"], match["description"]) for match in answer.structured["matches"]] == [
         ("mail__click", "Click an element of the page"),
@@ -191,7 +268,7 @@ def test_a_copy_never_takes_the_place_of_the_tool_that_was_there_first() -> None
     made.replace("calc", [raw(tool("click", "Click an element of the page"))])  # comes first by config and by name
     made.fix_names()
     copy, original = Ranked(ToolId("calc__click"), 2.0), Ranked(ToolId("mail__click"), 1.0)
-    arguments = discovery_answer.Arguments(task="click")
+    arguments = discovery_arguments.Arguments(task="click")
 
     def described(*ranked: Ranked) -> list[tuple[str, str]]:
         answer = discovery_answer.answer(arguments, Ranking(ranked), "high", made, lambda _: False, REACH, 1500, 300)
@@ -200,7 +277,7 @@ def test_a_copy_never_takes_the_place_of_the_tool_that_was_there_first() -> None
     whole = "Click an element of the page"
     assert described(copy, original) == [("mail__click", whole), ("calc__click", "as mail__click")]
     assert described(original, copy) == [("mail__click", whole), ("calc__click", "as mail__click")]
-    used = Ranked(ToolId("calc__click"), 2.0, {}, (discovery_answer.IN_USE,))
+    used = Ranked(ToolId("calc__click"), 2.0, {}, (match_groups.IN_USE,))
     assert described(used, original) == [("calc__click", whole), ("mail__click", whole)]
     assert described(original, used) == [("calc__click", whole), ("mail__click", whole)]
 
@@ -211,20 +288,13 @@ def test_copies_of_one_server_do_not_push_other_tools_out() -> None:
     made.replace("mail", [raw(tool(f"click_{number}", "Click an element of the page")) for number in range(1, 31)])
     copies = [Ranked(ToolId(f"mail__click_{number}"), 9.0) for number in range(1, 31)]
     ranking = Ranking((*copies, Ranked(ToolId("calc__paint"), 1.0)))
-    arguments = discovery_answer.Arguments(task="click")
+    arguments = discovery_arguments.Arguments(task="click")
     found = discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, REACH, 1500, 300)
     names = [match["name"] for match in found.structured["matches"]]
-    most = discovery_answer.ALIKE_OF_ONE
-    assert len(names) == discovery_answer.MATCHES
-    assert names[: most + 2] == [*(f"mail__click_{number}" for number in range(1, most + 1)), "calc__paint",
-                                 f"mail__click_{most + 1}"]  # fmt: skip
+    most = match_groups.ALIKE_OF_ONE
+    assert names == [*(f"mail__click_{number}" for number in range(1, most + 1)), "calc__paint"]
 
 
 def test_an_answer_is_json_that_a_client_can_read() -> None:
     answer = asked(catalog(tool("add", "Adds \u2028 \ud800".encode("utf-8", "replace").decode())), task="adds")
     assert json.loads(encode(answer.structured))["matches"]
-
-
-def test_a_query_holds_the_lines_the_names_and_what_was_called() -> None:
-    read = discovery_answer.read_arguments(raw({"task": "a\n b ", "names": ["x"]}))
-    assert discovery_answer.query(read, (ToolId("t"),), ("s",)) == Query(("a", "b"), ("x",), (ToolId("t"),), ("s",))

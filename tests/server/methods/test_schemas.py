@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from foretool.retrieval.tokens import estimate
-from foretool.server.methods.schemas import Schemas, trim
-from foretool.server.protocol.jsonrpc import encode, plain, raw
+from foretool.server.methods.schemas import Schemas
+from foretool.server.protocol.jsonrpc import encode, plain
 from foretool.storage.records import Tool, ToolId
 
 
@@ -97,32 +97,3 @@ def test_nothing_is_added_beyond_the_budget_but_what_was_asked_for() -> None:
     schemas.add(card, wide, whole=True)
     assert len(plain(card["inputSchema"])["properties"]) == 40
     assert schemas.left < 0
-
-
-def test_a_trimmed_schema_keeps_what_a_first_call_needs() -> None:
-    schema = {
-        "type": "object",
-        "$defs": {"big": {}, "Mode": {"type": "string", "enum": ["a"], "properties": {"again": ref("Mode")}}},
-        "required": ["mode"],
-        "properties": {
-            "mode": {"enum": list(range(50)), "description": "x" * 200},
-            "deep": {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"type": "null"}}}}},
-            "odd": True,
-            "ref": {**ref("Mode"), "description": "how"},
-            "lost": ref("nowhere"),
-        },
-    }
-    assert trim(schema) == {
-        "type": "object",
-        "required": ["mode"],
-        "properties": {
-            "mode": {"enum": list(range(12)), "description": "x" * 60},
-            "deep": {"type": "object", "properties": {"a": {"type": "object"}}},
-            "ref": {
-                "type": "string", "enum": ["a"], "description": "how",
-                "properties": {"again": {"type": "string", "enum": ["a"]}},
-            },
-            "lost": {},
-        },
-    }  # fmt: skip
-    assert plain(raw(trim(schema))) == trim(schema)

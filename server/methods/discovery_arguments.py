@@ -1,0 +1,86 @@
+"""Reads the arguments of `discover_tools`, and bounds what one search may take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from foretool.retrieval.ranking import Query
+from foretool.server.catalog.own_tools import MOST
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.storage.records import ToolId
+
+MATCHES: Final = 12
+"""How many matches are looked at for an answer; `answer_shape` says how many of them it shows."""
+WIDE: Final = 25
+"""How many matches a wider search shows."""
+MOST_TASK: Final = 20_000
+MOST_NAME: Final = 256
+"""Characters of a task, and of a name that is asked for."""
+WORST_SUFFICIENCY: Final = 0.5
+"""If the caller rates what it sees below this, the search widens (ITR section 3.7, threshold tau)."""
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """The arguments of `discover_tools`."""
+
+    task: str = ""
+    names: tuple[str, ...] = ()
+    sufficiency: float | None = None
+    limit: int | None = None
+    handle: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(line.strip() for line in self.task.splitlines() if line.strip())
+
+    @property
+    def wanted(self) -> int:
+        if self.limit is not None:
+            return max(1, min(self.limit, MOST))
+        return WIDE if self.widens else MATCHES
+
+    @property
+    def widens(self) -> bool:
+        """Whether the caller says that what it sees does not suffice."""
+        return self.sufficiency is not None and self.sufficiency < WORST_SUFFICIENCY
+
+
+_arguments = msgspec.json.Decoder(Arguments, strict=False)
+
+
+def read_arguments(value: Raw | bytes) -> Arguments:
+    """Decode the arguments of a call. Raises `RpcError`, which says what is wrong."""
+    try:
+        return _bounded(_decode(value))
+    except ValueError as error:  # every error of the decoder is one
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"discover_tools: {error}; see its inputSchema") from None
+
+
+def _decode(value: Raw | bytes) -> Arguments:
+    try:
+        # Models send null for what they leave out.
+        given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
+        return _arguments.decode(jsonrpc.encode(given))
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # Only the fast decoder refuses lone surrogates, and nothing in them can be searched for.
+        return Arguments(task=str(jsonrpc.plain(value).get("task", "")).encode(errors="replace").decode())
+
+
+def _bounded(arguments: Arguments) -> Arguments:
+    """Return the arguments. Raises ValueError for more of them than one search may take: others wait meanwhile."""
+    if len(arguments.task) > MOST_TASK:
+        raise ValueError(f"task: expected at most {MOST_TASK:,} characters, found {len(arguments.task):,}; shorten it")
+    if len(arguments.names) > MOST or any(len(name) > MOST_NAME for name in arguments.names):
+        raise ValueError(f"names: expected at most {MOST} of at most {MOST_NAME} characters; ask for fewer")
+    return arguments
+
+
+def query(arguments: Arguments, history: Sequence[ToolId], servers: Sequence[str]) -> Query:
+    """Return what is searched for: the lines and names, after these calls, with these servers in use."""
+    return Query(arguments.lines, arguments.names, tuple(history), tuple(servers))

@@ -1,0 +1,121 @@
+"""The servers in an answer: a map with one line each, and those whose tools nobody can find now.
+
+Only names, counts and texts that were approved reach the model: the error of a server that failed is for the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from foretool.retrieval.tokens import estimate
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.trust.policy import Reach
+from foretool.server.trust.text import one_line
+from foretool.server.upstreams.registry import UpstreamRegistry
+
+CLAUSES: Final = (90, 60, 40, 24, 0)
+"""Characters of what is said of each server; the longest that lets all servers fit is taken."""
+MOST_ABSENT: Final = 5
+"""So many servers that are not there are named one by one."""
+
+
+class Away(Struct, frozen=True):
+    """A server of the profile whose tools cannot be found, or whose calls may fail."""
+
+    name: str
+    state: str
+    """"starting" or "down"."""
+    has_tools: bool
+    """Whether its tools are known from before."""
+
+
+def find_absent(upstreams: UpstreamRegistry, reach: Reach) -> list[Away]:
+    """Return the servers of a profile that are starting for the first time, or down."""
+    absent, unlisted = upstreams.absent(reach.profile), upstreams.unlisted()
+    # A command that only looks starts nothing.
+    starting = [name for name in absent.starting if upstreams[name].starts]
+    return [
+        Away(name, state, name not in unlisted)
+        for state, names in (("starting", starting), ("down", absent.down))
+        for name in names
+    ]
+
+
+def map_servers(catalog: Catalog, reach: Reach, first: Iterable[str], tokens: int) -> dict[str, str]:
+    """Return for each server of a profile the number of its tools and a clause about it.
+
+    `first`: the servers that come first, the likeliest ones. What does not fit into `tokens` is counted under `...`.
+    """
+    counts = {name: count for name, count in catalog.count_tools(reach).items() if count}
+    names = [name for name in dict.fromkeys([*first, *counts]) if name in counts]
+    for most in CLAUSES:
+        entries = {name: _entry(catalog, reach, name, counts[name], most) for name in names}
+        if sum(map(_cost, entries.items())) <= tokens:
+            return entries
+    kept: dict[str, str] = {}
+    for name in names:
+        tokens -= _cost((name, entries[name]))
+        if tokens < 0:
+            kept["..."] = f"{len(names) - len(kept)} more servers"
+            break
+        kept[name] = entries[name]
+    return kept
+
+
+def _entry(catalog: Catalog, reach: Reach, name: str, count: int, most: int) -> str:
+    said = f"{count} tool{'s' if count != 1 else ''}"
+    return f"{said}: {clause}" if most and (clause := _clause(catalog, reach, name, most)) else said
+
+
+def _clause(catalog: Catalog, reach: Reach, name: str, most: int) -> str:
+    """Say what a server is for: its own words, else the names of its first tools."""
+    from foretool.retrieval.document import first_sentence
+
+    if text := one_line(first_sentence(catalog.server_text(name), most)):
+        return text
+    tools = [one_line(tool.name) for tool in catalog.of(name) if reach.finds(tool)]
+    said = ""
+    for at, tool in enumerate(tools):
+        longer = f"{said}, {tool}" if said else tool
+        if len(longer) > most:
+            return f"{said}, …" if at else first_sentence(tool, most)
+        said = longer
+    return said
+
+
+def _cost(entry: tuple[str, str]) -> int:
+    return estimate(f"- {entry[0]}: {entry[1]}") + 1
+
+
+def matter(absent: Sequence[Away], catalog: Catalog, task: Sequence[str], *, is_sure: bool) -> list[Away]:
+    """Return those of the absent servers that could have had the tool: all of them in doubt, else those whose name or
+    description shares a word with the task."""
+    from foretool.retrieval.words import terms
+
+    hidden = [each for each in absent if not each.has_tools]
+    if not is_sure:
+        return hidden
+    wanted = {term for line in task for term in terms(line)}
+    return [each for each in hidden if wanted & {*terms(each.name), *terms(catalog.server_text(each.name))}]
+
+
+def describe_absent(absent: Sequence[Away]) -> str:
+    """Say in a line or two which servers are not there, and what can be done about it."""
+    lines = []
+    for state, way_out in (
+        ("starting", "ask again in a few seconds"),
+        ("down", "tell the user, who can run `foretool doctor`"),
+    ):
+        names = [one_line(each.name, 60) for each in absent if each.state == state]
+        if names:
+            more = f" and {len(names) - MOST_ABSENT} more" if len(names) > MOST_ABSENT else ""
+            are, their = ("are", "their") if len(names) > 1 else ("is", "its")
+            servers = "Servers" if len(names) > 1 else "Server"
+            lines.append(
+                f"{servers} {', '.join(names[:MOST_ABSENT])}{more} {are} {state}, so {their} tools are missing here: "
+                f"{way_out}."
+            )
+    return "\n".join(lines)

@@ -1,0 +1,41 @@
+"""How much an answer shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretool.server.methods.answer_shape import MOST_SHOWN, Shape, shape
+from foretool.storage.records import Level
+
+LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
+
+
+@pytest.mark.parametrize(
+    ("level", "k", "expected"),
+    [
+        ("high", 12, Shape(3, 2, has_map=False)),
+        ("high", 1, Shape(1, 0, has_map=False)),
+        ("medium", 4, Shape(3, 1, has_map=False)),
+        ("low", 12, Shape(0, MOST_SHOWN["low"], has_map=True)),
+        ("none", 0, Shape(0, 0, has_map=True)),
+    ],
+)
+def test_a_level_decides_how_much_is_shown_and_fewer_tools_where_fewer_suffice(
+    level: Level, k: int, expected: Shape
+) -> None:
+    assert shape(level, 12, k) == expected
+
+
+def test_each_further_need_has_room_of_its_own() -> None:
+    assert shape("high", 12, 12, needs=3) == Shape(7, 2, has_map=False)
+    assert shape("high", 4, 12, needs=3) == Shape(4, 0, has_map=False)
+
+
+def test_whoever_asks_for_more_gets_it_at_every_level() -> None:
+    for level in LEVELS:
+        assert shape(level, 40, 0, limit=20).shown == 20
+        assert shape(level, 25, 0, widens=True).shown == 25
+
+
+def test_without_matches_the_servers_are_listed() -> None:
+    assert shape("high", 0, 12) == Shape(0, 0, has_map=True)
