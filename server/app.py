@@ -36,6 +36,7 @@ from foretool.server.methods.greeting import Greeting
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.methods.lists import CHANGES, ListTools, MergedLists
 from foretool.server.methods.prediction import Predictor
+from foretool.server.methods.prompt_answer import PromptAnswers
 from foretool.server.methods.prompt_hook import PromptHook
 from foretool.server.methods.prompts import Prompts
 from foretool.server.methods.resources import Resources
@@ -142,6 +143,9 @@ class App:
             (self.greeting, listing, calls, resources, prompts),
         )  # fmt: skip
         self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, self.policy, time.time)
+        self.prompt_answers = PromptAnswers(
+            store.tasks, self.clients, self.search, self.catalog, self.recorder, self.policy, live, self.prompts
+        )
 
         # What takes the reports of upstreams, and what follows the config
         messages = UpstreamMessages(

@@ -24,11 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    hint_config = plain_hint(arguments)
-    if hint_config is not None:
+    if arguments and arguments[0] == "hint":
         from foretool.server import hint
 
-        return hint.main(Path(hint_config) if hint_config else None)
+        hook = hint.plain_hint(arguments)
+        if hook is not None:
+            return hint.main(hook)
     from foretool.server.commands.serving import plain_serve, serve
 
     options = plain_serve(arguments)
@@ -37,18 +38,6 @@ def _run(arguments: Sequence[str]) -> int:
     from foretool.server.commands.group import run
 
     return run(arguments)
-
-
-def plain_hint(arguments: Sequence[str]) -> str | None:
-    """Read `foretool hint` as a hook calls it. Returns its config, or "", and None for any other command line."""
-    match list(arguments):
-        case ["hint"]:
-            return ""
-        case ["hint", "--config", path]:
-            return path
-        case ["hint", option] if option.startswith("--config="):
-            return option.removeprefix("--config=")
-    return None
 
 
 def _describe_bug(error: BaseException) -> str:

@@ -1,23 +1,28 @@
 """`foretool hint`, a prompt hook: stores the prompt and names the tools that it may need.
 
-Claude Code runs it at `UserPromptSubmit` with JSON on stdin (`session_id`, `cwd`, `prompt` and more), waits for it, and
-shows the model what it prints. So it must be quick and never get in the way: a deadline ends it, every error ends it
-silently, and the exit status is always 0 (2 would block the prompt). It imports neither the event loop nor click, and
-ranks only those tools of a large catalog that share a word with the prompt.
+A client runs it at each prompt with JSON on stdin, waits for it, and shows the model what it prints. So it must be
+quick and never get in the way: a deadline ends it, every error ends it silently, and the exit status is always 0 (2
+would block the prompt). It imports neither the event loop nor click.
+
+It asks the running proxy over the local socket, which ranks with everything that it knows and records the prompt. Only
+where none answers in time, it reads the config and the store itself and ranks by words alone: those tools of a large
+catalog that share a word with the prompt.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from foretool.server.catalog.hint_text import Hint
     from foretool.server.config.loader import Config
     from foretool.storage.records import ToolId
     from foretool.storage.stores import Store
@@ -27,12 +32,13 @@ Head = tuple[str, "ToolId", str, bytes]
 
 DEADLINE_MS: Final = 145.0
 """Longest life of the process, unless the variable FORETOOL_HINT_MS sets another limit."""
-TOKENS: Final = 300
-"""Longest output."""
-TOOLS: Final = 5
+ASK_PART: Final = 0.6
+"""A proxy may use this part of what is left: ranking by words alone takes the rest."""
 MOST_STDIN: Final = 4 * 1024 * 1024
 MOST_TEXT: Final = 20_000
 """Characters of a prompt that are stored; pasted text can be megabytes."""
+MOST_SENT: Final = 21_000
+"""Characters of a prompt that a proxy is sent: a secret across the end of what is stored is still recognised."""
 MOST_SEARCHED: Final = 2_000
 """Characters of a prompt that are searched with."""
 MOST_RANKED: Final = 100
@@ -42,19 +48,45 @@ HEAD_BYTES: Final = 600
 IN_NAME: Final = 1.5
 """Weight of a word that is in the name too."""
 MOST_TERMS: Final = 20
-HEAD: Final = (
-    "Tools behind foretool that may fit this request; call a listed one by its name, and any other through call_tool,"
-    " or call_tool_write if marked write:"
-)
 
 
-def main(config: Path | None) -> int:
+class HintOptions(NamedTuple):
+    """The options of `foretool hint` as a hook runs it."""
+
+    config: Path | None = None
+    profile: str = ""
+
+
+class Asked(NamedTuple):
+    """A prompt as the client's hook told it."""
+
+    text: str
+    session: str
+    """The client's own id of its conversation."""
+    folder: str
+    at: float
+
+
+def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
+    """Read `foretool hint` as a hook calls it. Returns None for any other command line, which is left to click."""
+    found: dict[str, str] = {}
+    rest = list(arguments[1:])
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if name not in ("--config", "--profile") or not (equals or rest):
+            return None
+        found[name] = value if equals else rest.pop(0)
+    config = found.get("--config")
+    return HintOptions(Path(config) if config else None, found.get("--profile", ""))
+
+
+def main(options: HintOptions) -> int:
     """Answer the prompt on stdin. Returns the exit status, which is always 0."""
     # Python handles the signal between two bytecodes, so a long call into C delays it a little.
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
-    signal.setitimer(signal.ITIMER_REAL, _left_s())
+    signal.setitimer(signal.ITIMER_REAL, left_s())
     try:
-        hint = answer_prompt(sys.stdin.buffer.read(MOST_STDIN), config)
+        hint = answer_prompt(sys.stdin.buffer.read(MOST_STDIN), options)
     except Exception:  # noqa: BLE001 -- no error is worth holding up a prompt
         hint = ""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -64,50 +96,101 @@ def main(config: Path | None) -> int:
     return 0
 
 
-def _left_s() -> float:
-    """Return what is left of the deadline. How long Python took to start is only known as processor time."""
+def left_s() -> float:
+    """Return what is left of the deadline, which began when the process did."""
     written = os.environ.get("FORETOOL_HINT_MS", "")
     total = float(written) if written.isdecimal() else DEADLINE_MS
-    return max(total / 1000 - time.process_time(), 0.001)
+    return max(total / 1000 - age_s(), 0.001)
 
 
-def answer_prompt(event_json: bytes, path: Path | None = None) -> str:
+def age_s() -> float:
+    """Return how long this process has run. Where the system does not say, its processor time stands in for it."""
+    used = time.process_time()
+    try:
+        # proc(5), field 22: ticks from the start of the machine to ours; the name in brackets may have spaces.
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, ValueError, IndexError, AttributeError):
+        return used
+    # A container with a clock of its own gives nonsense.
+    return age if used <= age < 5 else used
+
+
+def answer_prompt(event_json: bytes, options: HintOptions = HintOptions()) -> str:  # noqa: B008 -- it cannot change
     """Store the prompt and return the text that names its tools, "" if none is likely. May raise any error."""
-    import msgspec
-
-    event: dict[str, Any] = msgspec.json.decode(event_json, type=dict[str, Any])
+    event = json.loads(event_json)
     text = event.get("prompt")
     if not isinstance(text, str) or not text.strip():
         return ""
+    session, folder = (str(event.get(key) or "") for key in ("session_id", "cwd"))
+    asked = Asked(text, session, folder, time.time())
+    said = ask_proxy(asked, options, left_s() * ASK_PART)
+    return answer_by_words(asked, options) if said is None else said
+
+
+def ask_proxy(asked: Asked, options: HintOptions, patience_s: float) -> str | None:
+    """Return what the running proxy says, "" for nothing; None if none answers in time."""
+    from foretool.server.local.caller import NoAnswer, ask
+    from foretool.server.local.places import Identity, find_folder
+
+    folder = find_folder(os.environ)
+    if folder is None or not os.path.isdir(folder):  # noqa: PTH112 -- quicker
+        return None
+    config, here = os.path.realpath(_config_path(options.config)), os.path.realpath(asked.folder or ".")
+    question = {
+        "prompt": asked.text[:MOST_SENT].encode("utf-8", "replace").decode(), "at": asked.at,
+        "session": asked.session, "cwd": asked.folder,
+    }  # fmt: skip
+    try:
+        said = ask(folder, Identity(config, options.profile, here), "hint", question, patience_s).get("text")
+    except NoAnswer:
+        return None
+    return said if isinstance(said, str) else None
+
+
+def _config_path(given: Path | None) -> Path:
+    if given is not None and given.is_absolute():
+        return given
+    from foretool.server.config.places import find_place
+
+    return find_place(given, os.environ).path
+
+
+def answer_by_words(asked: Asked, options: HintOptions) -> str:
+    """Store the prompt and name its tools without a proxy."""
     from foretool.server.config.loader import load
     from foretool.storage.opening import open_store
-    from foretool.storage.records import Prompt
+    from foretool.storage.records import Exposure, Prompt
     from foretool.storage.stores import StorageError
 
-    config = load(path)
+    config = load(options.config)
+    config.require_profile(options.profile)
     with open_store(config.storage, busy_ms=50) as store:
         if config.settings.record != "off":
             store.hide(lambda: config.secrets)
             # Cut only now: half a secret would not be recognised.
-            clean = config.secrets.redact(text)[:MOST_TEXT].encode("utf-8", "replace").decode()
-            session, cwd = (str(event.get(key) or "") for key in ("session_id", "cwd"))
+            clean = config.secrets.redact(asked.text)[:MOST_TEXT].encode("utf-8", "replace").decode()
             # The store may be busy or full, and the hint is still useful.
             with contextlib.suppress(StorageError):
-                store.tasks.add_prompt(Prompt(time.time(), clean, session, cwd))
-        return _name_tools(config, store, text[:MOST_SEARCHED])
+                store.tasks.add_prompt(Prompt(asked.at, clean, asked.session, asked.folder))
+        hint = _name_tools(config, store, asked.text[:MOST_SEARCHED], options.profile)
+        if hint.tools:
+            shown = Exposure(asked.session, asked.at, "frozen", 0, hint.tools, hint.tokens, "prompt")
+            with contextlib.suppress(StorageError):
+                store.sessions.add_exposure(shown)
+        return hint.text
 
 
-def _name_tools(config: Config, store: Store, text: str) -> str:
-    """Return a line for each likely tool, in at most `TOKENS` tokens, or "" if none is likely."""
+def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
+    """Return a text that names the likely tools, an empty one if none is likely."""
     from foretool.retrieval.confidence import level
     from foretool.retrieval.corpus import Corpus
-    from foretool.retrieval.document import document, summary_line
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.ranking import Query
-    from foretool.retrieval.tokens import estimate
+    from foretool.server.catalog.hint_text import TOOLS, Hint, Mark, write_hint
     from foretool.server.config.servers import fingerprint
     from foretool.server.trust.policy import Reach
-    from foretool.server.trust.text import one_line
 
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     heads = [
@@ -116,28 +199,17 @@ def _name_tools(config: Config, store: Store, text: str) -> str:
         if config.servers[head[0]].offers(head[2])
     ]
     near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _preselect(heads, text))
-    reach = Reach(config.profiles[""], config.servers, config.settings)
+    reach = Reach(config.profiles[profile], config.servers, config.settings)
     near = list(filter(reach.finds, near))
     words = {name: server.entry.description for name, server in config.servers.items()}
-    query = Query(lines=(text,))
-    ranking = Pipeline(Corpus(near, words)).rank(query, limit=TOOLS)
+    ranking = Pipeline(Corpus(near, words)).rank(Query(lines=(text,)), limit=TOOLS)
     if level(ranking) == "none":
-        return ""
+        return Hint()
     by_id = {tool.id: tool for tool in near}
-    working_set = store.serving.working_set("/frozen")
+    working_set = store.serving.working_set(f"{profile}/frozen")
     listed = working_set.tools if working_set is not None else ()
-    lines = [HEAD]
-    left = TOKENS - estimate(HEAD)
-    for each in ranking.ranked:
-        writes = reach.verdict(by_id[each.tool]).bridge == "call_tool_write"
-        mark = " (listed)" if each.tool in listed else " (write)" if writes else ""
-        # Earlier versions kept invisible characters in the store.
-        line = f"- {each.tool}{mark}: {one_line(summary_line(document(by_id[each.tool])))}"
-        left -= estimate(line) + 1
-        if left < 0:
-            break
-        lines.append(line)
-    return "\n".join(lines) if len(lines) > 1 else ""
+    found = (by_id[each.tool] for each in ranking.ranked)
+    return write_hint(found, lambda tool: Mark(tool.id in listed, reach.verdict(tool).bridge == "call_tool_write"))
 
 
 def _preselect(heads: Sequence[Head], text: str) -> list[Head]:

@@ -17,6 +17,8 @@ from foretool.server import reload
 from foretool.server.app import App
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.loader import Config
+from foretool.server.local.places import Identity
+from foretool.server.local.server import LocalServer
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import exposure, open_serving_store
@@ -38,7 +40,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
         transport = StdioServer(app.router, profile, message_limit(config), app.turn)
         app.yield_to(transport.has_unread_output)
         ended = _stop_on_signals()
-        async with app.running(), _reporting_risks(config):
+        async with app.running(), _reporting_risks(config), _answering_locally(app, profile):
             await transport.start()
             await _wait_for_first(transport.closed, ended)
             if not ended.is_set():
@@ -68,7 +70,7 @@ async def serve_http(config: Config, written: str = "") -> None:
 
         app.reloader.add_follower(follow_config)
         ended = _stop_on_signals()
-        async with app.running(), _reporting_risks(config):
+        async with app.running(), _reporting_risks(config), _answering_locally(app, None):
             serving = asyncio.create_task(transport.serve())
             # Nobody started this process to ask it something at once, so there is time to know every tool by then.
             app.upstreams.wake_unlisted("modern")
@@ -112,6 +114,19 @@ async def _reporting_risks(config: Config) -> AsyncIterator[None]:
         timer.cancel()
         if not is_told:
             report()
+
+
+@contextlib.asynccontextmanager
+async def _answering_locally(app: App, profile: str | None) -> AsyncIterator[None]:
+    """Let other processes of our user find this proxy. `profile`: None for every profile."""
+    config = app.config
+    identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
+    local = LocalServer(identity, str(config.storage), {"hint": app.prompt_answers.service()})
+    local.start()
+    try:
+        yield
+    finally:
+        await local.stop()
 
 
 def _stop_on_signals() -> asyncio.Event:

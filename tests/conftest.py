@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -26,3 +27,7 @@ def servings() -> Iterator[list[Served]]:
     for each in started:
         if each.process.poll() is None:
             each.kill()
+
+
+os.environ["FORETOOL_SOCKETS"] = "off"
+"""No test finds a proxy that runs on this machine, or leaves a socket behind; tests of the socket name a folder."""

@@ -217,11 +217,23 @@ MANIFEST: Final[dict[str, Promise]] = {
     "library:examples": Promise("docs/library.md", "the examples run, and end everything they started"),
     "library:light": Promise("docs/library.md", "importing foretool loads nothing of the library"),
     # The prompt hook
+    # The local socket
+    "local:discovery": Promise(
+        "docs/decisions/0022", "a caller finds the running proxy that serves its config, profile and folder"
+    ),
+    "local:greeting": Promise("docs/decisions/0022", "both sides say the version of the form before anything else"),
+    "local:limits": Promise("docs/decisions/0022", "no caller on the local socket costs the proxy's clients anything"),
+    "local:stale": Promise("docs/decisions/0022", "the socket of a proxy that was killed is removed, and nothing else"),
+    "local:own-user": Promise(
+        "docs/decisions/0022", "only processes of our own user are answered, and only theirs are believed"
+    ),
     "hint:says": Promise("design: hint", "a prompt is kept, and the tools it may need are named"),
     "hint:working-set": Promise("design: hint", "recorded prompts start the working set"),
     "hint:silent": Promise("design: hint", "whatever is wrong, it is silent and exits with 0"),
     "hint:deadline": Promise("design: hint", "it ends within its deadline"),
     "hint:tokens": Promise("design: hint", "it prints at most 300 tokens"),
+    "hint:asks": Promise("design: hint", "it asks the running proxy, so that models and history take part"),
+    "hint:quotes": Promise("docs/security.md", "words of a server are quoted and cannot pose as ours"),
     "hint:record": Promise("README: what is stored", "prompts are kept as the setting record says, without secrets"),
     "hint:install": Promise("docs/cli.md", "the hook is put into Claude Code's settings and taken out, nothing else"),
     # Start

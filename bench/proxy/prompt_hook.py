@@ -30,7 +30,7 @@ from bench.datasets import read_catalogs
 from bench.options import add_json, make_parser
 from bench.proxy import claude_code
 from bench.reports import Row, print_row, times_row
-from foretool.server import hint
+from foretool.server.catalog.hint_text import HEAD
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
@@ -124,7 +124,7 @@ def run_hook(claude: str) -> dict[str, Any]:
                 claude_code.converse(claude, server, home, url, prompt)
         with open_store(folder / "foretool.sqlite3") as store:
             kept = [each.text for each in store.tasks.prompts()[::-1]]
-        reached = [hint.HEAD in json.dumps(request["messages"]) for request in model.requests]
+        reached = [HEAD in json.dumps(request["messages"]) for request in model.requests]
         env = {"PATH": os.environ["PATH"], "HOME": str(home)}
         return {"test": "hint", "client": claude_code.version(claude, env), "reached": reached, "prompts": kept}
 

@@ -141,6 +141,7 @@ class Search(BackgroundWork):
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
         """Whether somebody searches in words here, or will: an encoder is worth its memory from then on."""
+        self._is_opening = False
         self._open_encoders: Callable[[], asyncio.Task[None] | None] = lambda: None
 
     @property
@@ -182,6 +183,12 @@ class Search(BackgroundWork):
     def open_encoders_with(self, open_encoders: Callable[[], asyncio.Task[None] | None]) -> None:
         """Call this before the first search in words; that search waits at most `OPEN_S` for the task it returns."""
         self._open_encoders = open_encoders
+
+    def want_encoders(self) -> None:
+        """Begin to open the encoders, if that has not begun, for later searches."""
+        if not self._is_opening and self._encoders is None:
+            self._is_opening = True
+            self._open_encoders()
 
     def install_calibration(self, calibrate: Callable[[float], float] | None) -> None:
         """Read levels from what the gate's probabilities have been worth here; None takes them as they are."""

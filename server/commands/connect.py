@@ -79,7 +79,7 @@ def registration(client: str, command: list[str], config: Path, profile: str = "
         return Registration(client, "Claude Desktop", file, servers, "", "Then restart Claude Desktop.")
     if client == "claude-code":
         typed = f"claude mcp add --scope user foretool -- {shlex.join([program, *rest])}"
-        after, hook = "Check with: claude mcp list", hint.hook_entry(hint.hook_command(config))
+        after, hook = "Check with: claude mcp list", hint.hook_entry(hint.hook_command(config, profile))
         return Registration(client, "Claude Code", "~/.claude.json", servers, typed, after, hook, str(hint.SETTINGS))
     if client == "cursor":
         return Registration(client, "Cursor", "~/.cursor/mcp.json", servers, "", "Then enable it in Settings, MCP.")

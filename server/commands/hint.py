@@ -18,7 +18,7 @@ from click import ClickException
 
 from foretool.server import hint
 from foretool.server.commands import output
-from foretool.server.commands.options import config_option
+from foretool.server.commands.options import config_option, profile_option
 from foretool.server.config.places import find_place
 
 SETTINGS = Path("~/.claude/settings.json")
@@ -28,6 +28,7 @@ TIMEOUT_S = 2
 
 
 @click.command("hint")
+@profile_option
 @config_option
 @click.option("--install", "wanted", flag_value="install", help="Add the hook to the settings of Claude Code.")
 @click.option("--remove", "wanted", flag_value="remove", help="Remove the hook again.")
@@ -38,16 +39,16 @@ TIMEOUT_S = 2
     metavar="FILE",
     help="The settings file.  [default: ~/.claude/settings.json]",
 )
-def command(path: Path | None, wanted: str | None, settings: Path) -> int:
+def command(path: Path | None, profile: str, wanted: str | None, settings: Path) -> int:
     """Name likely tools for a prompt: a hook that your client runs.
 
     Reads the hook's JSON from stdin, stores the prompt (unless the setting "record" is "off"), and prints at most 300
     tokens that name the tools it may need, or nothing. Ends within 150 ms, always with exit status 0.
     """
     if wanted is None:
-        return hint.main(path)
+        return hint.main(hint.HintOptions(path, profile))
     settings = settings.expanduser()
-    typed = hook_command(find_place(path, os.environ).path)
+    typed = hook_command(find_place(path, os.environ).path, profile)
     changed = install(settings, typed) if wanted == "install" else remove(settings)
     if not changed:
         output.say(f"{settings}: nothing to change")
@@ -75,9 +76,10 @@ def launcher() -> list[str]:
     return [sys.executable, "-P", "-m", "foretool"]
 
 
-def hook_command(config: Path) -> str:
+def hook_command(config: Path, profile: str = "") -> str:
     """Return the command line that the client runs."""
-    return shlex.join([*launcher(), "hint", "--config", str(config)])
+    of_profile = ["--profile", profile] if profile else []
+    return shlex.join([*launcher(), "hint", "--config", str(config), *of_profile])
 
 
 def hook_entry(typed: str) -> dict[str, Any]:

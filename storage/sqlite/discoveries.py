@@ -79,6 +79,10 @@ class Tasks(Subject):
         return [task for (task,) in self._database.rows(_TASKS, (limit,))]
 
     def add_prompt(self, prompt: Prompt) -> int:
+        # A hook that got no answer in time records its prompt itself; the proxy that it asked may have done so too.
+        same = self._database.row("SELECT id FROM prompts WHERE at = ? AND session = ?", (prompt.at, prompt.session))
+        if same is not None:
+            return int(same[0])
         return self._database.insert(_PROMPTS.insert, _PROMPTS.row(prompt))
 
     def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]:

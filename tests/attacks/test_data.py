@@ -101,7 +101,7 @@ async def test_a_prompt_and_imported_demonstrations_are_written_without_secrets(
     servers = {"calc": {"command": "x", "env": {"TOKEN": KNOWN}}}
     config.write_text(json.dumps({"mcpServers": servers, "foretool": settings}))
     said = {"prompt": f"deploy with {KNOWN} and {SHAPED}", "session_id": SHAPED, "cwd": f"/home/{KNOWN}"}
-    hint.answer_prompt(json.dumps(said).encode(), config)
+    hint.answer_prompt(json.dumps(said).encode(), hint.HintOptions(config))
     with open_store(tmp_path / "kept" / "store.sqlite3") as store:
         (prompt,) = store.tasks.prompts()
         assert prompt.text == "deploy with [TOKEN] and [secret]"

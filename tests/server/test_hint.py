@@ -14,11 +14,14 @@ import pytest
 from command_fakes import definition, fill, write_config
 from fakes import FakeUpstream, proxy_over, tool
 from requirements import requirement
+from served import Served
 from stored_records import connection_of, saved_upstreams
 
 from foretool.retrieval.tokens import count
 from foretool.server import hint
+from foretool.server.catalog.hint_text import HEAD
 from foretool.server.config import loader as configs
+from foretool.server.hint import HintOptions, plain_hint
 from foretool.storage.opening import open_store
 from foretool.storage.records import Prompt, Tool, ToolId
 
@@ -47,9 +50,9 @@ def run(path: Path, stdin: bytes, **environ: str) -> subprocess.CompletedProcess
 def test_a_prompt_is_kept_and_its_likely_tools_are_named(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        said = hint.answer_prompt(told(), path)
+        said = hint.answer_prompt(told(), HintOptions(path))
         (prompt,) = store.tasks.prompts()
-    assert said == f"{hint.HEAD}\n- sky__forecast (write): Forecast of the weather for a city."
+    assert said == f'{HEAD}\n- sky__forecast() (write): "Forecast of the weather for a city."'
     assert (prompt.text, prompt.session, prompt.cwd) == (EVENT["prompt"], EVENT["session_id"], EVENT["cwd"])
 
 
@@ -59,14 +62,14 @@ def test_a_denied_tool_is_not_named(tmp_path: Path) -> None:
         sky: dict[str, Any] = {"command": "sky"}
         for rule, is_named in (("moon", True), ("forecast", False), ("@destructive", False)):
             path = write_config(tmp_path, {"calc": {"command": "calc"}, "sky": {**sky, "deny": [rule]}})
-            assert ("sky__forecast" in hint.answer_prompt(told(), path)) is is_named
+            assert ("sky__forecast" in hint.answer_prompt(told(), HintOptions(path))) is is_named
 
 
 @requirement("hint:working-set")
 def test_the_prompt_counts_as_a_task_for_the_working_set(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     with fill(path) as store:
-        hint.answer_prompt(told(prompt="phase of the moon"), path)
+        hint.answer_prompt(told(prompt="phase of the moon"), HintOptions(path))
         assert store.tasks.texts() == ["phase of the moon", "weather in Paris"]
 
 
@@ -109,7 +112,7 @@ def test_a_locked_store_costs_the_record_and_not_the_hint(tmp_path: Path) -> Non
     path = write_config(tmp_path)
     with fill(path) as store:
         connection_of(store).execute("BEGIN IMMEDIATE")
-        assert hint.answer_prompt(told(), path).startswith(hint.HEAD)
+        assert hint.answer_prompt(told(), HintOptions(path)).startswith(HEAD)
         connection_of(store).execute("ROLLBACK")
         assert store.tasks.prompts() == []
 
@@ -127,11 +130,38 @@ def test_a_client_that_does_not_end_its_input_is_not_waited_for(tmp_path: Path) 
 
 
 @requirement("hint:deadline")
-def test_the_deadline_counts_what_the_start_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "process_time", lambda: 0.03)
-    assert hint._left_s() == pytest.approx(0.115)
+def test_the_deadline_counts_from_the_start_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hint, "age_s", lambda: 0.03)
+    assert hint.left_s() == pytest.approx(0.115)
     monkeypatch.setenv("FORETOOL_HINT_MS", "20")
-    assert hint._left_s() == 0.001
+    assert hint.left_s() == 0.001
+
+
+def test_the_age_of_a_process_includes_what_it_waited() -> None:
+    code = "import time; time.sleep(0.2); from foretool.server.hint import age_s; print(age_s(), time.process_time())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    age, used = map(float, done.stdout.split())
+    assert (0.2 <= age < 5) if sys.platform == "linux" else age <= used
+
+
+def test_where_the_system_says_nothing_processor_time_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "process_time", lambda: 0.03)
+    monkeypatch.setattr(os, "sysconf", lambda name: 1)  # a clock that says nonsense
+    assert hint.age_s() == 0.03
+    monkeypatch.setattr(hint, "Path", lambda name: Path("/nowhere"))
+    assert hint.age_s() == 0.03
+
+
+def test_the_command_line_of_a_hook_is_read_without_click() -> None:
+    config = Path("a.json")
+    for rest, options in (
+        ([], HintOptions()),
+        (["--config", "a.json"], HintOptions(config)),
+        (["--config=a.json", "--profile", "docs"], HintOptions(config, "docs")),
+    ):
+        assert plain_hint(["hint", *rest]) == options
+    for rest in (["--help"], ["--install"], ["--config"], ["a.json"]):
+        assert plain_hint(["hint", *rest]) is None
 
 
 @requirement("hint:tokens")
@@ -152,7 +182,7 @@ def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
         ]
         store.catalog.save_upstream(record, tools)
     said = hint.answer_prompt(
-        told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), path
+        told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), HintOptions(path)
     )
     (tokens,) = count([said])
     assert (len(said.splitlines()), tokens <= 300) == (6, True)
@@ -162,14 +192,14 @@ def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
 def test_with_record_off_no_prompt_is_kept(tmp_path: Path) -> None:
     path = write_config(tmp_path, record="off")
     with fill(path) as store:
-        assert hint.answer_prompt(told(), path)
+        assert hint.answer_prompt(told(), HintOptions(path))
         assert store.tasks.prompts() == []
 
 
 @requirement("hint:record")
 def test_secrets_of_the_config_are_not_kept_and_long_prompts_are_cut(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"sky": {"command": "sky", "env": {"SKY_TOKEN": "hunter2-hunter2"}}})
-    hint.answer_prompt(told(prompt="my token is hunter2-hunter2 " + "x" * 30_000), path)
+    hint.answer_prompt(told(prompt="my token is hunter2-hunter2 " + "x" * 30_000), HintOptions(path))
     with open_store(configs.load(path).storage) as store:
         (prompt,) = store.tasks.prompts()
     assert "hunter2" not in prompt.text and len(prompt.text) < 20_100
@@ -201,3 +231,24 @@ async def test_a_client_that_nothing_is_known_of_is_shown_the_tools_of_the_last_
                 "discover_tools",
                 "sky__forecast",
             ]
+
+
+@requirement("hint:asks")
+def test_a_running_proxy_is_asked_and_records_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORETOOL_SOCKETS", str(tmp_path / "run"))
+    config = write_config(tmp_path)
+    fill(config).close()
+    served = Served(config, cwd=tmp_path)
+    served.initialize()
+    served.list_tools()
+    done = run(config, told(cwd=str(tmp_path)))
+    assert served.leave() == 0
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(HEAD.encode()) and b"sky__forecast" in done.stdout
+    assert list((tmp_path / "run").iterdir()) == []
+    with open_store(configs.load(config).storage) as store:
+        assert [each.text for each in store.tasks.prompts()] == [EVENT["prompt"]]
+        # Only a proxy knows the session.
+        (session,) = [each for each in store.sessions.recent() if each.client == "test"]
+        (hint_shown,) = [each for each in store.sessions.exposures(session.key) if each.reason == "prompt"]
+        assert hint_shown.tools[0] == "sky__forecast"

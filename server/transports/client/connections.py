@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from foretool.server.system.peers import is_own_peer
 from foretool.server.transports.client.http_request import CONNECTION
 from foretool.server.transports.client.http_rules import HttpLimits
-from foretool.server.transports.client.listener import is_own_peer
 from foretool.server.transports.pipes import BUFFER
 
 READ_BYTES: Final = 32 * 1024

@@ -7,7 +7,6 @@ import fcntl
 import os
 import socket
 import stat
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -43,17 +42,6 @@ class Listener:
                 now = Path(self.address.path).lstat()
                 if (now.st_ino, now.st_dev) == (self._file.st_ino, self._file.st_dev):
                     Path(self.address.path).unlink()
-
-
-def is_own_peer(connection: socket.socket) -> bool:
-    """Tell whether the other end of a Unix socket belongs to our own user, as far as the system tells."""
-    if connection.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
-        return True  # elsewhere the folder of the socket, which nobody else can enter, is what holds
-    try:
-        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    except OSError:
-        return False
-    return bool(uid == os.geteuid())
 
 
 def _bind_port(address: Address) -> socket.socket:

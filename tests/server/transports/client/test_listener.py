@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from foretool.server.config.addresses import Address
+from foretool.server.system.peers import is_own_peer
 from foretool.server.transports.client.http_rules import BindError
-from foretool.server.transports.client.listener import Listener, is_own_peer
+from foretool.server.transports.client.listener import Listener
 
 
 @pytest.fixture

@@ -1,0 +1,78 @@
+"""What a prompt hook says: up to six tools, each with what it needs to be called.
+
+The text stands before the model beside the user's own words. So it says whose words it quotes, and no tool's line can
+pose as two, or as words of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from foretool.retrieval.tokens import estimate
+from foretool.server.catalog.signatures import signature
+from foretool.server.trust.text import one_line
+from foretool.storage.records import Tool, ToolId
+
+TOKENS: Final = 300
+"""Longest text."""
+TOOLS: Final = 6
+HEAD: Final = (
+    "Tools behind foretool that may fit this request. Call a listed one by its name, any other with call_tool(name,"
+    " arguments), or with call_tool_write where it says write. Quoted words are those of the servers."
+)
+
+
+class Hint(Struct, frozen=True):
+    """A text of ours, and which tools it names."""
+
+    text: str = ""
+    tools: tuple[ToolId, ...] = ()
+    tokens: int = 0
+
+
+class Mark(Struct, frozen=True):
+    """How a client reaches a tool."""
+
+    is_listed: bool
+    writes: bool
+    """`call_tool_write` calls it where it is not listed."""
+
+    def __str__(self) -> str:
+        return " (listed)" if self.is_listed else " (write)" if self.writes else ""
+
+
+def write_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
+    """Return a text that names these tools, as many as fit; an empty one if there are none."""
+    lines, named = [HEAD], list[ToolId]()
+    left = TOKENS - estimate(HEAD)
+    for tool in tools:
+        for line in describe_tool(tool, mark(tool)):
+            if (cost := _count_tokens(line)) <= left:
+                lines.append(line)
+                named.append(tool.id)
+                left -= cost
+                break
+        if len(named) == TOOLS:
+            break
+    return Hint("\n".join(lines), tuple(named), TOKENS - left) if named else Hint()
+
+
+def _count_tokens(line: str) -> int:
+    # The estimate is made for definitions of tools, and too low for a text with no letter of English.
+    return 1 + (estimate(line) if line.isascii() else max(estimate(line), len(line.encode()) // 2))
+
+
+def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:
+    """Yield lines for a tool, from the longest to the shortest."""
+    from foretool.retrieval.document import document, summary_line
+
+    if not (call := signature(tool)):
+        return
+    line = f"- {call}{mark}"
+    about = one_line(summary_line(document(tool))).replace('"', "'")
+    if about:
+        yield f'{line}: "{about}"'
+    yield line

@@ -1,0 +1,85 @@
+"""Asks a running proxy one question and waits for the answer: for short commands, without an event loop.
+
+A prompt hook imports this file, so it imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from foretool.server.local.frames import FORM, MOST_BYTES, decode, encode, refuse_greeting
+from foretool.server.local.places import Identity, choose, project_file
+
+if TYPE_CHECKING or os.name == "posix":
+    from foretool.server.local.unix import Place, Stream
+else:
+    from foretool.server.local.windows import Place, Stream
+
+MOST_TRIED: Final = 8
+"""Sockets that are tried; proxies that were killed leave theirs until another one starts."""
+
+
+class NoAnswer(Exception):
+    """No proxy answered."""
+
+
+def ask(folder: str, wanted: Identity, service: str, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+    """Ask the proxy that serves `wanted` best. Raises `NoAnswer` with the reason, also once `patience_s` is over."""
+    until = time.monotonic() + patience_s
+    refused = "no proxy runs"
+    try:
+        with Place(folder) as place:
+            for name in choose(place.names(), wanted)[:MOST_TRIED]:
+                stream = place.connect(name, _left(until))
+                if stream is None:
+                    continue
+                with stream:
+                    refused, answer = _ask(stream, wanted, service, question, until)
+                if answer is not None:
+                    return answer
+    except (OSError, ValueError) as error:
+        raise NoAnswer(str(error) or type(error).__name__) from error
+    raise NoAnswer(refused)
+
+
+def _ask(
+    stream: Stream, wanted: Identity, service: str, question: dict[str, Any], until: float
+) -> tuple[str, dict[str, Any] | None]:
+    """Return why this proxy does not serve us, or its answer. Raises `OSError` and `ValueError`."""
+    hello = {
+        "foretool": FORM, "wants": service, "config": wanted.config, "profile": wanted.profile or "",
+        "folder": wanted.folder,
+    }  # fmt: skip
+    # In one piece, so that the proxy wakes once.
+    stream.send(encode(hello) + encode({"id": 1, "ask": question}), _left(until))
+    messages = _messages(stream, until)
+    greeting = next(messages, None)
+    if greeting is None:
+        return "the proxy closed the socket", None
+    if refused := refuse_greeting(greeting):
+        return refused, None
+    if greeting.get("config") not in (wanted.config, project_file(wanted.folder)):
+        return "the proxy serves another config", None
+    reply = next(messages, None) or {"error": "the proxy closed the socket"}
+    answer = reply.get("answer")
+    return ("", answer) if isinstance(answer, dict) else (str(reply.get("error"))[:200], None)
+
+
+def _messages(stream: Stream, until: float) -> Iterator[dict[str, Any]]:
+    """Read messages until the other side closes. Raises `TimeoutError`, and `ValueError` for what is no message."""
+    rest = b""
+    while read := stream.receive(_left(until)):
+        *whole, rest = (rest + read).split(b"\n")
+        if any(len(line) > MOST_BYTES for line in (*whole, rest)):
+            raise ValueError("a message of the proxy is too long")
+        yield from map(decode, whole)
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the proxy did not answer in time")
+    return left

@@ -1,0 +1,114 @@
+"""Where the sockets of running proxies are, and which of them serves a config.
+
+All of one user's sockets are in one folder that nobody else can enter. Every proxy has a socket of its own; its name
+tells what it serves, so that a caller finds the right one without asking each. The folder depends on the home folder
+alone: clients start servers with a small environment, often without `XDG_RUNTIME_DIR` and `XDG_STATE_HOME`, and a
+terminal or a hook has both.
+
+A prompt hook imports this file, so it imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+FOLDER_VARIABLE: Final = "FORETOOL_SOCKETS"
+"""Names another folder, as a full path, or `off` for no sockets."""
+SUFFIX: Final = ".sock"
+ANY: Final = "any"
+"""Stands for the profile of a proxy that serves every profile."""
+MOST_NAMES: Final = 1000
+"""Names in the folder that are looked at."""
+
+
+class Identity(NamedTuple):
+    """What a proxy serves, or what a caller wants served."""
+
+    config: str
+    """Full path of the config file, without links."""
+    profile: str | None
+    """The name of a profile, "" for the general settings; None for every profile (a proxy over HTTP)."""
+    folder: str
+    """Full path of the working folder."""
+    is_project: bool = False
+    """The config is the `mcp.json` of that folder, which the user's own file lets in (`project_config`)."""
+
+    @classmethod
+    def own(cls, config: str | os.PathLike[str], profile: str | None, *, is_project: bool) -> Identity:
+        """Return what this process serves."""
+        try:
+            folder = os.path.realpath(os.getcwd())  # noqa: PTH109 -- quicker to import
+        except OSError:  # the folder is gone
+            folder = ""
+        return cls(os.path.realpath(config), profile, folder, is_project)
+
+
+def find_folder(environ: Mapping[str, str]) -> str | None:
+    """Return the folder of the sockets as a full path, whether or not it exists; None if there are to be none."""
+    named = environ.get(FOLDER_VARIABLE, "")
+    if named == "off":
+        return None
+    if os.path.isabs(named):  # noqa: PTH117 -- quicker to import
+        return named
+    home = environ.get("HOME", "") if os.name == "posix" else environ.get("USERPROFILE", "")
+    if not os.path.isabs(home):  # noqa: PTH117 -- quicker to import
+        return None
+    return os.path.join(home, ".local", "state", "foretool", "run")  # noqa: PTH118 -- quicker to import
+
+
+def project_file(folder: str) -> str:
+    """Return the config file that a folder would have (`project_config`)."""
+    return os.path.realpath(os.path.join(folder, "mcp.json"))  # noqa: PTH118 -- quicker to import
+
+
+def serves(own: Identity, config: str, profile: str, folder: str) -> str:
+    """Say why a proxy does not serve a caller that wants this; "" if it does."""
+    if own.config != (project_file(folder) if own.is_project else config):
+        return f"this proxy serves the config {own.config}"
+    if own.profile is not None and own.profile != profile:
+        return f"this proxy serves the profile {own.profile!r}"
+    return ""
+
+
+def name_socket(identity: Identity, random: str) -> str:
+    """Return the name of a proxy's socket. `random` tells apart proxies that serve the same."""
+    profile = ANY if identity.profile is None else _digest(identity.profile)
+    return f"{_machine()}-{_config(identity)}-{profile}-{_digest(identity.folder)}-{random}{SUFFIX}"
+
+
+def is_of_this_machine(name: str) -> bool:
+    """Tell whether a name is that of a socket made on this machine: home folders may be shared over a network."""
+    return name.startswith(f"{_machine()}-") and name.endswith(SUFFIX)
+
+
+def choose(names: Iterable[str], wanted: Identity) -> list[str]:
+    """Return the sockets that may serve what is wanted, best first: those of the same folder, and of the same profile
+    alone before those of every profile."""
+    folder, found = _digest(wanted.folder), list[tuple[int, str]]()
+    configs = {_config(wanted), _config(wanted._replace(config=project_file(wanted.folder), is_project=True))}
+    profiles = {_digest(wanted.profile or ""), ANY}
+    for name in names:
+        parts = name.removesuffix(SUFFIX).split("-")
+        if not is_of_this_machine(name) or len(parts) != 5 or parts[1] not in configs or parts[2] not in profiles:
+            continue
+        is_project = parts[1] != _config(wanted)
+        if is_project and parts[3] != folder:
+            continue
+        found.append((2 * (parts[3] != folder) + (parts[2] == ANY) - 4 * is_project, name))
+    return [name for _, name in sorted(found)]
+
+
+def _config(identity: Identity) -> str:
+    return _digest(("project\0" if identity.is_project else "") + identity.config)
+
+
+def _digest(text: str) -> str:
+    # Only a shortcut: the proxy's greeting says the whole path, and a caller compares it.
+    return f"{zlib.crc32(os.fsencode(text)):08x}"
+
+
+def _machine() -> str:
+    return _digest(os.uname().nodename if os.name == "posix" else os.environ.get("COMPUTERNAME", ""))

@@ -1,0 +1,274 @@
+"""The proxy's end of the local socket: greets callers of our own user and hands each to the service that it wants.
+
+Nothing that a caller does may cost the proxy's clients anything: connections, bytes and times are limited, and a caller
+that does not read is dropped. Without a folder that is ours alone there is no socket, and the proxy serves without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
+
+from foretool._version import __version__
+from foretool.server.local.frames import FORM, MOST_BYTES, MOST_GREETING, decode, encode, refuse_greeting
+from foretool.server.local.places import Identity, find_folder, name_socket, serves
+
+if TYPE_CHECKING or os.name == "posix":
+    from foretool.server.local.unix_listener import Listener
+else:
+    from foretool.server.local.windows import Listener
+
+MOST_CALLERS: Final = 128
+"""Connections at a time, of all services."""
+GREETING_S: Final = 2.0
+"""How long a caller may take for its greeting."""
+MOST_UNREAD: Final = 1024 * 1024
+"""When a caller leaves more bytes than this unread, its talk is told (`Talk.hold`)."""
+
+log = logging.getLogger("foretool.local")
+
+
+class Hello(Struct, frozen=True):
+    """What a caller said of itself."""
+
+    profile: str
+    folder: str
+    said: dict[str, Any]
+    """The whole greeting, for what a service alone reads."""
+
+
+class Link(Protocol):
+    """A caller, as its service sees it."""
+
+    def send(self, line: bytes) -> None:
+        """Send one line, which must end with a newline."""
+
+    def close(self) -> None:
+        """Send what is left to send, then close."""
+
+    def drop(self) -> None:
+        """Close at once; what the caller has not read is lost."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Talk(Protocol):
+    """One caller's talk with a service."""
+
+    def receive(self, line: bytes) -> None:
+        """Take in one line, without its newline. A `ValueError` ends the talk."""
+
+    def hold(self, held: bool) -> None:
+        """Take in that the caller does not read what was sent, or reads again."""
+
+    def lost(self) -> None:
+        """Take in that the caller has gone. Called once."""
+
+
+class Service(Struct, frozen=True):
+    """What callers may want, and its limits."""
+
+    open: Callable[[Link, Hello], Talk]
+    limit: int = MOST_BYTES
+    """Bytes of a message."""
+    most: int = 32
+    """Connections at a time."""
+    idle_s: float | None = 10.0
+    """A caller that says nothing for so long is dropped; None keeps it."""
+
+
+class LocalServer:
+    """Listens for callers until `stop`."""
+
+    def __init__(self, identity: Identity, storage: str, services: Mapping[str, Service]) -> None:
+        self._identity = identity
+        self._storage = storage
+        self.services = services
+        self._callers: set[Caller] = set()
+        self._listener: Listener | None = None
+
+    def start(self, environ: Mapping[str, str] = os.environ) -> None:
+        """Begin to listen. Where that cannot be, say so in the log and go on without."""
+        folder = find_folder(environ)
+        if folder is None:
+            log.debug("no folder for a local socket")
+            return
+        name = name_socket(self._identity, os.urandom(4).hex())
+        try:
+            self._listener = Listener(folder, name, self._admit)
+        except OSError as error:
+            log.warning("no local socket, so the prompt hook ranks by words alone: %s", error)
+
+    async def stop(self) -> None:
+        """Stop listening and drop every caller."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.close()
+        for caller in list(self._callers):
+            caller.drop()
+
+    def _admit(self) -> Caller | None:
+        """Return the protocol of a new connection; None if there are too many."""
+        return Caller(self, self._callers) if len(self._callers) < MOST_CALLERS else None
+
+    def greet(self, hello: dict[str, Any]) -> tuple[dict[str, Any], Service | None]:
+        """Return the greeting that answers a caller's, and the service that it gets."""
+        wanted = str(hello.get("wants"))
+        config, profile, folder = (str(hello.get(key) or "") for key in ("config", "profile", "folder"))
+        problem = refuse_greeting(hello) or serves(self._identity, config, profile, folder)
+        service = self.services.get(wanted)
+        if not problem and service is None:
+            problem = f"no service {wanted[:40]!r}"
+        if not problem and service is not None and self._count(service) >= service.most:
+            problem = "too many callers"
+        if problem:
+            return {"foretool": FORM, "error": problem}, None
+        own = self._identity
+        said = {"version": __version__, "pid": os.getpid(), "config": own.config, "storage": self._storage}
+        return {"foretool": FORM, **said, "profile": own.profile, "folder": own.folder}, service
+
+    def _count(self, service: Service) -> int:
+        return sum(caller.service is service for caller in self._callers)
+
+
+class Caller(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, server: LocalServer, callers: set[Caller]) -> None:
+        self._server = server
+        self._callers = callers
+        callers.add(self)
+        self.service: Service | None = None
+        self._talk: Talk | None = None
+        self._transport: asyncio.Transport | None = None
+        self._rest = b""
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=MOST_UNREAD)
+        self._expect_within(GREETING_S)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self._receive(line)
+                if self._transport is None or self._transport.is_closing():
+                    return
+            if len(self._rest) > self._limit:
+                raise ValueError(f"a message of over {self._limit} bytes")  # noqa: TRY301 -- one way to end
+        except ValueError as error:
+            log.debug("a caller on the local socket was dropped: %s", error)
+            self.drop()
+
+    def pause_writing(self) -> None:
+        if self._talk is not None:
+            self._talk.hold(True)
+
+    def resume_writing(self) -> None:
+        if self._talk is not None:
+            self._talk.hold(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._callers.discard(self)
+        self._expect_within(None)
+        self._transport = None
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            talk.lost()
+
+    # -- Link
+
+    def send(self, line: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(line)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def drop(self) -> None:
+        """Close at once; what the caller has not read is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    # -- what a caller says
+
+    @property
+    def _limit(self) -> int:
+        return self.service.limit if self.service is not None else MOST_GREETING
+
+    def _receive(self, line: bytes) -> None:
+        if len(line) > self._limit:
+            raise ValueError(f"a message of over {self._limit} bytes")
+        if self._talk is not None:
+            self._talk.receive(line)
+        else:
+            self._greet(line)
+        if self.service is not None:
+            self._expect_within(self.service.idle_s)
+
+    def _greet(self, line: bytes) -> None:
+        hello = decode(line)
+        greeting, service = self._server.greet(hello)
+        self.send(encode(greeting))
+        if service is None:
+            self.close()
+            return
+        self.service = service
+        known = {key: str(hello.get(key) or "") for key in ("profile", "folder")}
+        self._talk = service.open(self, Hello(**known, said=hello))
+
+    def _expect_within(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None and self._transport is not None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.drop)
+
+
+class Answering:
+    """A talk of questions and answers. `answer` gets each question and what takes its answer, at once or later."""
+
+    def __init__(self, link: Link, answer: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]) -> None:
+        self._link = link
+        self._answer = answer
+
+    def receive(self, line: bytes) -> None:
+        message = decode(line)
+        ident, question = message.get("id"), message.get("ask")
+        if not isinstance(ident, int) or not isinstance(question, dict):
+            raise ValueError("a message that asks nothing")
+        try:
+            self._answer(question, lambda answer: self._link.send(encode({"id": ident, "answer": answer})))
+        except ValueError as error:
+            self._link.send(encode({"id": ident, "error": str(error)[:200]}))
+        except Exception:  # the boundary: a question that fails must not end the proxy
+            log.exception("a question on the local socket failed")
+            self._link.send(encode({"id": ident, "error": "internal error"}))
+
+    def hold(self, held: bool) -> None:
+        if held:
+            self._link.drop()
+
+    def lost(self) -> None:
+        pass  # an answer that comes later goes nowhere

@@ -1,0 +1,146 @@
+"""The local socket on Linux, macOS and BSD: Unix sockets in a folder that only our own user can enter.
+
+Only a socket in that folder is used, and only if our own user listens there: what anybody else says is not read. A
+prompt hook imports this file, so it imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from contextlib import suppress
+from types import TracebackType
+from typing import Final
+
+from foretool.server.local.places import MOST_NAMES, is_of_this_machine
+from foretool.server.system.peers import find_peer_user
+
+BACKLOG: Final = 64
+LONGEST_PATH: Final = 100
+"""Bytes of the path of a Unix socket; systems have 104 or 108 for it."""
+_BY_HANDLE: Final = "/proc/self/fd"
+"""Linux reaches a file through the handle of its folder, whatever stands at the folder's path by now."""
+
+
+class Stream:
+    """A connection to a proxy of our own user."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def send(self, data: bytes, patience_s: float) -> None:
+        """Raises `OSError`."""
+        self._connection.settimeout(patience_s)
+        self._connection.sendall(data)
+
+    def receive(self, patience_s: float) -> bytes:
+        """Return what has come, b"" at the end. Raises `OSError`."""
+        self._connection.settimeout(patience_s)
+        return self._connection.recv(65536)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+
+class Place:
+    """The folder of the sockets, held open, so that no other folder can take its place."""
+
+    def __init__(self, folder: str, *, make: bool = False) -> None:
+        """`make`: make the folder if it is missing. Raises `OSError` for a link, and if others can enter it."""
+        if make:
+            os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 -- quicker to import
+            with suppress(FileExistsError):
+                os.mkdir(folder, 0o700)  # noqa: PTH102 -- quicker to import
+        self.folder = folder
+        self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        found = os.fstat(self._handle)
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            self.close()
+            raise PermissionError(f"{folder}: others can enter it; run: chmod 700 {folder}, or remove it")
+
+    def names(self) -> list[str]:
+        """Return the names in the folder, at most `MOST_NAMES`."""
+        return os.listdir(self._handle)[:MOST_NAMES]  # noqa: PTH208 -- by its handle
+
+    def connect(self, name: str, patience_s: float) -> Stream | None:
+        """Connect to a socket. Returns None if nobody listens, or if somebody else does. Raises `TimeoutError`."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(patience_s)
+            connection.connect(self._path(name))
+            if find_peer_user(connection) in (os.geteuid(), None):
+                return Stream(connection)
+        except TimeoutError:
+            connection.close()
+            raise
+        except OSError:
+            pass  # a proxy that has ended, or one that takes no more
+        connection.close()
+        return None
+
+    def listen(self, name: str) -> socket.socket:
+        """Return a socket that listens under this name. Raises `OSError`."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Under another name at first: to a sweep, a socket that does not listen yet would be a stale one.
+        first = f"{name}.new"
+        try:
+            listener.bind(self._path(first))
+            os.chmod(first, 0o600, dir_fd=self._handle)
+            listener.listen(BACKLOG)
+            os.rename(first, name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
+        except OSError:
+            listener.close()
+            with suppress(OSError):
+                self.remove(first)
+            raise
+        listener.setblocking(False)
+        return listener
+
+    def remove(self, name: str) -> None:
+        """Remove a file of the folder. Raises `OSError`."""
+        os.unlink(name, dir_fd=self._handle)
+
+    def sweep(self) -> int:
+        """Remove the sockets of this machine's proxies that were killed; returns how many. Nothing else is touched."""
+        removed = 0
+        for name in filter(is_of_this_machine, self.names()):
+            with suppress(OSError):
+                if stat.S_ISSOCK(os.lstat(name, dir_fd=self._handle).st_mode) and self._is_deaf(name):
+                    self.remove(name)
+                    removed += 1
+        return removed
+
+    def _is_deaf(self, name: str) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(self._path(name))
+            except ConnectionRefusedError:
+                return True
+            except OSError:
+                return False  # it listens, and has no room just now
+            return False
+
+    def _path(self, name: str) -> str:
+        by_handle = f"{_BY_HANDLE}/{self._handle}"
+        path = f"{by_handle if os.path.exists(by_handle) else self.folder}/{name}"  # noqa: PTH110 -- quicker to import
+        if len(os.fsencode(path)) > LONGEST_PATH:
+            raise OSError(f"{path}: over {LONGEST_PATH} bytes; set FORETOOL_SOCKETS to a folder with a shorter path")
+        return path
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,142 @@
+"""Answers a prompt hook that asks over the local socket: ranks with everything that this proxy knows, and never waits.
+
+The prompt is recorded here, so that the hook need not open the store. What the hook shows is recorded as an exposure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from foretool.retrieval.ranking import Query
+from foretool.server.catalog.hint_text import Hint, Mark, write_hint
+from foretool.server.catalog.search import Search
+from foretool.server.clients.registry import ClientRegistry
+from foretool.server.clients.session import Session
+from foretool.server.config.loader import LiveConfig
+from foretool.server.local.server import Answering, Hello, Link, Service
+from foretool.server.methods.prompt_hook import MOST_CHARACTERS, PromptHook
+from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.policy import Reach, TrustPolicy
+from foretool.storage.records import Exposure, Prompt, Tool, ToolId
+from foretool.storage.stores import StorageError, TaskStore
+
+if TYPE_CHECKING:
+    from foretool.server.catalog.catalog import Catalog
+
+RANKED: Final = 50
+"""How many tools are ranked; the profile may leave some of them out."""
+MOST_TEXT: Final = 20_000
+"""Characters of a prompt that are stored; pasted text can be megabytes."""
+FROZEN: Final = "/frozen"
+
+
+class PromptAnswers:
+    """Answers prompt hooks."""
+
+    def __init__(
+        self, store: TaskStore, clients: ClientRegistry, search: Search, catalog: Catalog, recorder: Recorder,
+        policy: TrustPolicy, config: LiveConfig, hook: PromptHook,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._clients = clients
+        self._search = search
+        self._catalog = catalog
+        self._recorder = recorder
+        self._policy = policy
+        self._config = config
+        self._hook = hook
+
+    def service(self) -> Service:
+        """Return what the local socket offers as `hint`."""
+        return Service(self._open)
+
+    def _open(self, link: Link, hello: Hello) -> Answering:
+        return Answering(link, lambda question, reply: self._answer(hello, question, reply))
+
+    def _answer(self, hello: Hello, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
+        prompt = read_question(question, self._recorder.now())
+        profile = self._config.profile(hello.profile)
+        self._record(prompt)
+        session = self._session_of(profile.name, prompt.cwd or hello.folder)
+        lines = tuple(line.strip() for line in prompt.text[:MOST_CHARACTERS].splitlines() if line.strip())
+        if session is not None:
+            session.conversation().note_prompt(lines, prompt.at)
+        reach = self._policy.reach(profile)
+        sees = self._sees(profile.name, session)
+        hint = write_hint(
+            self._likely(lines, reach, session),
+            lambda tool: Mark(sees(tool), reach.verdict(tool).bridge == "call_tool_write"),
+        )
+        if hint.tools:
+            self._note_shown(hint, prompt, session)
+        reply({"text": hint.text})
+        loop = asyncio.get_running_loop()
+        # Once the hook has its answer: an encoder that is not open yet takes part from the next prompt on.
+        loop.call_soon(self._search.want_encoders)
+        loop.call_soon(self._hook.look)
+
+    def _record(self, prompt: Prompt) -> None:
+        if not self._config.keeps_text:
+            return
+        # Cut only now: half a secret would not be recognised.
+        clean = self._config.redact(prompt.text)[:MOST_TEXT].encode("utf-8", "replace").decode()
+        # The store may be busy or full, and the hint is still useful.
+        with contextlib.suppress(StorageError):
+            self._store.add_prompt(Prompt(prompt.at, clean, prompt.session, prompt.cwd))
+
+    def _session_of(self, profile: str, folder: str) -> Session | None:
+        """Return the session whose user wrote the prompt, where only one can be meant."""
+        likely = [
+            client.session
+            for client in self._clients
+            if client.profile.name == profile
+            and client.session is not None
+            and (client.transport != "stdio" or self._hook.is_of_folder(folder))
+        ]
+        return likely[0] if len(likely) == 1 else None
+
+    def _likely(self, lines: tuple[str, ...], reach: Reach, session: Session | None) -> Iterator[Tool]:
+        """Yield the tools that fit the prompt, best first; none if that is not likely of any."""
+        servers = session.conversation().servers_in_use() if session is not None else ()
+        ranking = self._search.rank(Query(lines, (), (), servers), reach.finds, RANKED)
+        ids = [each.tool for each in ranking.ranked]
+        if self._search.judge(ranking).level == "none":
+            ids = self._surely_next(lines)
+        known = (tool for each in ids if (tool := self._catalog.get(each)) is not None)
+        return filter(reach.finds, known)
+
+    def _note_shown(self, hint: Hint, prompt: Prompt, session: Session | None) -> None:
+        """Record what the model reads; a call of a tool that it names is then no miss."""
+        view = session.view if session is not None else None
+        policy, epoch = (view.policy, view.epoch) if view is not None else ("frozen", 0)
+        key = session.record.key if session is not None else prompt.session
+        at = self._recorder.now()
+        self._recorder.exposure(Exposure(key, at, policy, epoch, hint.tools, hint.tokens, "prompt"))
+        if session is not None:
+            session.conversation().note_hint(tool for tool in hint.tools if not session.sees(tool))
+
+    def _surely_next(self, lines: tuple[str, ...]) -> list[ToolId]:
+        """Return the tools that past tasks with such words began with, where that is likely enough for a hint."""
+        chances, _ = self._search.predict((), lines)
+        return [tool for tool, chance in chances.items() if chance >= self._config.settings.hint_threshold]
+
+    def _sees(self, profile: str, session: Session | None) -> Callable[[Tool], bool]:
+        if session is not None:
+            return lambda tool: session.sees(tool.id)
+        working_set = self._recorder.working_set(f"{profile}{FROZEN}")
+        listed = frozenset(working_set.tools) if working_set is not None else frozenset()
+        return lambda tool: tool.id in listed
+
+
+def read_question(question: dict[str, Any], now: float) -> Prompt:
+    """Read what a hook asks. Raises `ValueError`."""
+    text, at = question.get("prompt"), question.get("at")
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError("prompt: expected a text")
+    is_time = isinstance(at, int | float) and math.isfinite(at) and abs(now - at) < 60
+    session, cwd = (str(question.get(key) or "")[:4096] for key in ("session", "cwd"))
+    return Prompt(float(at) if is_time and at is not None else now, text, session, cwd)

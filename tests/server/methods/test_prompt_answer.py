@@ -1,0 +1,104 @@
+"""A prompt hook that asks gets the tools that this proxy ranks first, and everything is on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeUpstream, Stage, proxy_over, tool
+from requirements import requirement
+
+from foretool.server.catalog.hint_text import HEAD
+from foretool.server.local.server import Hello
+from foretool.server.methods.prompt_answer import MOST_TEXT, read_question
+from foretool.storage.records import Exposure, Prompt
+
+np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
+
+# ruff: noqa: E402
+
+from learned_fakes import START, Counted
+
+from foretool.retrieval.rankers.learned import LearnedModels
+
+pytestmark = pytest.mark.anyio
+
+OPEN, READ = "files__open", "files__read"
+
+
+def files() -> FakeUpstream:
+    need = {"path": {"type": "string"}}
+    tools = [tool(name, f"To {name} a document.", need) for name in ("open", "read", "shut")]
+    for each in tools:
+        each["inputSchema"]["required"] = ["path"]
+    tools.append(tool("weather", "The forecast of tomorrow."))
+    return FakeUpstream("files", tools=tools)
+
+
+def ask(stage: Stage, prompt: str, profile: str = "", **more: Any) -> str:
+    """What a hook gets that asks over the local socket."""
+    answers: list[dict[str, Any]] = []
+    here = str(Path.cwd())
+    question = {"prompt": prompt, "at": stage.app.recorder.now(), "session": "chat", "cwd": here, **more}
+    stage.app.prompt_answers._answer(Hello(profile, here, {}), question, answers.append)
+    (answer,) = answers
+    return str(answer["text"])
+
+
+@requirement("hint:asks")
+async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_session() -> None:
+    async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        assert ask(stage, "a document please") == ""  # three tools that the words fit equally well
+        stage.app.search.install_models(LearnedModels({"dtdr": Counted({START: {READ: 9, OPEN: 1}})}))
+        said = ask(stage, "a document please")
+        assert said.splitlines()[:2] == [HEAD, '- files__read(path: string) (write): "To read a document."']
+        client = stage.app.clients.only_client()
+        assert client is not None and client.session is not None
+        key = client.session.record.key
+        stage.app.recorder.commit()
+        hints = [each for each in stage.store.sessions.exposures(key) if each.reason == "prompt"]
+        assert [each.tools[0] for each in hints][-1] == READ
+        assert isinstance(hints[0], Exposure) and 0 < hints[0].tokens <= 300 and hints[0].policy == "frozen"
+        assert READ in client.session.conversation().hinted
+        assert [each.text for each in stage.store.tasks.prompts()] == ["a document please"] * 2
+
+
+@requirement("hint:record")
+async def test_a_prompt_is_kept_once_without_secrets_and_not_at_all_with_record_off() -> None:
+    async with proxy_over(files(), token="hunter2hunter2") as stage:
+        for _ in range(2):
+            ask(stage, "the password is hunter2hunter2 " + "x" * MOST_TEXT, at=stage.app.recorder.now() - 1)
+        texts = {each.text for each in stage.store.tasks.prompts()}
+        assert all("hunter2" not in each and len(each) == MOST_TEXT for each in texts)
+    async with proxy_over(files(), record="off") as stage:
+        await stage.client.list_tools()
+        assert ask(stage, "read a document").startswith(HEAD)
+        assert stage.store.tasks.prompts() == []
+
+
+@requirement("hint:asks")
+async def test_the_profile_and_the_policy_decide_what_is_named() -> None:
+    profiles = {"none": {"servers": ["other*"]}}
+    async with proxy_over(files(), profiles=profiles) as stage:
+        await stage.client.list_tools()
+        assert OPEN in ask(stage, "open a document")
+        assert ask(stage, "open a document", "none") == ""
+        assert ask(stage, "open a document", "gone") == ""
+
+
+async def test_nothing_is_said_when_nothing_is_likely() -> None:
+    async with proxy_over(files()) as stage:
+        assert ask(stage, "zzz qqq") == ""
+
+
+def test_a_question_is_read_with_care() -> None:
+    known = {"prompt": "hi", "at": 99.5, "session": "s", "cwd": "/w"}
+    assert read_question(known, 100.0) == Prompt(99.5, "hi", "s", "/w")
+    for at in (None, "x", 1e300, float("inf"), float("nan"), 5.0):
+        assert read_question({"prompt": "hi", "at": at, "session": None}, 100.0) == Prompt(100.0, "hi")
+    for prompt in (None, " ", 7, ["hi"]):
+        with pytest.raises(ValueError, match="prompt: expected a text"):
+            read_question({"prompt": prompt}, 100.0)
