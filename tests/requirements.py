@@ -128,6 +128,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:growing:allowed": Promise(
         f"{MODERN}: server/tools", "a list grows for clients known to list again, in the legacy era, or where it is set"
     ),
+    "list:frozen:first-week": Promise(
+        "docs/configuration.md", "in the first week a session that shares its list with no other lists what was used"
+    ),
     "list:frozen:catalog-change": Promise(
         "design: exposure", "a changed catalogue moves the list and is announced to all"
     ),

@@ -1,7 +1,7 @@
 """What a client sees, and why: the list of tools of each profile under each policy.
 
 A list is made once per epoch, stored byte for byte, and served unchanged until the catalog changes, the epoch is over,
-or `foretool learn` has run. No request of a client changes it.
+or `foretool learn` has run. No request of a client changes it. `epochs` says when an epoch may end early.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.first_tools import FirstTools
 from foretool.server.catalog.models import LearnedLists
+from foretool.server.clients.epochs import Epochs, last_use
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.protocol import versions
@@ -77,6 +78,10 @@ class View(Struct, frozen=True):
     """Upstreams whose tools were unknown when the list was made."""
     until: float | None = None
     """When its epoch ends, in seconds since 1970; None if it never does."""
+    would_list: Callable[[ToolId], bool] = lambda tool: False
+    """Tells whether a list that is made now has a tool."""
+    kept_back: Callable[[ToolId], int] = lambda tool: 0
+    """Returns the tokens that a list which may grow keeps free for that, if they are why it lacks a tool; else 0."""
 
     def why_hidden(self, tool: ToolId, upstream: str) -> Why:
         """Explain why a tool is not in `shown`, and which change would have shown it."""
@@ -85,6 +90,12 @@ class View(Struct, frozen=True):
         if upstream in self.offline:
             change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
             return Why("offline", rank, len(ranked), change)
+        if self.would_list(tool):
+            change = "none: the list was made before the tool was used, and the next one has it"
+            return Why("stale", rank, len(ranked), change)
+        if (tokens := self.kept_back(tool)) > 0:
+            change = f'pin {tool}, or set "policy": "frozen": this list keeps {tokens:,} tokens for what it gains'
+            return Why("policy", rank, len(ranked), change)
         return self._explain_rank(tool, rank, len(ranked))
 
     def _explain_rank(self, tool: ToolId, rank: int, of: int) -> Why:
@@ -119,6 +130,9 @@ class Exposures:
         self._first = FirstTools(catalog)
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
+        self._movable: set[tuple[str, Policy]] = set()
+        """Lists that are made again when they are next wanted, if what was used has changed."""
+        self._epochs = Epochs(recorder, config)
 
     def choose_policy(self, profile: Profile, session: SessionRecord) -> Policy:
         """Return the policy of one session, from its profile, its era and the client ledger."""
@@ -133,7 +147,11 @@ class Exposures:
         key = (profile.name, policy)
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = self._restore(profile, policy) or self._make_stored(profile, policy)
+            view = self._restore(profile, policy)
+            if view is not None and key in self._movable:
+                view = self._move(profile, policy, view)
+            self._movable.discard(key)
+            view = self._views[key] = view or self._make_stored(profile, policy)
         return view
 
     def preview(self, profile: Profile, policy: Policy) -> View:
@@ -148,12 +166,22 @@ class Exposures:
         self._views.clear()
 
     def advance(self) -> bool:
-        """Begin a new epoch for lists older than `epoch_s`; return whether there was such a list."""
-        now = self._recorder.now()
-        due = [key for key, view in self._views.items() if self._is_over(view.created_at, now)]
-        for key in due:
+        """Begin a new epoch for lists older than `epoch_s` and for those that nobody uses; return whether there is
+        one."""
+        due = [key for key, view in self._views.items() if self._epochs.is_over(view.created_at)]
+        quiet = [key for key in self._views if key not in due and self._epochs.is_quiet(key[0])]
+        for key in (*due, *quiet):
             del self._views[key]
-        return bool(due)
+        self._movable.update(quiet)
+        return bool(due or quiet)
+
+    def begin_session(self, profile: str) -> None:
+        """Let the lists of a profile move: a session begins, and no other one of this process shares them."""
+        if self._epochs.may_move():
+            keys: list[tuple[str, Policy]] = [(profile, "frozen"), (profile, "growing")]
+            self._movable.update(keys)
+            for key in keys:
+                self._views.pop(key, None)
 
     def grown(self, view: View, tools: Sequence[ToolId], profile: Profile) -> bytes:
         """Return the array of a list that grew: the old array, byte for byte, then the new tools."""
@@ -170,10 +198,11 @@ class Exposures:
 
     # -- recording
 
-    def record(self, session: str, view: View, grown: Sequence[ToolId], reason: ListReason) -> int:
+    def record(self, session: str, view: View, grown: Sequence[ToolId], reason: ListReason, profile: str = "") -> int:
         """Record what a session was given; return the id of the record."""
         more = tuple(tool for tool in grown if tool not in view.shown)
         tokens = view.tokens + sum(self._catalog.tokens(tool) for tool in more)
+        self._epochs.note_given(profile)
         given = Exposure(session, self._recorder.now(), view.policy, view.epoch, view.tools + more, tokens, reason)
         return self._recorder.exposure(given)
 
@@ -185,24 +214,38 @@ class Exposures:
 
     # -- making a list
 
-    def _make_stored(self, profile: Profile, policy: Policy) -> View:
-        """Make and store a new list."""
-        new, ranked = self._make(profile, policy)
+    def _make_stored(self, profile: Profile, policy: Policy, ranked: tuple[ToolId, ...] | None = None) -> View:
+        """Make and store a new list, from tools in this order or in the one of `_ranked`."""
+        new, ranked = self._make(profile, policy, ranked)
         if not self._recorder.save_working_set(new):
             # Another proxy on this store was first; all of them serve one list.
             theirs = self._recorder.working_set(new.key)
             new = theirs if theirs is not None and theirs.inputs == new.inputs else new
         return self._show(profile, policy, new, ranked)
 
+    def _move(self, profile: Profile, policy: Policy, view: View) -> View:
+        """Return a list that holds what was used since this one was made; this one, if that changes nothing."""
+        usages = self._recorder.usage()
+        if last_use(usages) <= view.created_at:
+            return view
+        ranked = self._rank_use(profile, usages, view.tools)
+        if {*self._choose(profile, policy, ranked), *dict(self._own(profile))} == view.shown:
+            return view
+        return self._make_stored(profile, policy, ranked)
+
+    def _rank_use(self, profile: Profile, usages: Sequence[Usage], listed: Iterable[ToolId]) -> tuple[ToolId, ...]:
+        """Return the tools in the order in which they would compete now. What is listed for its relevance comes after
+        what was used: searching again before the first list would cost more than it gains."""
+        found = dict.fromkeys([*self._expected(usages), *listed])
+        pinned, finds = set(self._pinned(profile)), self._policy.reach(profile).finds
+        return tuple(id for id in found if (tool := self._catalog.get(id)) and id not in pinned and finds(tool))
+
     def _restore(self, profile: Profile, policy: Policy) -> View | None:
         """Return the stored list, or None if its epoch is over or anything it was made of has changed."""
         stored = self._recorder.working_set(f"{profile.name}/{policy}")
         if stored is None or stored.inputs != self._digest_inputs(profile, policy):
             return None
-        return None if self._is_over(stored.created_at, self._recorder.now()) else self._show(profile, policy, stored)
-
-    def _is_over(self, created_at: float, now: float) -> bool:
-        return bool(epoch_s := self._config.settings.epoch_s) and now - created_at >= epoch_s
+        return None if self._epochs.is_over(stored.created_at) else self._show(profile, policy, stored)
 
     def _show(
         self, profile: Profile, policy: Policy, stored: WorkingSet, ranked: tuple[ToolId, ...] | None = None
@@ -218,8 +261,19 @@ class Exposures:
         return View(
             policy, stored.epoch, stored.tools, frozenset(stored.tools), stored.listing,
             tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
-            stored.created_at + epoch_s if (epoch_s := self._config.settings.epoch_s) else None,
+            self._epochs.end(stored.created_at), partial(self._would_list, profile, policy, stored.tools),
+            partial(self._keeps_back, profile, policy, stored.tools),
         )  # fmt: skip
+
+    def _would_list(self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...], tool: ToolId) -> bool:
+        ranked = self._rank_use(profile, self._recorder.usage(), listed)
+        return tool in self._choose(profile, policy, ranked)
+
+    def _keeps_back(self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...], tool: ToolId) -> int:
+        if policy != "growing" or not self._would_list(profile, "frozen", listed, tool):
+            return 0
+        left = self._left(profile, "frozen")
+        return left - self._left(profile, policy)
 
     def _digest_inputs(self, profile: Profile, policy: Policy) -> str:
         """Return a digest of everything a list is made of, except usage, which only a new epoch brings in."""
@@ -293,25 +347,33 @@ class Exposures:
                 return []
         return found
 
-    def _make(self, profile: Profile, policy: Policy) -> tuple[WorkingSet, tuple[ToolId, ...]]:
+    def _left(self, profile: Profile, policy: Policy) -> int:
+        """Return the tokens that a list has for tools beside our own and pinned ones."""
+        left = profile.list_tokens - sum(estimate(bytes(one).decode()) for _, one in self._own(profile))
+        left -= sum(map(self._catalog.tokens, self._pinned(profile)))
+        if policy == "growing":
+            learned = self._learned.base()
+            kept = int((1.0 - BASE_SHARE) * profile.list_tokens)
+            left = left - kept if learned is None else min(learned, left)
+        return left
+
+    def _choose(self, profile: Profile, policy: Policy, ranked: Sequence[ToolId]) -> list[ToolId]:
+        """Return the tools of a list besides our own; `ranked`: in which order they compete."""
+        if policy == "full":
+            return [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
+        if self._config.settings.list_whole and (whole := self._fitting_whole(profile)):
+            return whole
+        return [*self._pinned(profile), *fill_budget(ranked, self._catalog.tokens, self._left(profile, policy))]
+
+    def _make(
+        self, profile: Profile, policy: Policy, ranked: tuple[ToolId, ...] | None = None
+    ) -> tuple[WorkingSet, tuple[ToolId, ...]]:
         """Make a list; return it with the order in which the tools competed for it."""
         definitions = dict(self._own(profile, is_whole=self.shows_all(profile, policy)))
         pinned = self._pinned(profile)
-        ranked: tuple[ToolId, ...] = ()
-        if policy == "full":
-            chosen = [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
-        elif self._config.settings.list_whole and (whole := self._fitting_whole(profile)):
-            chosen = whole
-        else:
-            ranked = self._ranked(profile)
-            left = profile.list_tokens - sum(estimate(bytes(one).decode()) for one in definitions.values())
-            left -= sum(self._catalog.tokens(tool) for tool in pinned)
-            if policy == "growing":
-                learned = self._learned.base()
-                kept = int((1.0 - BASE_SHARE) * profile.list_tokens)
-                left = left - kept if learned is None else min(learned, left)
-            chosen = [*pinned, *fill_budget(ranked, self._catalog.tokens, left)]
-        for one in chosen:
+        if ranked is None:
+            ranked = () if self.shows_all(profile, policy) else self._ranked(profile)
+        for one in self._choose(profile, policy, ranked):
             if (tool := self._catalog.get(one)) is not None:
                 mark = {versions.ALWAYS_LOAD: True} if one in pinned else None
                 definitions[one] = self._catalog.definition(tool, mark)

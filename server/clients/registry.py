@@ -101,6 +101,9 @@ class ClientRegistry:
             profile=client.profile.name,
             started_at=self._recorder.now(),
         )
+        others = [each for each in self._clients if each.profile.name == record.profile and each.sessions()]
+        if not others and client.transport != "library":
+            self._exposures.begin_session(record.profile)
         self._recorder.begin_session(record)
         self._upstreams.wake_unlisted(era)
         return Session(record)

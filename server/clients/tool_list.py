@@ -65,7 +65,8 @@ class ToolList:
         view = self.view(session)
         if session.view is view and reason == "list":
             return
-        session.set_list(view, self._exposures.record(session.record.key, view, session.grown, reason))
+        profile = self._client.profile.name
+        session.set_list(view, self._exposures.record(session.record.key, view, session.grown, reason, profile))
 
     def is_stale(self) -> bool:
         """Tell whether the client would now get another list than the one it has."""

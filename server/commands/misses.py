@@ -23,11 +23,11 @@ _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_80
 CAUSES: Final[dict[Cause, str]] = {
     "rank": "neither its use, nor the profile's description, nor earlier tasks suggested it",
     "budget": "it was a candidate for the list, but better ones took the tokens",
-    "gate": "the search found it, but was too unsure to show it",
-    "policy": "the policy did not allow the list to gain it",
+    "stale": "the list was made before the tool was used and has not been refreshed since",
+    "gate": "the search found tools, but was too unsure to show one",
+    "policy": "a list that may grow keeps tokens free for that, and they were missing",
     "offline": "its server's tools were not known when the list was made",
     "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
-    "name_limit": "its name was too long",
     "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
 }
 NOTICED: Final[dict[Noticed, str]] = {

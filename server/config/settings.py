@@ -202,7 +202,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hold_ms: Milliseconds = 500
     """With `growing`, how long a result waits for the client to list its tools again."""
     epoch_s: Seconds = 86_400
-    """How often the list may change. With `0` it changes only when the catalog does, or after `foretool learn`."""
+    """How often the list may change while it is in use. In the first week it also changes when a session begins that
+    shares it with no other one, and later when nobody has called a tool for an hour. With `0` it changes only when the
+    catalog does, or after `foretool learn`."""
     hint_threshold: Annotated[float, Meta(ge=0, le=1, extra={"unit": "probability"})] = 0.1
     """Answers of `call_tool`, `call_tool_write` and `discover_tools` name up to five hidden tools that are called next
     with at least this probability; `1` names none."""

@@ -126,6 +126,10 @@ class Recorder:
     def usage(self) -> list[Usage]:
         return self._asked(self._store.calls.usage, [])
 
+    def first_session_at(self) -> float:
+        """Return when the first session on record began, now if there is none."""
+        return self._asked(self._store.sessions.first_at, None) or self._clock()
+
     def tasks(self, limit: int) -> list[str]:
         return self._asked(partial(self._store.tasks.texts, limit), [])
 

@@ -67,6 +67,10 @@ class Sessions(Subject):
     def ended(self) -> set[str]:
         return {key for (key,) in self._database.rows("SELECT key FROM sessions WHERE ended_at IS NOT NULL")}
 
+    def first_at(self) -> float | None:
+        first: float | None = self._database.rows("SELECT min(started_at) FROM sessions")[0][0]
+        return first
+
     def add_exposure(self, exposure: Exposure) -> int:
         tools = encode_json(exposure.tools)
         digest = hashlib.sha256(tools.encode()).digest()

@@ -97,6 +97,42 @@ async def test_a_new_epoch_brings_in_what_was_used_and_says_so_once() -> None:
     assert "github__tool_7" in after
 
 
+@requirement("list:frozen:first-week")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_in_the_first_week_each_session_lists_what_the_one_before_it_used(modern: bool) -> None:
+    store, _ = failing_store()
+    lists = []
+    for number in range(3):
+        async with proxy_over(github(), store=store, policy="frozen") as stage:
+            client = stage.client.modern() if modern else stage.client
+            if not modern:
+                await client.initialize()
+            lists.append({name for name in await client.list_tools() if name.startswith("github")})
+            await client.call_tool(f"github__tool_{number}", {})
+            # What is called moves no list that is in use.
+            assert {name for name in await client.list_tools() if name.startswith("github")} == lists[-1]
+            assert client.count(LIST_CHANGED) == 0
+    assert lists == [set(), {"github__tool_0"}, {"github__tool_0", "github__tool_1"}]
+    assert len(store.calls.misses()) == 3
+
+
+@requirement("list:frozen:first-week")
+async def test_a_session_that_shares_a_list_with_a_running_one_does_not_move_it() -> None:
+    async with proxy_over(github(), policy="frozen") as stage:
+        await stage.client.initialize()
+        before = await stage.client.list_tools()
+        await stage.client.call_tool("github__tool_7", {})
+        second = stage.connect()
+        await second.initialize()
+        assert await second.list_tools() == before
+        assert await stage.client.list_tools() == before
+        assert (stage.client.count(LIST_CHANGED), second.count(LIST_CHANGED)) == (0, 0)
+        # The second session lacked a tool that the next list has, and not for want of tokens.
+        await second.call_tool("github__tool_7", {})
+        causes = [each.cause for each in stage.misses()]
+    assert sorted(causes) == ["rank", "stale"]
+
+
 @requirement("list:frozen:catalog-change")
 async def test_a_changed_upstream_moves_it_and_every_client_is_told() -> None:
     upstream = FakeUpstream("calc", ["add"], entry={"trust": "auto"})

@@ -12,12 +12,13 @@ from requirements import requirement
 
 from foretool.retrieval.list_rules import Prior
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.epochs import FIRST_S, QUIET_S
 from foretool.server.clients.exposure import Exposures, View, choose_policy, list_result
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Call, ClientRecord, ToolId
+from foretool.storage.records import Call, ClientRecord, SessionRecord, ToolId
 from foretool.storage.stores import Store
 
 
@@ -169,6 +170,70 @@ def test_another_proxy_on_the_same_store_serves_the_same_list() -> None:
     other.used("add", 10)
     again = other.view()
     assert (again.array, again.epoch) == (served.array, served.epoch)
+
+
+def begin(setting: Setting) -> View:
+    """The list of a session that shares it with no other."""
+    setting.exposures.begin_session("")
+    return setting.view()
+
+
+def test_what_was_used_moves_the_list_of_a_new_session_and_nothing_else_does() -> None:
+    setting = Setting()
+    begin(setting)
+    before = begin(setting)
+    assert before.epoch == 1
+    setting.now += 1
+    setting.used("sub")
+    assert setting.view() is before
+    after = begin(setting)
+    assert (after.tools, after.epoch) == (("calc__sub", *OWN), 2)
+    setting.now += 1
+    setting.used("sub", 5)
+    assert (begin(setting).epoch, begin(setting).array) == (2, after.array)
+
+
+@pytest.mark.parametrize("settings", [{"epoch_s": 0}, {"epoch_s": 10 * FIRST_S}])
+def test_after_the_first_week_a_session_moves_the_list_only_once_prompt_caches_are_gone(settings: Any) -> None:
+    setting = Setting(**settings)
+    setting.store.sessions.begin(SessionRecord("s", "c", "1", "legacy", "stdio", "", setting.now))
+    begin(setting)
+    setting.now += FIRST_S
+    setting.used("sub")
+    setting.now += QUIET_S - 1
+    assert begin(setting).tools == OWN
+    setting.now += 1
+    assert begin(setting).tools == (("calc__sub", *OWN) if settings["epoch_s"] > 0 else OWN)
+
+
+def test_a_list_moves_by_itself_once_nobody_has_used_it_for_longer_than_caches_last() -> None:
+    setting = Setting(epoch_s=10 * FIRST_S)
+    setting.exposures.record("s", setting.view(), (), "list")
+    setting.now += 10
+    setting.used("sub")
+    setting.now += QUIET_S - 1
+    assert not setting.exposures.advance()
+    setting.now += 1
+    assert setting.exposures.advance()
+    assert setting.view().tools == ("calc__sub", *OWN)
+    assert not setting.exposures.advance()
+
+
+def test_a_tool_that_the_next_list_has_is_hidden_because_this_one_is_older() -> None:
+    setting = Setting()
+    view = setting.view()
+    assert view.why_hidden(ToolId("calc__sub"), "calc").cause == "rank"
+    setting.used("sub")
+    assert view.why_hidden(ToolId("calc__sub"), "calc").cause == "stale"
+
+
+def test_a_tool_for_which_a_growing_list_keeps_its_tokens_back_is_hidden_by_the_policy() -> None:
+    setting = Setting(list_tokens=1400)
+    setting.used("big")
+    why = setting.view("growing").why_hidden(ToolId("calc__big"), "calc")
+    assert (why.cause, why.change) == (
+        "policy", 'pin calc__big, or set "policy": "frozen": this list keeps 700 tokens for what it gains',
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("changes", [{"pin": ["calc__add"]}, {"list_tokens": 5000}])
