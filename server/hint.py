@@ -50,11 +50,16 @@ IN_NAME: Final = 1.5
 MOST_TERMS: Final = 20
 
 
+EVENTS: Final = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "UserPromptSubmit", "copilot": ""}
+"""By client: the event that its hook's answer names; "" where the answer has no such member."""
+
+
 class HintOptions(NamedTuple):
     """The options of `foretool hint` as a hook runs it."""
 
     config: Path | None = None
     profile: str = ""
+    client: str = "claude-code"
 
 
 class Asked(NamedTuple):
@@ -73,11 +78,14 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
     rest = list(arguments[1:])
     while rest:
         name, equals, value = rest.pop(0).partition("=")
-        if name not in ("--config", "--profile") or not (equals or rest):
+        if name not in ("--config", "--profile", "--client") or not (equals or rest):
             return None
         found[name] = value if equals else rest.pop(0)
     config = found.get("--config")
-    return HintOptions(Path(config) if config else None, found.get("--profile", ""))
+    client = found.get("--client", "claude-code")
+    if client != "claude-code" and client not in EVENTS:
+        return None
+    return HintOptions(Path(config) if config else None, found.get("--profile", ""), client)
 
 
 def main(options: HintOptions) -> int:
@@ -91,9 +99,18 @@ def main(options: HintOptions) -> int:
         hint = ""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     if hint:
-        sys.stdout.write(hint + "\n")
+        sys.stdout.write(form_output(hint, options.client) + "\n")
         sys.stdout.flush()
     return 0
+
+
+def form_output(hint: str, client: str) -> str:
+    """Return what the client's hook has to print. Claude Code takes the text as it is."""
+    if client == "claude-code":
+        return hint
+    event = EVENTS[client]
+    said = {"additionalContext": hint}
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event, **said}} if event else said)
 
 
 def left_s() -> float:
@@ -123,7 +140,7 @@ def answer_prompt(event_json: bytes, options: HintOptions = HintOptions()) -> st
     text = event.get("prompt")
     if not isinstance(text, str) or not text.strip():
         return ""
-    session, folder = (str(event.get(key) or "") for key in ("session_id", "cwd"))
+    session, folder = str(event.get("session_id") or event.get("sessionId") or ""), str(event.get("cwd") or "")
     asked = Asked(text, session, folder, time.time())
     said = ask_proxy(asked, options, left_s() * ASK_PART)
     return answer_by_words(asked, options) if said is None else said

@@ -238,7 +238,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "hint:asks": Promise("design: hint", "it asks the running proxy, so that models and history take part"),
     "hint:quotes": Promise("docs/security.md", "words of a server are quoted and cannot pose as ours"),
     "hint:record": Promise("README: what is stored", "prompts are kept as the setting record says, without secrets"),
-    "hint:install": Promise("docs/cli.md", "the hook is put into Claude Code's settings and taken out, nothing else"),
+    "hint:install": Promise("docs/cli.md", "the hook is put into a client's settings and taken out, nothing else"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),

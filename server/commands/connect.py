@@ -13,9 +13,11 @@ from msgspec import Struct
 
 from foretool.server.commands import hint, output
 from foretool.server.commands.options import config_option, json_option, profile_option
+from foretool.server.commands.prompt_hooks import HOOKS, hook_entry
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 
+CLAUDE_CODE = HOOKS["claude-code"]
 NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
 
 
@@ -79,8 +81,8 @@ def registration(client: str, command: list[str], config: Path, profile: str = "
         return Registration(client, "Claude Desktop", file, servers, "", "Then restart Claude Desktop.")
     if client == "claude-code":
         typed = f"claude mcp add --scope user foretool -- {shlex.join([program, *rest])}"
-        after, hook = "Check with: claude mcp list", hint.hook_entry(hint.hook_command(config, profile))
-        return Registration(client, "Claude Code", "~/.claude.json", servers, typed, after, hook, str(hint.SETTINGS))
+        after, hook = "Check with: claude mcp list", hook_entry(CLAUDE_CODE, hint.hook_command(config, profile))
+        return Registration(client, "Claude Code", "~/.claude.json", servers, typed, after, hook, CLAUDE_CODE.file)
     if client == "cursor":
         return Registration(client, "Cursor", "~/.cursor/mcp.json", servers, "", "Then enable it in Settings, MCP.")
     entry: dict[str, object] = {"servers": {"foretool": {"type": "stdio", **server}}}

@@ -1,0 +1,137 @@
+"""The prompt hooks of clients: in and out of each format with nothing else touched, in the form that each reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_fakes import fill, write_config
+from requirements import requirement
+
+from foretool.server.catalog.hint_text import HEAD
+from foretool.server.commands.group import run
+from foretool.server.commands.hint import hook_command
+from foretool.server.commands.prompt_hooks import BACKUP, HOOKS, PromptHook, hook_entry, install, remove
+
+CLIENTS = pytest.mark.parametrize("hook", HOOKS.values(), ids=HOOKS)
+
+EVENTS: dict[str, dict[str, Any]] = {
+    "claude-code": {"session_id": "1", "transcript_path": "/t", "hook_event_name": "UserPromptSubmit"},
+    "codex": {"session_id": "1", "turn_id": "2", "hook_event_name": "UserPromptSubmit", "permission_mode": "default"},
+    "gemini": {"session_id": "1", "timestamp": "2026-11-22T17:00:00.000Z", "hook_event_name": "BeforeAgent"},
+    "qwen": {"session_id": "1", "timestamp": "2026-11-22T17:00:00.000Z", "hook_event_name": "UserPromptSubmit"},
+    "copilot": {"sessionId": "1", "timestamp": 1795366800000},
+}
+"""What each client sends beside `prompt` and `cwd`."""
+
+
+def others(hook: PromptHook) -> dict[str, Any]:
+    """Settings of the user that have another hook for the same event."""
+    entry = {**hook.entry("echo hi"), "name": "mine"}
+    members = [{"matcher": "*", "hooks": [entry]}] if hook.is_grouped else [entry]
+    return {**dict(hook.top), "theme": "dark", "hooks": {hook.event: members, "SessionEnd": []}}
+
+
+@CLIENTS
+@requirement("hint:install")
+def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: PromptHook, tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps(others(hook)))
+    file.chmod(0o640)
+    typed = hook_command(tmp_path / "mcp.json", "docs", hook.client)
+    assert install(hook, file, typed)
+    assert install(hook, file, typed) == ""
+    members = json.loads(file.read_text())["hooks"][hook.event]
+    assert members == [*others(hook)["hooks"][hook.event], *hook_entry(hook, typed)["hooks"][hook.event]]
+    assert install(hook, file, hook_command(tmp_path / "other.json", "", hook.client))
+    assert len(json.loads(file.read_text())["hooks"][hook.event]) == 2
+    assert remove(hook, file)
+    assert remove(hook, file) == ""
+    assert json.loads(file.read_text()) == others(hook)
+    backup = tmp_path / f"settings.json{BACKUP}"
+    assert json.loads(backup.read_text()) == others(hook)
+    assert (file.stat().st_mode & 0o777, backup.stat().st_mode & 0o777) == (0o640, 0o640)
+    assert sorted(tmp_path.iterdir()) == [file, backup]
+
+
+@CLIENTS
+@requirement("hint:install")
+def test_a_missing_file_is_made_for_its_owner_alone_and_left_empty(hook: PromptHook, tmp_path: Path) -> None:
+    file = tmp_path / "new" / "settings.json"
+    typed = hook_command(tmp_path / "mcp.json", "", hook.client)
+    shown = install(hook, file, typed, dry_run=True)
+    assert not file.exists() and shlex.split(typed)[0] in shown
+    assert install(hook, file, typed) == shown
+    assert json.loads(file.read_text()) == hook_entry(hook, typed)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert remove(hook, file, dry_run=True) and json.loads(file.read_text()) == hook_entry(hook, typed)
+    remove(hook, file)
+    assert json.loads(file.read_text()) == {}
+
+
+@CLIENTS
+@requirement("hint:install")
+def test_what_is_installed_answers_in_the_form_that_the_client_reads(
+    hook: PromptHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, file = write_config(tmp_path), tmp_path / "settings.json"
+    fill(config).close()
+    wanted = ["hint", "--install", "--client", hook.client, "--settings", str(file), "--config", str(config)]
+    assert run(wanted) == 0
+    (member,) = json.loads(file.read_text())["hooks"][hook.event]
+    entry = member["hooks"][0] if hook.is_grouped else member
+    event = {**EVENTS[hook.client], "cwd": str(tmp_path), "prompt": "weather forecast for a city"}
+    env = {**os.environ, "FORETOOL_HINT_MS": "20000"}  # the machine of a test may be busy
+    done = subprocess.run(
+        entry.get("command") or entry["bash"], shell=True, input=json.dumps(event), capture_output=True, text=True,
+        timeout=30, check=True, env=env,
+    )  # fmt: skip
+    said = done.stdout
+    if hook.client == "copilot":
+        said = json.loads(said)["additionalContext"]
+    elif hook.client != "claude-code":
+        answer = json.loads(said)["hookSpecificOutput"]
+        assert answer["hookEventName"] == hook.event
+        said = answer["additionalContext"]
+    assert said.startswith(HEAD) and "sky__forecast" in said
+
+
+@requirement("hint:install")
+def test_a_dry_run_shows_the_difference_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "hooks.json"
+    wanted = ["hint", "--client", "codex", "--settings", str(file), "--config", str(write_config(tmp_path))]
+    assert run([*wanted, "--install", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert '+    "UserPromptSubmit": [' in shown and not file.exists()
+    assert run([*wanted, "--install"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "type /hooks" in said and "foretool hint --remove --client codex" in said
+    assert run([*wanted, "--remove"]) == 0
+    assert run([*wanted, "--remove"]) == 0
+    assert "nothing to change" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("text", ["{not json", "// mine\n{}", "[]", '{"hooks": {"BeforeAgent": {}}}', '{"hooks": []}'])
+def test_settings_that_cannot_be_read_are_left_alone(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(text)
+    wanted = ["hint", "--install", "--client", "gemini", "--settings", str(file)]
+    assert run([*wanted, "--config", str(write_config(tmp_path))]) == 1
+    assert file.read_text() == text
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_link_where_the_copy_would_go_is_not_followed(tmp_path: Path) -> None:
+    file, victim = tmp_path / "settings.json", tmp_path / "victim"
+    file.write_text("{}")
+    (tmp_path / f"settings.json{BACKUP}").symlink_to(victim)
+    with pytest.raises(Exception, match="cannot be written"):
+        install(HOOKS["claude-code"], file, "foretool hint")
+    assert not victim.exists() and file.read_text() == "{}"
