@@ -470,6 +470,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "era:fallback": Promise(f"{MODERN}: basic/lifecycle", "an upstream of the other era serves all the same"),
     "era:each-its-own": Promise("design: upstreams", "an upstream of both eras is spoken to in the client's own"),
+    "eras:output-schema": Promise(
+        f"{MODERN}: server/tools", "each era gets a definition that it can read, and results that fit it"
+    ),
     "eras:version": Promise(
         f"{MODERN}: basic/lifecycle", "an upstream that refuses a revision is asked for one it names"
     ),

@@ -22,10 +22,11 @@ from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.output_schemas import is_wide, narrow, without_era
 from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import clean, clean_json, is_clean
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import Era, Tool, ToolId
 
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes. A larger tool definition is dropped, because no client could use it."""
@@ -235,8 +236,9 @@ class Catalog:
         # An unchanged definition stays byte for byte the same and keeps its token count.
         kept = {tool.schema_hash: tool for tool in old}
         has_changed = kept.keys() != {tool.schema_hash for tool in tools}
-        if has_changed or text != self._texts.get(upstream, ""):
-            self._by_upstream[upstream] = [kept.get(tool.schema_hash, tool) for tool in tools]
+        served = [_with_widest(kept.get(tool.schema_hash), tool) for tool in tools]
+        if has_changed or served != old or text != self._texts.get(upstream, ""):
+            self._by_upstream[upstream] = served
             self._texts[upstream] = text
             if not self._name_upstream(upstream, old):
                 self._name_all()
@@ -278,9 +280,10 @@ class Catalog:
             if matches(tool.name, self._entries[tool.upstream].entry.pin) or matches(tool.id, patterns)
         ]
 
-    def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None) -> Raw:
-        """Return the tool as a client sees it: under its exposed name, and otherwise as the upstream wrote it."""
-        members: dict[str, Any] = jsonrpc.fields(tool.definition)
+    def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None, era: Era = "legacy") -> Raw:
+        """Return the tool as a client of an era sees it: under its exposed name, and otherwise as the upstream wrote
+        it."""
+        members: dict[str, Any] = jsonrpc.fields(tool.definition if era == "modern" else narrow(tool.definition))
         members["name"] = tool.id
         if extra_meta:
             members["_meta"] = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
@@ -317,7 +320,7 @@ class Catalog:
             elif not self._includes(upstream, name):
                 excluded.add(name)
             id = before.get(name) or ToolId(names.plain_name(prefix, name))
-            tools.setdefault(name, Tool(id, upstream, name, data, hash_value(data)))
+            tools.setdefault(name, Tool(id, upstream, name, data, hash_value(without_era(data))))
         if excluded != self._excluded.get(upstream, frozenset()):
             self._excluded[upstream] = frozenset(excluded)
             self._resolver = None  # their own names are not free
@@ -395,6 +398,16 @@ class Catalog:
         return True
 
 
+def _with_widest(known: Tool | None, listed: Tool) -> Tool:
+    """Return the known form of a tool, or the listed one if it is new or says more: servers list for legacy clients
+    what is left of the definition for modern ones."""
+    if known is None:
+        return listed
+    if is_wide(listed.definition) and not is_wide(known.definition):
+        return replace(known, definition=listed.definition)
+    return known
+
+
 def _with_name(tool: Tool, name: ToolId) -> Tool:
     return tool if tool.id == name else replace(tool, id=name)
 
@@ -407,7 +420,9 @@ def _clean_tool(tool: Tool) -> Tool | None:
         return None
     if cleaned is tool.definition:
         return tool
-    return replace(tool, definition=cleaned, schema_hash=hash_value(cleaned)) if is_clean(tool.name) else None
+    return (
+        replace(tool, definition=cleaned, schema_hash=hash_value(without_era(cleaned))) if is_clean(tool.name) else None
+    )
 
 
 def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
@@ -433,6 +448,8 @@ def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
         raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')
     if "execution" in members and jsonrpc.member(members["execution"], "taskSupport") == "required":
         raise ValueError(f"{name!r} runs only as a task, which foretool does not carry")
+    if "outputSchema" in members and bytes(members["outputSchema"])[:1] != b"{":
+        del members["outputSchema"]  # strict clients reject a whole list for it
     if "_meta" in members and bytes(members["_meta"])[:1] != b"{":
         del members["_meta"]
     data = jsonrpc.encode(members)

@@ -26,6 +26,8 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.output_schemas import is_wide
+from foretool.server.protocol.versions import ERAS
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import (
@@ -68,7 +70,7 @@ class View(Struct, frozen=True):
     """The tools in the order of the list, with our own two."""
     shown: frozenset[ToolId]
     array: bytes
-    """The JSON array of definitions, served as it stands."""
+    """The JSON array of definitions, served as it stands to modern clients, and to legacy ones unless `wide`."""
     tokens: int
     budget: int
     created_at: float
@@ -82,6 +84,15 @@ class View(Struct, frozen=True):
     """Tells whether a list that is made now has a tool."""
     kept_back: Callable[[ToolId], int] = lambda tool: 0
     """Returns the tokens that a list which may grow keeps free for that, if they are why it lacks a tool; else 0."""
+
+    wide: frozenset[ToolId] = frozenset()
+    """Tools whose definitions are not the same in both eras."""
+    legacy_array: bytes = b""
+    """The array for legacy clients, if there are such tools."""
+
+    def array_for(self, era: Era) -> bytes:
+        """Return the JSON array of definitions for clients of an era."""
+        return self.legacy_array if era == "legacy" and self.wide else self.array
 
     def why_hidden(self, tool: ToolId, upstream: str) -> Why:
         """Explain why a tool is not in `shown`, and which change would have shown it."""
@@ -183,13 +194,14 @@ class Exposures:
             for key in keys:
                 self._views.pop(key, None)
 
-    def grown(self, view: View, tools: Sequence[ToolId], profile: Profile) -> bytes:
+    def grown(self, view: View, tools: Sequence[ToolId], profile: Profile, era: Era = "legacy") -> bytes:
         """Return the array of a list that grew: the old array, byte for byte, then the new tools."""
         found = (tool for one in tools if one not in view.shown and (tool := self._catalog.get(one)) is not None)
         new = list(filter(self._policy.reach(profile).finds, found))
         if not new:
-            return view.array
-        return b",".join([view.array[:-1], *(bytes(self._catalog.definition(tool)) for tool in new)]) + b"]"
+            return view.array_for(era)
+        more = (bytes(self._catalog.definition(tool, era=era)) for tool in new)
+        return b",".join([view.array_for(era)[:-1], *more]) + b"]"
 
     def fitting(self, view: View, grown: Sequence[ToolId], tools: Iterable[ToolId]) -> list[ToolId]:
         """Return the tools that fit in the budget of a list beside those that have grown on it."""
@@ -258,11 +270,14 @@ class Exposures:
             # Only a miss needs the order, so a restored list is ranked again only then.
             return ranked if ranked is not None else () if policy == "full" else self._ranked(profile)
 
+        found = (self._catalog.get(one) for one in stored.tools)
+        wide = frozenset(tool.id for tool in found if tool is not None and is_wide(tool.definition))
+        arrays = {era: self._write(profile, policy, stored.tools, era) if wide else stored.listing for era in ERAS}
         return View(
-            policy, stored.epoch, stored.tools, frozenset(stored.tools), stored.listing,
+            policy, stored.epoch, stored.tools, frozenset(stored.tools), arrays["modern"],
             tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
             self._epochs.end(stored.created_at), partial(self._would_list, profile, policy, stored.tools),
-            partial(self._keeps_back, profile, policy, stored.tools),
+            partial(self._keeps_back, profile, policy, stored.tools), wide, arrays["legacy"] if wide else b"",
         )  # fmt: skip
 
     def _would_list(self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...], tool: ToolId) -> bool:
@@ -365,20 +380,25 @@ class Exposures:
             return whole
         return [*self._pinned(profile), *fill_budget(ranked, self._catalog.tokens, self._left(profile, policy))]
 
+    def _write(self, profile: Profile, policy: Policy, tools: Sequence[ToolId], era: Era) -> bytes:
+        """Return the definitions of these tools, our own among them, as a JSON array for clients of an era."""
+        definitions = dict(self._own(profile, is_whole=self.shows_all(profile, policy)))
+        pinned = set(self._pinned(profile))
+        for one in tools:
+            if (tool := self._catalog.get(one)) is not None:
+                mark = {versions.ALWAYS_LOAD: True} if one in pinned else None
+                definitions[one] = self._catalog.definition(tool, mark, era)
+        return b"[" + b",".join(bytes(definitions[one]) for one in tools if one in definitions) + b"]"
+
     def _make(
         self, profile: Profile, policy: Policy, ranked: tuple[ToolId, ...] | None = None
     ) -> tuple[WorkingSet, tuple[ToolId, ...]]:
         """Make a list; return it with the order in which the tools competed for it."""
-        definitions = dict(self._own(profile, is_whole=self.shows_all(profile, policy)))
-        pinned = self._pinned(profile)
         if ranked is None:
             ranked = () if self.shows_all(profile, policy) else self._ranked(profile)
-        for one in self._choose(profile, policy, ranked):
-            if (tool := self._catalog.get(one)) is not None:
-                mark = {versions.ALWAYS_LOAD: True} if one in pinned else None
-                definitions[one] = self._catalog.definition(tool, mark)
-        tools = tuple(sorted(definitions))
-        listing = b"[" + b",".join(bytes(definitions[tool]) for tool in tools) + b"]"
+        chosen = (one for one in self._choose(profile, policy, ranked) if self._catalog.get(one) is not None)
+        tools = tuple(sorted({*(own for own, _ in self._own(profile)), *chosen}))
+        listing = self._write(profile, policy, tools, "modern")
         key = f"{profile.name}/{policy}"
         stored = self._recorder.working_set(key)
         epoch = stored.epoch + 1 if stored else 1

@@ -58,7 +58,7 @@ class ToolList:
 
     def array(self, session: Session) -> bytes:
         """Return the definitions of the session's list as a JSON array."""
-        return self._exposures.grown(self.view(session), session.grown, self._client.profile)
+        return self._exposures.grown(self.view(session), session.grown, self._client.profile, session.record.era)
 
     def record(self, session: Session, reason: ListReason) -> None:
         """Record what the client was given. A list that was given before is not recorded again."""
@@ -71,7 +71,11 @@ class ToolList:
     def is_stale(self) -> bool:
         """Tell whether the client would now get another list than the one it has."""
         given = [session for session in self._client.sessions() if session.view is not None]
-        return any(session.view and self.view(session).array != session.view.array for session in given)
+        return any(
+            session.view
+            and self.view(session).array_for(session.record.era) != session.view.array_for(session.record.era)
+            for session in given
+        )
 
     def shows_all(self) -> bool:
         """Tell whether the list of the latest session holds every known tool of its profile."""

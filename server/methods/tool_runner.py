@@ -20,6 +20,7 @@ from foretool.server.methods.successors import Hint
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.headers import call_headers
 from foretool.server.protocol.jsonrpc import UNSET, Raw
+from foretool.server.protocol.output_schemas import fit_result
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.upstreams.connection import Lost, Reply
@@ -118,8 +119,11 @@ class ToolRunner:
             self._note_result(attempt.upstream.name, reply.result)
             self._record(attempt, "tool_error" if failed else "ok", True)
             self._flows.add_result((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
+            result = _fit(attempt, exchange, reply.result)
             if attempt.hint is not None and not failed:
-                reply = replace(reply, result=self._tell(attempt, exchange, reply.result, attempt.hint))
+                result = self._tell(attempt, exchange, result, attempt.hint)
+            if result is not reply.result:
+                reply = replace(reply, result=result)
         tools = exchange.client.tools
         if attempt.grew and tools.is_announced:
             tools.hold(lambda: self._forwarder.answer(exchange, attempt.upstream, reply))
@@ -155,3 +159,11 @@ class ToolRunner:
             ),
             attempt.misses,
         )
+
+
+def _fit(attempt: _Attempt, exchange: Exchange, result: Raw) -> Raw:
+    """Return a result as the definition describes it that the client was given."""
+    tool, view, front = attempt.tool, attempt.session.view, exchange.era
+    was_listed = attempt.via == "name" and view is not None and tool.id in view.shown
+    was_narrow = front == "modern" and was_listed and view is not None and tool.id not in view.wide
+    return fit_result(result, tool.definition, front, attempt.upstream.era_for(front), was_narrow=was_narrow)

@@ -32,7 +32,7 @@ _NAMED_TOOLS = """
         WHERE tools.exposed = ? AND upstreams.name = ? AND upstreams.fingerprint = ?
 """
 _CURRENT = (
-    "SELECT tools.name, definitions.schema_hash, tools.exposed FROM tools"
+    "SELECT tools.name, definitions.schema_hash, tools.exposed, length(definitions.definition) FROM tools"
     " JOIN definitions ON definitions.id = tools.definition WHERE tools.upstream = ? ORDER BY tools.position"
 )
 _VERSIONS = (
@@ -67,13 +67,15 @@ class Catalog(Subject):
             key = (upstream.name, upstream.fingerprint)
             (id,) = self._database.rows(f"SELECT id FROM upstreams {_OF_UPSTREAM}", key)[0]  # noqa: S608  # a constant
             before = [tuple(row) for row in self._database.rows(_CURRENT, (id,))]
-            if before != [(tool.name, tool.schema_hash, tool.id) for tool in tools]:
+            if before != [(tool.name, tool.schema_hash, tool.id, len(tool.definition)) for tool in tools]:
                 self._replace_tools(id, upstream, tools)
             self._save_token_counts({tool.schema_hash: tool.tokens for tool in tools if tool.tokens is not None})
 
     def _replace_tools(self, id: int, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
         self._database.run_all(
-            "INSERT INTO definitions (schema_hash, definition) VALUES (?, ?) ON CONFLICT (schema_hash) DO NOTHING",
+            # One definition has one hash in both eras, and the form that is known last is kept.
+            "INSERT INTO definitions (schema_hash, definition) VALUES (?, ?) ON CONFLICT (schema_hash)"
+            " DO UPDATE SET definition = excluded.definition WHERE definition IS NOT excluded.definition",
             ((tool.schema_hash, tool.definition) for tool in tools),
         )
         self._database.run("DELETE FROM tools WHERE upstream = ?", (id,))

@@ -1,0 +1,113 @@
+"""Output schemas in both eras: since 2026-07-28 one may describe any JSON value, before that only an object.
+
+For a legacy client a schema of another value becomes that of an object with the one member `result`, and such a value
+becomes that member. Servers on the official SDKs write the same for legacy clients (SEP-2106), so both forms of one
+definition are recognised as one. Pure functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.storage.records import Era
+
+MEMBER: Final = "result"
+MOST_LEVELS: Final = 64
+"""A schema that is nested deeper is left out for legacy clients."""
+
+_CONTENT: Final = "structuredContent"
+_SCHEMA: Final = "outputSchema"
+_DATA: Final = frozenset({"const", "enum", "default", "examples"})
+"""Keywords whose values are data, in which `$ref` is a name like any other."""
+_MAPS: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
+"""Keywords whose keys are names that a server chose."""
+
+
+def is_wide(definition: bytes) -> bool:
+    """Tell whether a tool's results may be other values than objects."""
+    if b'"outputSchema"' not in definition:
+        return False
+    schema = jsonrpc.fields(definition).get(_SCHEMA)
+    return schema is not None and jsonrpc.member(schema, "type") != "object"
+
+
+def narrow(definition: bytes) -> bytes:
+    """Return a tool's definition as a legacy client may see it."""
+    if not is_wide(definition):
+        return definition
+    members: dict[str, Any] = jsonrpc.fields(definition)
+    try:
+        members[_SCHEMA] = jsonrpc.raw(wrap_schema(jsonrpc.plain(members[_SCHEMA])))
+    except RecursionError:
+        del members[_SCHEMA]
+    return jsonrpc.one_line(jsonrpc.encode(members))
+
+
+def without_era(definition: bytes) -> bytes:
+    """Return the part of a definition that is the same in both eras; two forms of one definition have one such part."""
+    if b'"execution"' not in definition and b'"outputSchema"' not in definition:
+        return definition
+    members: dict[str, Any] = jsonrpc.fields(narrow(definition))
+    members.pop("execution", None)
+    return jsonrpc.encode(members)
+
+
+def wrap_schema(schema: Any) -> dict[str, Any]:
+    """Return the schema of an object whose one member `result` has this schema. Raises RecursionError."""
+    is_object = isinstance(schema, dict)
+    head = {"$schema": schema["$schema"]} if is_object and isinstance(schema.get("$schema"), str) else {}
+    inner = schema if is_object and _is_base(schema) else _move(schema, 0)
+    return {**head, "type": "object", "properties": {MEMBER: inner}, "required": [MEMBER]}
+
+
+def _move(schema: Any, level: int, *, is_map: bool = False) -> Any:
+    """Return a schema whose references into itself hold one level further down. `is_map`: its keys are names."""
+    if level > MOST_LEVELS:
+        raise RecursionError
+    if isinstance(schema, list):
+        return [_move(each, level + 1) for each in schema]
+    if not isinstance(schema, dict) or (not is_map and level and _is_base(schema)):
+        return schema
+    return {
+        key: each if not is_map and key in _DATA
+        else _move_reference(each) if not is_map and key in ("$ref", "$dynamicRef") and isinstance(each, str)
+        else _move(each, level + 1, is_map=not is_map and key in _MAPS)
+        for key, each in schema.items()
+    }  # fmt: skip
+
+
+def _move_reference(reference: str) -> str:
+    if reference == "#" or reference.startswith("#/"):
+        return f"#/properties/{MEMBER}{reference[1:]}"
+    return reference
+
+
+def _is_base(schema: dict[str, Any]) -> bool:
+    """Tell whether references inside a schema count from it, wherever it stands."""
+    return "$id" in schema and not str(schema["$id"]).startswith("#")
+
+
+def fit_result(result: Raw, definition: bytes, front: Era, upstream: Era, *, was_narrow: bool = False) -> Raw:
+    """Return a result as the definition describes it that the client was given. `front`: the client's era; `upstream`:
+    the era of the result; `was_narrow`: a modern client was given the definition in its legacy form."""
+    if (front == upstream and not was_narrow) or b'"structuredContent"' not in bytes(result):
+        return result
+    members = jsonrpc.fields(result)
+    value = members.get(_CONTENT)
+    if value is None:
+        return result
+    is_object = bytes(value)[:1] == b"{"
+    wide = is_wide(definition)
+    if front == "modern" and upstream == "legacy":
+        if not wide or not is_object or (inner := jsonrpc.fields(value)).keys() != {MEMBER}:
+            return result
+        return jsonrpc.merge(result, {_CONTENT: inner[MEMBER]})
+    if was_narrow and b'"outputSchema"' not in definition:
+        return result  # without a schema there is nothing to fit
+    if not is_object or wide:
+        return jsonrpc.merge(result, {_CONTENT: jsonrpc.raw({MEMBER: value})})
+    return result
