@@ -48,6 +48,10 @@ SIZE_PENALTY = 0.5
 LEARNED_NEED = 0.7
 """What the learned need counts beside plain usage, which knows what happened since the last learning run."""
 
+HIDDEN_CALL = 4_000.0
+"""What a hidden call costs at most, in tokens: an answer of about 1,000, and a turn in which the model reads everything
+again."""
+
 Tokens = Callable[[ToolId], int]
 
 
@@ -71,6 +75,8 @@ class Prior(Struct, frozen=True):
     """The share of the calls of a coming task; the shares add up to 1 at most."""
     size_penalty: float = field(default=SIZE_PENALTY, name="thrift")
     """How much the size of a tool counts against it: at 0 not at all, at 1 as need per token."""
+    fill: bool = True
+    """Whether tools that were never used fill the rest of a list."""
 
 
 def order_tools(prior: Prior, usages: Iterable[Usage], tokens: Tokens, now: float, half_life_s: float) -> list[ToolId]:

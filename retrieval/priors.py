@@ -32,7 +32,7 @@ _DEEDS = {
     "get": "get fetch read retrieve show view describe",
     "list": "list browse",
     "add": "create add make new insert register",
-    "delete": "delete remove drop clear cancel",
+    "delete": "delete remove drop clear cancel reset purge wipe destroy kill",
     "edit": "update edit modify change set rename",
     "send": "send post publish share message",
     "run": "run execute start call invoke perform",
@@ -80,16 +80,18 @@ class Priors(Struct, frozen=True):
         return found
 
     def order(self, tools: Sequence[Fields], tokens: Tokens, budget: int) -> list[ToolId]:
-        """Sort tools as they compete for `budget` tokens of a list; tools that delete come last, equal tools by
-        name."""
+        """Sort tools as they compete for `budget` tokens of a list: one of each server first, tools that delete
+        last, and equal tools by name."""
         value = {
             tool: need / max(tokens(tool), 1) ** self.size_penalty for tool, need in self.needs(tools).items()
         }  # fmt: skip
         upstreams = {tool.id: tool.upstream for tool in tools}
+        most = int(MOST_OF_ONE * budget)
         # A model that has not been asked for it had better not see how to delete things.
         deletes = {tool.id for tool in tools if deed(tool) == "delete"}
         ranked = sorted(value, key=lambda tool: (tool in deletes, -value[tool], tool))
-        return spread(ranked, upstreams, tokens, int(MOST_OF_ONE * budget))
+        leading = lead((tool for tool in ranked if tool not in deletes), upstreams, tokens, budget)
+        return spread([*leading, *(tool for tool in ranked if tool not in leading)], upstreams, tokens, most)
 
 
 def features(tool: Fields) -> Iterator[tuple[str, float]]:
@@ -106,6 +108,17 @@ def deed(tool: Fields) -> str:
     if known := DEEDS.get(stem(tool.verb)):
         return known
     return min((DEEDS[noun] for noun in tool.nouns if noun in DEEDS), key=_RANK.__getitem__, default="none")
+
+
+def lead(ranked: Iterable[ToolId], upstreams: Mapping[ToolId, str], tokens: Tokens, budget: int) -> dict[ToolId, None]:
+    """Return the first tool of each server that fits its even share of a budget: a model that sees one tool of a server
+    knows what the server is about."""
+    share = budget / max(len(set(upstreams.values())), 1)
+    found: dict[str, ToolId] = {}
+    for tool in ranked:
+        if tokens(tool) <= share:
+            found.setdefault(upstreams[tool], tool)
+    return dict.fromkeys(found.values())
 
 
 def spread(ranked: Iterable[ToolId], upstreams: Mapping[ToolId, str], tokens: Tokens, most: int) -> list[ToolId]:

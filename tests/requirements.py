@@ -155,6 +155,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:full": Promise("design: exposure", "full lists everything, pins marked always-load"),
     "list:budget": Promise("design: exposure", "the list fits its token budget, most used first"),
     "trust:page": Promise("SECURITY.md", "this page says every promise about trust that a test holds, and no other"),
+    "trust:list:no-server-alone": Promise(
+        "SECURITY.md", "no server fills the first list alone, and what deletes comes last in it"
+    ),
     "trust:client:bounded-search": Promise("SECURITY.md", "one client's search or name cannot hold up the others"),
     "list:whole": Promise("docs/configuration.md", "a catalogue that fits the list's budget is listed whole"),
     "list:fill": Promise(

@@ -19,6 +19,7 @@ from foretool.retrieval.confidence import level
 from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.list_rules import (
     DEPTH,
+    HIDDEN_CALL,
     Fixed,
     Growth,
     Prediction,
@@ -38,8 +39,7 @@ PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
 """The weights that a log starts from, fitted on training parts of two public sets (docs/benchmarks.md)."""
 RIDGE: Final = 100.0
 """The pull of every weight to `PRIOR`, as strong as so many outcomes at a sign of 1."""
-MOST_PRICE: Final = 4_000.0
-"""In tokens: a discovery is an answer of about 1,000, and a turn in which the model reads everything again."""
+MOST_PRICE: Final = HIDDEN_CALL
 PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20).round(1))
 """The prices that are tried, from the highest down."""
 BASES: Final = (0.0, 0.125, 0.25, 0.375, 0.5)

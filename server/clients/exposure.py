@@ -336,16 +336,20 @@ class Exposures:
         expected = self._expected([each for each in self._recorder.usage() if is_there(each.tool)])
         lines = tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
         relevant = self._rank(lines) if lines else ()
-        first = self._first.order(competes, profile.list_tokens) if self._config.settings.list_fill else ()
+        fills = self._config.settings.list_fill and self._prior().fill
+        first = self._first.order(competes, profile.list_tokens) if fills else ()
         return tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
+
+    def _prior(self) -> Prior:
+        """Return what was learned about lists; what holds without learning if there is nothing, or it is damaged."""
+        if learned := self._learned.prior()[1]:
+            with suppress(msgspec.MsgspecError):
+                return msgspec.json.decode(learned, type=Prior)
+        return Prior()
 
     def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:
         """Order tools by expected need per token, or by usage alone if nothing was learned."""
-        known = Prior()
-        if learned := self._learned.prior()[1]:
-            with suppress(msgspec.MsgspecError):
-                known = msgspec.json.decode(learned, type=Prior)
-        return order_tools(known, usages, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
+        return order_tools(self._prior(), usages, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
 
     def shows_all(self, profile: Profile, policy: Policy) -> bool:
         """Tell whether the list holds every tool of the profile that is known."""

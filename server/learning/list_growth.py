@@ -17,7 +17,8 @@ from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.retrieval.training import list_growth as training
 from foretool.retrieval.training.list_growth import Gain, ListCost, Segment
 from foretool.server.catalog import models
-from foretool.server.learning.list_prior import ListPrior, ListSize
+from foretool.server.learning.list_fill import ListSize
+from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.replay import Replay, factors_in_use
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, KnownModels, Timeline

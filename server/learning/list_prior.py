@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.retrieval import list_rules
 from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.tokens import fill_budget
 from foretool.server.catalog import models
+from foretool.server.learning.list_fill import ListFill, ListSize, judge
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import Timeline, usage_of
 from foretool.storage.records import ToolId
@@ -28,21 +29,6 @@ Calls = Sequence[tuple[ToolId, ...]]
 """The calls of each episode, oldest first."""
 
 
-class ListSize(Struct, frozen=True):
-    """The tokens that a list may take."""
-
-    tokens: Callable[[ToolId], int]
-    whole: int
-    """Of a list with our own tools."""
-    own: int
-    """Of our own tools."""
-
-    @property
-    def budget(self) -> int:
-        """What is left for the tools of upstreams."""
-        return max(self.whole - self.own, 0)
-
-
 @dataclass(frozen=True)
 class ListPrior:
     """Fits which tools fill a list before a word of the task is known, and compares that on later tasks."""
@@ -50,6 +36,8 @@ class ListPrior:
     timeline: Timeline
     size: ListSize
     results: Results
+    first: Sequence[ToolId] = ()
+    """The tools that fill what usage leaves of a list, best first."""
 
     def learn(self, say: Say) -> MethodResult:
         """Replay later tasks with the prior in use and with a fitted one; promote the one that lists more."""
@@ -61,11 +49,15 @@ class ListPrior:
         served = _prior_in_use(self.results.artifacts)
         before: list[float] = []
         after: list[float] = []
+        gains: list[float] = []
+        filled = ListFill(self.size, self.first)
         for first, last in parts:
             earlier, later = self.timeline.calls(0, first), self.timeline.calls(first, last)
             old_list, new_list = (self._listed(prior, earlier) for prior in (served, self.fit(earlier)))
             before += list_rules.coverage(old_list, later)
             after += list_rules.coverage(new_list, later)
+            gains += filled.gains(new_list, self.timeline.episodes[first:last])
+        fill, gain = judge(gains, served.fill)
         difference = paired_difference(after, before)
         covered = [fmean(each or [0.0]) for each in (before, after)]
         sizes = [sum(map(self.size.tokens, each)) for each in (old_list, new_list)]
@@ -74,15 +66,18 @@ class ListPrior:
         )
         report = {
             "replayed": len(before), "budget": self.size.budget, "old": old_figures, "new": new_figures,
-            "difference": list(difference),
+            "difference": list(difference), "fill": fill, "fill_gain": gain,
         }  # fmt: skip
         figures = (
             f"{covered[0]:.1%} -> {covered[1]:.1%} ({difference[0]:+.1%} to {difference[2]:+.1%})"
             f" of the called tools in the list, over {len(before)} later tasks"
         )
-        if difference[0] <= 0.0:
+        if gain:
+            figures += f"; filling the rest gains {gain[1]:.0f} tokens a conversation ({gain[0]:.0f} to {gain[2]:.0f})"
+        if difference[0] <= 0.0 and fill == served.fill:
             return trial.keep(f"not better outside the error: {figures}", report)
-        fitted = self.fit(self.timeline.calls(0, len(self.timeline)))
+        better = difference[0] > 0.0
+        fitted = replace(self.fit(self.timeline.calls(0, len(self.timeline))) if better else served, fill=fill)
         return trial.promote(msgspec.json.encode(fitted), figures, report)
 
     def fit(self, earlier: Calls) -> list_rules.Prior:

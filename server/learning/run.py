@@ -21,9 +21,11 @@ from msgspec import Struct
 from foretool.retrieval import methods as register
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import models, own_tools
+from foretool.server.catalog.first_tools import FirstTools
 from foretool.server.config.loader import Config
 from foretool.server.learning.encoded_texts import EncodedTexts
-from foretool.server.learning.list_prior import ListPrior, ListSize
+from foretool.server.learning.list_fill import ListSize
+from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import KnownModels, Timeline, trusted_tools
 from foretool.storage.episodes import read_episodes
@@ -96,7 +98,8 @@ class Learner:
             config.profiles[""].list_tokens,
             sum(estimate(bytes(definition).decode()) for _, definition in own),
         )
-        self._prior = ListPrior(self.timeline, self._size, self._results)
+        first = FirstTools(catalog).order(lambda tool: tool.id in self._upstream_of, self._size.whole)
+        self._prior = ListPrior(self.timeline, self._size, self._results, first)
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
         """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if

@@ -61,10 +61,18 @@ def test_tools_that_delete_come_last() -> None:
 @requirement("list:fill")
 def test_no_server_takes_a_list_alone() -> None:
     flood = [fields(f"get_{each:03}", "flood", {"id": True}) for each in range(100)]
-    honest = [fields("walk_home", "honest")]
+    honest = [fields("walk_home", "honest"), fields("walk_far", "honest")]
     order = KNOWN.order([*flood, *honest], lambda tool: 30 if tool.startswith("honest") else 10, 200)
-    assert order.index(ToolId("honest__walk_home")) == 10
-    assert len(order) == 101
+    assert [order.index(tool.id) for tool in honest] == [11, 1]
+    assert len(order) == 102
+
+
+def test_each_server_shows_one_tool_that_fits_its_share_first() -> None:
+    tools = [fields(f"get_{each}", "many") for each in range(9)] + [fields("huge", "vast"), fields("walk", "small")]
+    sizes = {"vast__huge": 401, "small__walk": 300}
+    order = KNOWN.order(tools, lambda tool: sizes.get(tool, 10), 1200)
+    assert order[:3] == ["many__get_0", "small__walk", "many__get_1"]
+    assert order[-1] == "vast__huge"
 
 
 def test_what_is_moved_behind_keeps_its_order() -> None:

@@ -81,6 +81,17 @@ def test_what_is_left_of_the_budget_is_filled_from_the_first_day_on() -> None:
 
 
 @requirement("list:fill")
+def test_a_list_is_not_filled_once_that_was_learned_not_to_pay() -> None:
+    setting = Setting(list_fill=True, list_tokens=600)
+    setting.used("sub")
+    setting.learned = (1, msgspec.json.encode(Prior(fill=False)))
+    assert setting.view().tools == ("calc__sub", *OWN)
+    setting.learned = (2, msgspec.json.encode(Prior(fill=True)))
+    setting.exposures.forget()
+    assert setting.view().tools == ("calc__add", "calc__sub", *OWN)
+
+
+@requirement("list:fill")
 def test_what_was_used_comes_before_what_fills_the_list() -> None:
     setting = Setting(list_fill=True, list_tokens=1150)
     assert setting.view().tools == ("calc__add", "calc__sub", *OWN)
