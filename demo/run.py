@@ -140,7 +140,7 @@ def compare(terminal: Terminal, direct: Sequence[Tool], listed: Sequence[Tool], 
 async def discover(terminal: Terminal, client: Client, task: str, wanted: str) -> None:
     """Ask for a tool in words. Raises StepFailed unless `wanted` is found."""
     started = time.perf_counter()
-    result = await client.call_tool("discover_tools", {"task": task})
+    result = await client.call_tool("discover_tools", {"task": task, "structured": True})
     took_ms = (time.perf_counter() - started) * 1000
     found: Mapping[str, Any] = result.structured_content or {}
     matches = found.get("matches", [])

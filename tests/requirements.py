@@ -322,6 +322,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:sized": Promise("design: the two tools", "an answer is sized by its confidence"),
     "discovery:absent": Promise("design: the two tools", "servers that are away are named where they matter"),
     "discovery:calling": Promise("docs/clients.md", "a hidden tool is called through a bridge, in every client"),
+    "discovery:once": Promise("docs/clients.md", "a model reads an answer once, as text, in every client"),
     "discovery:reasons": Promise("design: the two tools", "a model is told the reasons that it can act on"),
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
     "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),

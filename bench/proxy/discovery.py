@@ -19,7 +19,7 @@ WARM_UP = 20
 
 async def discover(client: StdioClient, task: str) -> Json:
     """The result of one search."""
-    return await client.call("discover_tools", {"task": task}, CALL_S)
+    return await client.call("discover_tools", {"task": task, "structured": True}, CALL_S)
 
 
 async def measure_searches(

@@ -251,7 +251,7 @@ async def aside(work: Work, client: TalliedClient, number: int) -> None:
         await client.ask("tools/list")
         work.lists += 1
         found = await client.call(
-            "discover_tools", {"task": f"echo text as {work.servers[number % len(work.servers)]}"}
+            "discover_tools", {"task": f"echo text as {work.servers[number % len(work.servers)]}", "structured": True}
         )
         work.searches += bool(found["structuredContent"]["matches"])
     except (Failed, TimeoutError) as error:

@@ -57,11 +57,6 @@ _DISCOVER: Final = {
             "handle": {"type": "string", "description": "of your last answer"},
         },
     },
-    "outputSchema": {
-        "type": "object",
-        "properties": {"confidence": {"type": "string"}, "matches": {"type": "array"}},
-        "required": ["confidence", "matches"],
-    },
     "annotations": {"readOnlyHint": True},
     "_meta": _META,
 }

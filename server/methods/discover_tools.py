@@ -98,7 +98,8 @@ class DiscoverTools:
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, id))
         grows = self._predictor.grow_for_discovery(client, session, kept)
         content = [{"type": "text", "text": text} for text in (answer.text, *self._endings(exchange, chat))]
-        result = {"content": content, "structuredContent": answer.structured}
+        # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).
+        result = {"content": content} | ({"structuredContent": answer.structured} if arguments.structured else {})
         if grows:
             client.tools.hold(lambda: exchange.own_result(result))
         else:

@@ -32,6 +32,8 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     sufficiency: float | None = None
     limit: int | None = None
     handle: str = ""
+    structured: bool = False
+    """Whether a program asks: it gets `structuredContent` as well."""
 
     @property
     def lines(self) -> tuple[str, ...]:

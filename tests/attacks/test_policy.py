@@ -85,7 +85,9 @@ async def test_a_denied_tool_runs_under_no_name_and_in_no_way(kind: str, rule: s
         for name, way in itertools.product(NAMES, WAYS):
             if name.strip() == name or kind != "modern over http":  # a header cannot end in a blank
                 await tried(client, wrapped(way, name))
-        found = await client.ask("tools/call", wrapped("name", "discover_tools", {"task": "delete every file"}))
+        found = await client.ask(
+            "tools/call", wrapped("name", "discover_tools", {"task": "delete every file", "structured": True})
+        )
         handle = found["structuredContent"]["handle"]
         await tried(client, wrapped("call_tool_write", "disk__wipe", handle=handle))
         for outer, inner in itertools.product(WAYS[1:], repeat=2):

@@ -95,7 +95,7 @@ def call(tool: str, /, **arguments: Any) -> list[str]:
 def test_inspector_lists_discovers_and_calls_what_it_found(inspector: Run, config: Path, era: str) -> None:
     listed = [tool["name"] for tool in inspector("tools/list")["tools"]]
     assert listed == ["call_tool", "call_tool_write", "discover_tools"]
-    found = inspector(*call("discover_tools", task="forecast of the weather"))["structuredContent"]
+    found = inspector(*call("discover_tools", task="forecast of the weather", structured="true"))["structuredContent"]
     assert found["matches"][0]["name"] == TOOL
     answer = inspector(*call("call_tool_write", name=TOOL, arguments={"text": "Oslo"}))
     assert json.loads(answer["content"][0]["text"]) == {"text": "Oslo"}

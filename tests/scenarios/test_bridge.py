@@ -69,7 +69,9 @@ async def test_it_refuses_its_own_name_and_a_missing_one() -> None:
 async def test_it_passes_discover_tools_on() -> None:
     async with proxy_over(disk()) as stage:
         await stage.client.initialize()
-        result = await stage.client.call_tool("call_tool", through("discover_tools", {"task": "delete everything"}))
+        result = await stage.client.call_tool(
+            "call_tool", through("discover_tools", {"task": "delete everything", "structured": True})
+        )
     assert result["structuredContent"]["matches"][0]["name"] == "disk__wipe"
 
 
@@ -137,7 +139,7 @@ async def test_an_answer_says_in_one_line_which_bridge_takes_a_match() -> None:
         async with proxy_over(FakeUpstream("disk", tools)) as stage:
             await stage.client.initialize()
             names = [f"disk__{each['name']}" for each in tools]
-            found = await stage.client.call_tool("discover_tools", {"names": names})
+            found = await stage.client.call_tool("discover_tools", {"names": names, "structured": True})
             structured = found["structuredContent"]
         assert structured["advice"] == f"Call them with {words}"
         marked = {each["name"]: mark for each in structured["matches"] for mark in ("read", "write") if each.get(mark)}

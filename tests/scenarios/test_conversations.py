@@ -38,7 +38,7 @@ def handles(store: Store) -> dict[str, list[str]]:
 async def test_an_answer_gives_out_a_handle_in_its_text_and_its_structure(modern: bool) -> None:
     async with proxy_over(*office(), policy="frozen") as stage:
         client = stage.client.modern() if modern else stage.client
-        first = await client.call_tool("discover_tools", {"task": "send a letter"})
+        first = await client.call_tool("discover_tools", {"task": "send a letter", "structured": True})
         handle = first["structuredContent"]["handle"]
         assert f"handle: {handle} " in said(first)
         again = await client.discover("compress a folder", handle=handle)
@@ -175,3 +175,17 @@ async def test_many_chats_at_once_each_keep_their_own_calls() -> None:
         given = await asyncio.gather(*(chat(number) for number in range(1, 9)))
         recorded = handles(stage.store)
     assert [len(recorded[handle]) for handle in given] == list(range(1, 9))
+
+
+@requirement("discovery:once")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_an_answer_is_text_alone_unless_a_program_asks_for_more(modern: bool) -> None:
+    async with proxy_over(*office(), policy="frozen") as stage:
+        client = stage.client.modern() if modern else stage.client
+        listed = {each["name"]: each for each in (await client.ask("tools/list"))["tools"]}
+        plain = await client.call_tool("discover_tools", {"task": "send a letter"})
+        asked = await client.call_tool("discover_tools", {"task": "send a letter", "structured": True})
+    assert "outputSchema" not in listed["discover_tools"]
+    assert "structuredContent" not in plain
+    names = [match["name"] for match in asked["structuredContent"]["matches"]]
+    assert names and all(name in said(plain) for name in names)

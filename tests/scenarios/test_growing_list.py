@@ -29,7 +29,8 @@ async def test_found_tools_are_appended_behind_what_stood_there() -> None:
         client = stage.client
         await client.initialize()
         before = (await client.ask("tools/list"))["tools"]
-        question = client.post("tools/call", {"name": "discover_tools", "arguments": {"task": "compress an archive"}})
+        arguments = {"task": "compress an archive", "structured": True}
+        question = client.post("tools/call", {"name": "discover_tools", "arguments": arguments})
         await client.heard(LIST_CHANGED)
         after = (await client.ask("tools/list"))["tools"]
         found = [match["name"] for match in (await client.result(question))["structuredContent"]["matches"]]

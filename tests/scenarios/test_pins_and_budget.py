@@ -63,7 +63,7 @@ async def test_the_definition_of_discover_tools_costs_at_most_250_tokens_and_nam
     assert estimate(line.decode()) <= 2 * 250
     assert "300 tools on 60 servers" in own["description"]
     assert own["_meta"] == {"anthropic/alwaysLoad": True}
-    assert "outputSchema" in own
+    assert "outputSchema" not in own  # a model reads the text
 
 
 @requirement("instructions:partial")

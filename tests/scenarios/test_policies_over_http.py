@@ -29,7 +29,7 @@ async def test_a_frozen_list_varies_neither_by_connection_nor_by_request() -> No
         callers = [await Caller(http).greet(), await Caller(http).greet("else"), Caller(http, "a"), Caller(http, "b")]
         before = [await caller.tools() for caller in callers]
         for caller in callers:
-            found = await caller.call("discover_tools", task="subtract numbers")
+            found = await caller.call("discover_tools", task="subtract numbers", structured=True)
             assert found["structuredContent"]["matches"][0]["name"] == "calc__subtract"
             await caller.call("calc__subtract")
         after = [await caller.tools() for caller in callers]
@@ -164,7 +164,8 @@ async def test_over_http_chats_of_one_caller_are_told_apart_by_their_handles() -
     async with http_over(calc(), policy="frozen") as (stage, http):
         caller = Caller(http, "desk")
         handles = [
-            (await caller.call("discover_tools", task="subtract"))["structuredContent"]["handle"] for _ in range(2)
+            (await caller.call("discover_tools", task="subtract", structured=True))["structuredContent"]["handle"]
+            for _ in range(2)
         ]
         bridged = [("calc__subtract", handles[0]), ("calc__add", handles[1]), ("calc__divide", handles[0])]
         for name, handle in bridged:

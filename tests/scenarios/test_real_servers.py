@@ -58,7 +58,7 @@ def served(tmp_path: Path, installed: dict[str, dict[str, Any]], request: pytest
 
 
 def structured(served: Served, task: str) -> list[str]:
-    result = served.ask("tools/call", {"name": "discover_tools", "arguments": {"task": task}})
+    result = served.ask("tools/call", {"name": "discover_tools", "arguments": {"task": task, "structured": True}})
     return [match["name"] for match in result["structuredContent"]["matches"]]
 
 

@@ -34,7 +34,8 @@ async def test_a_search_that_waits_for_an_encoder_lets_other_requests_pass() -> 
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         stage.app.search.install_encoders(None, [encoder])
-        asked = stage.client.post("tools/call", {"name": "discover_tools", "arguments": {"task": "send"}})
+        arguments = {"task": "send", "structured": True}
+        asked = stage.client.post("tools/call", {"name": "discover_tools", "arguments": arguments})
         assert (await stage.client.call_tool("mail__fax", {}))["content"][0]["text"] == "fax"
         assert encoder.asked == []
         encoder.may.set()

@@ -150,7 +150,7 @@ async def test_an_unknown_tool_is_an_error_and_a_failed_one_a_result(tmp_path: P
 async def test_discover_tools_is_called_like_any_tool(tmp_path: Path) -> None:
     async with Faked(tmp_path, mail()) as ft:
         step = await ft.step("weather")
-        result = await step.call("discover_tools", {"task": "read a letter"})
+        result = await step.call("discover_tools", {"task": "read a letter", "structured": True})
     assert result.structured["matches"][0]["name"] == "mail__read"
 
 

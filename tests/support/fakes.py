@@ -561,7 +561,8 @@ class FakeClient(StdioServer):
 
     async def discover(self, task: str = "", **arguments: Any) -> Json:
         """The structured answer of `discover_tools`."""
-        result = await self.call_tool("discover_tools", ({"task": task} if task else {}) | arguments)
+        asked = {"structured": True, **arguments} | ({"task": task} if task else {})
+        result = await self.call_tool("discover_tools", asked)
         structured: Json = result["structuredContent"]
         return structured
 

@@ -45,7 +45,7 @@ async def test_a_users_file_that_applies_comes_with_the_tools(tmp_path: Path) ->
     (tmp_path / "style.md").write_text(COMMITS)
     (tmp_path / "food.md").write_text("Lunch is at noon.")
     async with over(tmp_path, git()) as stage:
-        result = await stage.client.call_tool("discover_tools", {"task": "record a commit"})
+        result = await stage.client.call_tool("discover_tools", {"task": "record a commit", "structured": True})
     assert result["structuredContent"]["instructions"] == [{"source": "file style.md", "text": COMMITS.strip()}]
     assert "instructions (file style.md): # Commits" in said(result)
 
