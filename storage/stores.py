@@ -75,6 +75,9 @@ class CallStore(Protocol):
     def get(self, id: int) -> Call | None: ...
     def recent(self, limit: int) -> list[Call]: ...
 
+    def failing(self, limit: int) -> set[ToolId]:
+        """Return the tools that failed at each of their calls, as far as these are among the latest `limit` calls."""
+
     def events(self, limit: int) -> list[Event]:
         """Return the latest calls as events, the oldest first."""
 

@@ -131,6 +131,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:frozen:first-week": Promise(
         "docs/configuration.md", "in the first week a session that shares its list with no other lists what was used"
     ),
+    "list:failing": Promise("README: what a client sees", "a tool that fails at every call does not enter a list"),
+    "capabilities:experimental": Promise(
+        "docs/protocol.md", "experimental capabilities of the client reach servers, those of servers reach no client"
+    ),
     "list:frozen:catalog-change": Promise(
         "design: exposure", "a changed catalogue moves the list and is announced to all"
     ),

@@ -249,8 +249,8 @@ class Exposures:
         """Return the tools in the order in which they would compete now. What is listed for its relevance comes after
         what was used: searching again before the first list would cost more than it gains."""
         found = dict.fromkeys([*self._expected(usages), *listed])
-        pinned, finds = set(self._pinned(profile)), self._policy.reach(profile).finds
-        return tuple(id for id in found if (tool := self._catalog.get(id)) and id not in pinned and finds(tool))
+        left_out, finds = {*self._pinned(profile), *self._recorder.failing()}, self._policy.reach(profile).finds
+        return tuple(id for id in found if (tool := self._catalog.get(id)) and id not in left_out and finds(tool))
 
     def _restore(self, profile: Profile, policy: Policy) -> View | None:
         """Return the stored list, or None if its epoch is over or anything it was made of has changed."""
@@ -324,10 +324,10 @@ class Exposures:
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,
         then by relevance to the profile's description and to recorded tasks, then by what is needed at first."""
-        pinned, finds = self._pinned(profile), self._policy.reach(profile).finds
+        left_out, finds = {*self._pinned(profile), *self._recorder.failing()}, self._policy.reach(profile).finds
 
         def competes(tool: Tool) -> bool:
-            return tool.id not in pinned and finds(tool)
+            return tool.id not in left_out and finds(tool)
 
         def is_there(tool: ToolId) -> bool:
             found = self._catalog.get(tool)

@@ -26,6 +26,7 @@ from foretool.storage.records import (
     Miss,
     SessionRecord,
     StepRecord,
+    ToolId,
     Usage,
     WorkingSet,
 )
@@ -34,6 +35,8 @@ from foretool.storage.stores import StorageError, Store
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""
 
+JUDGED: Final = 1000
+"""How many of the latest calls say whether a tool works at all."""
 MOST_ARGUMENTS: Final = 262_144
 """Bytes of arguments whose values may be recorded; of larger ones only names and types are: looking for secrets in
 megabytes would hold up other calls."""
@@ -125,6 +128,10 @@ class Recorder:
 
     def usage(self) -> list[Usage]:
         return self._asked(self._store.calls.usage, [])
+
+    def failing(self) -> set[ToolId]:
+        """Return the tools that failed at each of their latest calls."""
+        return self._asked(partial(self._store.calls.failing, JUDGED), set())
 
     def first_session_at(self) -> float:
         """Return when the first session on record began, now if there is none."""

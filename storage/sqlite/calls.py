@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, Usage
+from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, ToolId, Usage
 from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table
 
 _CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
@@ -28,6 +28,12 @@ INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, 0, count(*), 0 FROM misses
 WHERE id > ? AND id <= ? AND tool <> '' AND noticed NOT IN ('unknown_name', 'nothing_found') GROUP BY tool
 ON CONFLICT (tool) DO UPDATE SET misses = misses + excluded.misses
+"""
+
+
+_FAILING = """
+SELECT tool FROM (SELECT tool, outcome FROM calls ORDER BY id DESC LIMIT ?)
+WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(outcome = 'ok') = 0
 """
 
 
@@ -61,6 +67,9 @@ class Calls(Subject):
             Event(at, "call", tool, outcome == "ok", handle, session)
             for at, tool, outcome, handle, session in reversed(self._database.rows(_GET_EVENTS, (limit,)))
         ]
+
+    def failing(self, limit: int) -> set[ToolId]:
+        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit,))}
 
     def miss(self, id: int) -> Miss | None:
         return _MISSES.find(self._database, "WHERE id = ?", (id,))

@@ -56,8 +56,8 @@ class Setting:
     def view(self, policy: Any = "frozen", profile: str = "") -> View:
         return self.exposures.view(self.config.profiles[profile], policy)
 
-    def used(self, name: str, times: int = 1) -> None:
-        call = Call("s", self.now, ToolId(f"calc__{name}"), "calc", "name", True, "ok", 1.0, True, "{}")
+    def used(self, name: str, times: int = 1, outcome: Any = "ok") -> None:
+        call = Call("s", self.now, ToolId(f"calc__{name}"), "calc", "name", True, outcome, 1.0, True, "{}")
         self.store.calls.record([call] * times)
 
 
@@ -228,6 +228,21 @@ def test_a_list_moves_by_itself_once_nobody_has_used_it_for_longer_than_caches_l
     assert setting.exposures.advance()
     assert setting.view().tools == ("calc__sub", *OWN)
     assert not setting.exposures.advance()
+
+
+@requirement("list:failing")
+@pytest.mark.parametrize("outcome", ["tool_error", "error", "lost"])
+def test_a_tool_that_fails_at_every_call_is_not_listed_until_it_works(outcome: str) -> None:
+    setting = Setting(epoch_s=100)
+    setting.used("add", 9, outcome)
+    setting.used("sub")
+    assert begin(setting).tools == ("calc__sub", *OWN)
+    setting.now += 1
+    setting.used("add")
+    assert begin(setting).tools == ("calc__add", "calc__sub", *OWN)
+    setting.now += 1
+    setting.used("sub", 1000, outcome)  # all that is looked at
+    assert begin(setting).tools == ("calc__add", *OWN)
 
 
 def test_a_tool_that_the_next_list_has_is_hidden_because_this_one_is_older() -> None:

@@ -63,6 +63,18 @@ async def test_a_list_is_called_partial_only_where_it_is(modern: bool, settings:
     assert ("partial" in own) is says
 
 
+@requirement("capabilities:experimental")
+async def test_experimental_capabilities_of_the_client_reach_servers_and_those_of_servers_reach_no_client() -> None:
+    upstream = FakeUpstream("calc", ["add"], capabilities={"tools": {}, "experimental": {"calc/x": {}}})
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize(capabilities={"experimental": {"client/x": {"y": 1}}})
+        await stage.client.list_tools()
+        asked = await upstream.asked("initialize")
+        again = await stage.connect().initialize()
+    assert asked.params["capabilities"]["experimental"] == {"client/x": {"y": 1}}
+    assert "experimental" not in again["capabilities"]
+
+
 async def test_before_anything_is_known_everything_is_offered() -> None:
     async with proxy_over(FakeUpstream("calc")) as stage:
         profile = stage.app.config.profiles[""]

@@ -52,6 +52,20 @@ def test_causes_are_counted(store: Store) -> None:
     assert list(store.calls.count_causes(2.0).items()) == [("rank", 2), ("budget", 1)]
 
 
+def test_tools_that_failed_at_each_of_their_latest_calls_are_found(store: Store) -> None:
+    store.sessions.begin(SESSION)
+    outcomes = {
+        "a": ("ok", "error"),
+        "b": ("error", "lost"),
+        "c": ("refused",),
+        "d": ("cancelled",),
+        "e": ("tool_error",),
+    }
+    store.calls.record([replace(CALL, tool=ToolId(t), outcome=each) for t, found in outcomes.items() for each in found])
+    assert store.calls.failing(100) == {"b", "e"}
+    assert store.calls.failing(6) == {"a", "b", "e"}
+
+
 def test_usage_counts_calls_and_misses_of_tools(store: Store) -> None:
     store.sessions.begin(SESSION)
     store.sessions.begin(replace(SESSION, key="s2", profile="work"))
