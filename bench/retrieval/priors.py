@@ -9,6 +9,10 @@ prior has seen. For each set of `FITTED` the priors are fitted again without it.
 `part` is the whole set, or `some servers`: the mean over lists for a few servers of a set, as a user would have them,
 with about 60, 90 and 150 tools.
 
+`--edges` measures what the sure part of the schema graph says before anything was learned instead: of the tools that
+depend on a called one by an edge of at least `SURE`, how many are called next and later in the task (`followed`), and
+of the tools that a called one depends on, how many were called before (`preceded`).
+
 `--fit` writes `retrieval/priors.json` from the train splits of `FITTED`. How far the weights are pulled to 0, and how
 much size counts, is chosen by sets that are left out whole. No set of `UNSEEN` is read for it.
 """
@@ -29,12 +33,13 @@ from statistics import fmean
 import numpy as np
 from msgspec import to_builtins
 
-from bench.datasets import is_there, place_by_name, read_rows, read_tools
+from bench.datasets import is_there, place_by_name, read_rows, tool_from_row
 from bench.options import make_parser
 from bench.reports import Row
 from foretool.retrieval import priors
 from foretool.retrieval.document import Fields, fields
 from foretool.retrieval.evaluation import RESAMPLES, SEED, interval
+from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.priors import Priors
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.storage.records import ToolId
@@ -46,6 +51,10 @@ PULLS = (0.03, 0.1, 0.3)
 """Values tried for how far weights are pulled to 0."""
 PENALTIES = (0.5, 0.75, 1.0)
 """Values tried for the size penalty."""
+SURE = 0.89
+"""Edges over required identifiers have .9, less what floating point takes."""
+MOST_NEXT = 4
+"""How many successors of a call are counted, as a hint would show them."""
 SIZES = (60, 90, 150)
 """About how many tools a user's servers have."""
 DRAWS = 40
@@ -97,7 +106,10 @@ class Log:
 
 def read_log(folder: Path, part: str) -> Log:
     """Read one part of a set; calls of tools that it does not describe are left out."""
-    tools = list({tool.id: tool for tool in read_tools(folder)}.values())
+    rows = read_rows(folder / "tools.jsonl")
+    given = ({"outputSchema": row["output_schema"]} if row.get("output_schema") else {} for row in rows)
+    read = (tool_from_row(row, **more) for row, more in zip(rows, given, strict=True))
+    tools = list({tool.id: tool for tool in read}.values())
     by_name = {name: tools[place].id for name, place in place_by_name(tools).items()}
     known = {str(tool.id): tool.id for tool in tools}
     rows = read_rows(folder / f"{part}.jsonl")
@@ -173,6 +185,30 @@ def examine(log: Log, known: Priors, budget: int) -> Iterator[Row]:
         }  # fmt: skip
 
 
+def examine_edges(log: Log) -> Row:
+    """How often the sure edges of the schema graph came true in the tasks of a set."""
+    graph = Graph(schema_edges(log.tools))
+    sure = [edge for edge in graph if edge.confidence >= SURE]
+    after: dict[ToolId, list[ToolId]] = defaultdict(list)
+    before: dict[ToolId, list[ToolId]] = defaultdict(list)
+    for edge in sure:
+        after[edge.before].append(edge.after)
+        before[edge.after].append(edge.before)
+    shown = following = later = needed = preceded = 0
+    for calls in log.calls:
+        for at, call in enumerate(calls):
+            rest, told = calls[at + 1 :], after[call][:MOST_NEXT]
+            shown += len(told) if rest else 0
+            following += bool(rest) and rest[0] in told
+            later += sum(tool in rest for tool in told)
+            needed += len(before[call])
+            preceded += sum(tool in calls[:at] for tool in before[call])
+    return {
+        "set": log.name, "edges": len(sure), "calls": log.counts.total(), "shown": shown, "next": following,
+        "followed": later, "needed": needed, "preceded": preceded,
+    }  # fmt: skip
+
+
 # The fit
 
 
@@ -234,6 +270,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = make_parser("bench.retrieval.priors", __doc__)
     parser.add_argument("data", type=Path, help="folder of data sets")
     parser.add_argument("--fit", action="store_true", help="write retrieval/priors.json instead of examining it")
+    parser.add_argument("--edges", action="store_true", help="measure the sure part of the schema graph instead")
     parser.add_argument("--budget", type=int, default=1650, help="tokens for tools of servers; default %(default)s")
     arguments = parser.parse_args(argv)
     budget: int = arguments.budget
@@ -243,6 +280,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         text = json.dumps(to_builtins(known), indent=1, ensure_ascii=False) + "\n"
         priors.FILE.write_text(text, "utf-8")
         print(json.dumps({**report, "written": f"{priors.FILE.name}, {len(text)} bytes"}))
+        return
+    if arguments.edges:
+        unseen = [read_log(arguments.data / name, "dev") for name in UNSEEN if (arguments.data / name).is_dir()]
+        for log in [*unseen, *logs]:
+            print(json.dumps(examine_edges(log)), flush=True)
         return
     for name in UNSEEN:
         if is_there(arguments.data / name / "dev.jsonl"):

@@ -9,7 +9,17 @@ import pytest
 
 pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
-from bench.retrieval.priors import Log, examine, fill, fit_first, hidden, hidden_interval, read_log, smallest
+from bench.retrieval.priors import (
+    Log,
+    examine,
+    examine_edges,
+    fill,
+    fit_first,
+    hidden,
+    hidden_interval,
+    read_log,
+    smallest,
+)
 from foretool.retrieval.document import Fields
 from foretool.retrieval.priors import Priors
 from foretool.storage.records import ToolId
@@ -49,6 +59,17 @@ def test_a_few_servers_hold_whole_servers_and_their_calls_alone() -> None:
     for some in log.some(7, 5):
         assert len(some.tools) == 9 and len(some.servers) == 3
         assert {tool for each in some.calls for tool in each} <= {tool.id for tool in some.tools}
+
+
+def test_sure_edges_are_held_against_what_followed_and_what_came_before() -> None:
+    give = Fields(ToolId("s__give"), "s", "give", frozenset(), {}, frozenset({"user id"}))
+    take = Fields(ToolId("s__take"), "s", "take", frozenset(), {"user id": True}, frozenset())
+    calls = [(give.id, take.id), (give.id, give.id, take.id), (take.id,), (give.id,)]
+    row = examine_edges(Log("toy", [give, take], {}, calls))
+    # Three calls of `give` have others after them: `take` is next after two of them. It was called three times.
+    assert {key: row[key] for key in ("edges", "shown", "next", "followed", "needed", "preceded")} == {
+        "edges": 1, "shown": 3, "next": 2, "followed": 3, "needed": 3, "preceded": 2,
+    }  # fmt: skip
 
 
 def test_a_set_is_read_and_examined(tmp_path: Path) -> None:
