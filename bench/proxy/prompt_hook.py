@@ -3,9 +3,9 @@
     python -m bench.proxy.prompt_hook --catalogs FOLDER [--tools 300,5000] [--json]
 
 FOLDER holds the `tools/list` of servers, one JSON file each (`server`, `tools`); servers repeat until there are enough
-tools. Each run starts the command as a client does, over a store that knows the tools. The output has the wall time and
-the processor time of the process, the start of Python included. The command's own deadline is lifted, so that slow runs
-show.
+tools. Each run starts the command as a client does, over a store that knows the tools: in turns without a running proxy
+(`words`), and with one that it asks (`proxy`). The output has the wall time and the processor time of the process, the
+start of Python included. The command's own deadline is lifted, so that slow runs show.
 
 With `--claude PROGRAM` (as in `bench.proxy.claude_code`) the hook is put into the settings of a real Claude Code,
 offline, which is given two prompts. The output says whether the hook's words reached the model, and what foretool has
@@ -14,6 +14,7 @@ on record.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -75,33 +76,64 @@ def _tool(server: str, definition: dict[str, Any]) -> Tool:
     return Tool(id, server, definition["name"], data, sha256(data).hexdigest(), 100)
 
 
-def measure(config: Path, runs: int) -> Row:
-    """The row of `runs` runs, in milliseconds."""
+def run_once(config: Path, sockets: str) -> tuple[float, float, bool]:
+    """Run the hook; its wall time and processor time in milliseconds, and whether it said something."""
     command = [sys.executable, "-m", "foretool", "hint", "--config", str(config)]
-    environ = {**os.environ, "FORETOOL_HINT_MS": "10000"}
-    wall, processor, said = [], [], 0
-    for _ in range(runs):
-        started = time.perf_counter()
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ)
-        assert process.stdin and process.stdout
-        process.stdin.write(json.dumps({"prompt": PROMPT}).encode())
+    environ = {**os.environ, "FORETOOL_HINT_MS": "10000", "FORETOOL_SOCKETS": sockets}
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ)
+    assert process.stdin and process.stdout
+    process.stdin.write(json.dumps({"prompt": PROMPT, "cwd": str(config.parent)}).encode())
+    process.stdin.close()
+    said = bool(process.stdout.read())
+    _, _, usage = os.wait4(process.pid, 0)
+    process.stdout.close()
+    process.returncode = 0
+    return 1e3 * (time.perf_counter() - started), 1e3 * (usage.ru_utime + usage.ru_stime), said
+
+
+@contextlib.contextmanager
+def serving(config: Path, sockets: Path) -> Iterator[None]:
+    """A proxy that listens in this folder."""
+    command = [sys.executable, "-m", "foretool", "serve", "--config", str(config)]
+    environ = {**os.environ, "FORETOOL_SOCKETS": str(sockets)}
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ,
+        cwd=config.parent,
+    )  # fmt: skip
+    try:
+        while not (sockets.is_dir() and list(sockets.iterdir())):
+            time.sleep(0.05)
+        yield
+    finally:
+        assert process.stdin
         process.stdin.close()
-        said += bool(process.stdout.read())
-        _, _, usage = os.wait4(process.pid, 0)
-        process.stdout.close()
-        process.returncode = 0
-        wall.append(1e3 * (time.perf_counter() - started))
-        processor.append(1e3 * (usage.ru_utime + usage.ru_stime))
-    used = {f"processor_{name}": value for name, value in times_row(processor, (50,), 1).items()}
-    return {**times_row(wall, digits=1), **used, "said": said, "runs": runs}
+        process.wait(30)
+
+
+def measure(config: Path, runs: int) -> Iterator[Row]:
+    """A row of `runs` runs without a proxy and one with it, in milliseconds; the runs take turns."""
+    sockets = config.parent / "run"
+    kinds = {"words": "off", "proxy": str(sockets)}
+    found: dict[str, list[tuple[float, float, bool]]] = {kind: [] for kind in kinds}
+    with serving(config, sockets):
+        run_once(config, str(sockets))  # the first one has the proxy index its tools
+        for _ in range(runs):
+            for kind, named in kinds.items():
+                found[kind].append(run_once(config, named))
+    for kind, timed in found.items():
+        wall, processor, said = zip(*timed, strict=True)
+        used = {f"processor_{name}": value for name, value in times_row(processor, (50,), 1).items()}
+        yield {"asked": kind, **times_row(wall, digits=1), **used, "said": sum(said), "runs": runs}
 
 
 def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[Row]:
-    """A row for each number of tools."""
+    """Two rows for each number of tools."""
     for count in counts:
         with tempfile.TemporaryDirectory() as kept:
             path = prepare(Path(kept), servers(folder, count))
-            yield {"tools": count, **measure(path, runs)}
+            for row in measure(path, runs):
+                yield {"tools": count, **row}
 
 
 class Listener(claude_code.Model):

@@ -23,6 +23,8 @@ def test_a_run_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     tools = [{"name": "send", "description": "Sends a summary of an issue by email", "inputSchema": {}}]
     (tmp_path / "a.json").write_text(json.dumps({"server": "a", "tools": tools}))
     prompt_hook.main(["--catalogs", str(tmp_path), "--tools", "3", "--runs", "2", "--json"])
-    row = json.loads(capsys.readouterr().out)
-    assert (row["tools"], row["runs"]) == (3, 2)
-    assert row["processor_p50_ms"] > 0 and 0 < row["p50_ms"] <= row["p95_ms"]
+    words, proxy = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (words["asked"], proxy["asked"]) == ("words", "proxy")
+    for row in (words, proxy):
+        assert (row["tools"], row["runs"]) == (3, 2)
+        assert row["processor_p50_ms"] > 0 and 0 < row["p50_ms"] <= row["p95_ms"]

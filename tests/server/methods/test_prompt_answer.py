@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from fakes import FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
+from stored_records import saved_upstreams
 
 from foretool.server.catalog.hint_text import HEAD
 from foretool.server.local.server import Hello
 from foretool.server.methods.prompt_answer import MOST_TEXT, read_question
+from foretool.storage.opening import open_store
 from foretool.storage.records import Exposure, Prompt
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
@@ -87,6 +89,17 @@ async def test_the_profile_and_the_policy_decide_what_is_named() -> None:
         assert OPEN in ask(stage, "open a document")
         assert ask(stage, "open a document", "none") == ""
         assert ask(stage, "open a document", "gone") == ""
+
+
+@requirement("hint:asks")
+async def test_a_tool_that_waits_for_the_user_is_never_named(tmp_path: Path) -> None:
+    held = FakeUpstream("files", tools=files().tools, entry={"approve_new": True})
+    with open_store(tmp_path / "foretool.sqlite3") as store:
+        async with proxy_over(held, store=store, list_whole=False) as stage:
+            await stage.client.list_tools()
+            assert ask(stage, "open a document") == ""
+            # Nor does the hook itself find it in the store, where no proxy runs.
+            assert store.catalog.tool_heads([("files", each.fingerprint) for each in saved_upstreams(store)], 600) == []
 
 
 async def test_nothing_is_said_when_nothing_is_likely() -> None:
