@@ -22,6 +22,7 @@ from msgspec import Struct, field
 
 from foretool.retrieval.calibration import sigmoid
 from foretool.retrieval.ranking import Ranked
+from foretool.retrieval.tokens import fill_budget
 from foretool.storage.records import ToolId, Usage
 
 FEATURES = ("place", "behind", "best", "found", "tasks", "history", "new", "bias")
@@ -110,6 +111,53 @@ def coverage(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -
 def make_prior(needs: Mapping[ToolId, float], size_penalty: float) -> Prior:
     """Make a prior of the tools that are needed at all, with shares of six digits."""
     return Prior({tool: round(share, 6) for tool, share in sorted(needs.items()) if share > 0.0}, size_penalty)
+
+
+# Names
+
+
+NAME_SHARES = (0.0, 0.25, 0.5, 0.75)
+"""Shares of a frozen list's tokens that are tried for names."""
+NAMED_CALL = 0.05
+"""What a call of a named tool costs, in discovery turns: without its definition a model now and then calls it wrong."""
+BETWEEN = 2
+"""Tokens between two names."""
+
+
+class Names(Struct, frozen=True):
+    """How much of a frozen list goes to tools that are named in one short call each, instead of defined."""
+
+    share: float = 0.0
+    """Of the tokens that are left for tools."""
+
+
+def split_list(
+    order: Sequence[ToolId], left: int, share: float, tokens: Tokens, name_tokens: Tokens
+) -> tuple[list[ToolId], list[ToolId]]:
+    """Fill a list: return the tools that it defines, and those that it names with the tokens that are left.
+
+    `order`: the most needed tool first. A tool without a name of its own (0 tokens) is not named.
+    """
+    defined = fill_budget(order, tokens, left - int(share * left))
+    if not share:
+        return defined, []
+    left -= sum(map(tokens, defined))
+    shown = set(defined)
+    rest = [tool for tool in order if tool not in shown and name_tokens(tool)]
+    return defined, fill_budget(rest, lambda tool: name_tokens(tool) + BETWEEN, left)
+
+
+def turn_costs(
+    defined: Iterable[ToolId], named: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]
+) -> list[float]:
+    """Return what each episode costs in discovery turns: one if the list shows a called tool in no way, and
+    `NAMED_CALL` for each tool that it only names."""
+    defines, names = set(defined), set(named)
+    return [
+        float(not set(calls) <= defines | names) + NAMED_CALL * len(set(calls) & names - defines)
+        for calls in episodes
+        if calls
+    ]
 
 
 # Growing

@@ -38,8 +38,9 @@ Outcome = Literal["ok", "tool_error", "error", "cancelled", "lost", "refused"]
 """`tool_error`: the result said `isError`; `error`: a JSON-RPC error; `lost`: the upstream died or timed out;
 `refused`: the policy did not let the call through, so it never left and counts as no use of the tool."""
 ListReason = Literal["list", "growth", "epoch"]
-ShownIn = Literal["hint", "prompt"]
-"""What named tools beside the list: a block that foretool appended to an answer, or the text of the prompt hook."""
+ShownIn = Literal["hint", "prompt", "named"]
+"""What named hidden tools: a block that foretool appended to an answer, the text of the prompt hook, or the definitions
+of our bridges in the list, whose tokens count with the list."""
 
 
 class Tool(Struct, frozen=True):
@@ -375,6 +376,8 @@ class WorkingSet(Struct, frozen=True):
     created_at: float
     inputs: str = ""
     """What the list was computed from, in the format of `Exposures`; a difference makes a new list."""
+    named: tuple[ToolId, ...] = ()
+    """The tools that the definitions of our bridges name, the most needed first."""
 
 
 class UpstreamState(Struct, frozen=True):

@@ -348,6 +348,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:parts": Promise("docs/learning.md", "what was learned is a named part of each score, and says why"),
     "learn:without": Promise("docs/learning.md", "without models every answer is what it was"),
     "learn:list": Promise("docs/learning.md", "lists follow what was learned, at the next epoch and within the budget"),
+    "learn:names": Promise(
+        "docs/learning.md", "a frozen list names tools that it cannot define, as far as a replay says that this pays"
+    ),
     "learn:pick-up": Promise("docs/learning.md", "a running proxy picks up what was learned, once it has given a list"),
     "learn:damaged": Promise("docs/learning.md", "a damaged model is refused and the one before it serves"),
     "learn:promotion": Promise("docs/learning.md", "only what ranks later tasks better is served"),

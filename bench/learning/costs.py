@@ -31,7 +31,7 @@ class Cost(Struct):
     not_found: int = 0
     """Discoveries whose answer lacked the wanted tool."""
     hinted: int = 0
-    """Hidden calls that a prompt hook or an appended block made possible without a discovery."""
+    """Hidden calls that names in the list, a prompt hook or an appended block made possible without a discovery."""
     list_tokens: int = 0
     """Tokens of the lists at the beginning of each conversation."""
     grown_tokens: int = 0

@@ -148,7 +148,7 @@ class Reader:
         self.known: set[str] = set()
         """Tools that any text has named."""
         self.told: set[str] = set()
-        """Tools that a prompt hook or an appended block has named."""
+        """Tools that the list, a prompt hook or an appended block has named."""
 
     def think(self) -> None:
         """Count one turn of the model."""
@@ -160,6 +160,12 @@ class Reader:
         self._said += tokens
         self.known |= named
         return tokens, named
+
+    def read_list(self, tools: Sequence[Json]) -> None:
+        """Read which tools the definitions of foretool's own tools name; their tokens count with the list."""
+        own = [tool.get("description", "") for tool in tools if tool["name"] not in self._names]
+        self.told = {word for text in own for word in _NAME.findall(text)} & self._names
+        self.known |= self.told
 
     def read_appended(self, result: Json) -> None:
         """Read the blocks that foretool appended to a result; the stand-in upstream answers with one block."""
@@ -174,10 +180,12 @@ async def do(
     """Do one task, call by call; `hook`: the command that is told of its prompt."""
     first = await agent.begin()
     reader = Reader(agent, schemas.keys(), cost)
+    reader.read_list(first)
     if hook:
         agent.news.clear()
         printed = await asyncio.to_thread(_run_hook, hook, task)
-        tokens, reader.told = reader.read(printed)
+        tokens, named = reader.read(printed)
+        reader.told |= named
         cost.hook_tokens += tokens
         if agent.may_grow and not set(task.calls) <= agent.listed.keys():
             await agent.read_prompt()

@@ -19,7 +19,7 @@ from msgspec import Struct
 from foretool.retrieval import methods
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.records import Artifact
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.stores import ArtifactStore, StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.list_rules import Growth
@@ -31,6 +31,7 @@ WEIGHTS: Final = "weights"
 PRIOR: Final = "prior"
 """The kind of the prior that orders lists; its bytes are JSON (`retrieval.list_rules`)."""
 GROWTH: Final = "growth"
+NAMES: Final = "names"
 """The kind of how lists grow; its bytes are JSON (`retrieval.list_rules`)."""
 RETRY_TICKS: Final = 30
 """How many ticks to wait after the store could not be read."""
@@ -178,6 +179,20 @@ def choose_growth(
     return None
 
 
+def read_named_share(artifacts: ArtifactStore) -> float:
+    """Return the share of a frozen list that goes to names, 0 if none was learned. Raises `StorageError`."""
+    whole = artifacts.load_intact(NAMES)
+    if not whole:
+        return 0.0
+    # Not at the top: a list that the store has is served before this is needed.
+    from foretool.retrieval.list_rules import Names
+
+    for _, data in whole:
+        with contextlib.suppress(msgspec.MsgspecError):
+            return min(max(msgspec.json.decode(data, type=Names).share, 0.0), 1.0)
+    return 0.0
+
+
 class LearnedLists:
     """Reads from the store what was learned about lists."""
 
@@ -193,6 +208,14 @@ class LearnedLists:
         except StorageError:
             return 0, b""
         return version, whole[0][1] if whole else b""
+
+    def named_share(self) -> float:
+        """Return the share of a frozen list's tokens that goes to names of tools (`retrieval.list_rules.Names`); 0 if
+        that was not learned, or the store does not answer."""
+        try:
+            return read_named_share(self._artifacts)
+        except StorageError:
+            return 0.0
 
     def base(self) -> int | None:
         """Return the tokens that a growing list begins with, besides our own tools and pins (`retrieval.list_growth`);

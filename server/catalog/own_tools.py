@@ -6,7 +6,7 @@ tool. So `call_tool` claims to be read-only exactly where it runs nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER
@@ -19,6 +19,8 @@ MOST: Final = 50
 """Matches that one call of `discover_tools` may ask for."""
 SUMMARY_CHARS: Final = 200
 """Characters of server names in the description of `discover_tools`."""
+
+NAMED: Final = "Often needed:"
 
 _META = {versions.ALWAYS_LOAD: True}
 
@@ -83,6 +85,13 @@ def definitions(
     else:
         call = _bridge(CALL, f"Calls a read-only tool {found}", _READS)
     return [call, _bridge(CALL_WRITE, "As call_tool, for every other tool.", _WRITES), discover]
+
+
+def name_tools(definition: Raw, calls: Sequence[str]) -> Raw:
+    """Return the definition of a bridge that names tools which it runs, each as a `signatures.signature`."""
+    members = jsonrpc.fields(definition)
+    text = jsonrpc.text(members["description"])
+    return jsonrpc.raw({**members, "description": f"{text} {NAMED} {', '.join(calls)}."})
 
 
 def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) -> str:

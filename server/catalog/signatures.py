@@ -33,8 +33,9 @@ def signature(tool: Tool) -> str:
 
 
 def signature_tokens(tool: Tool) -> int:
-    """Return the tokens of a signature, estimated."""
-    return estimate(signature(tool))
+    """Return the tokens of a signature, estimated; 0 for a tool that has none."""
+    written = signature(tool)
+    return estimate(written) if written else 0
 
 
 @lru_cache(maxsize=4096)

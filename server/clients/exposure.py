@@ -2,6 +2,8 @@
 
 A list is made once per epoch, stored byte for byte, and served unchanged until the catalog changes, the epoch is over,
 or `foretool learn` has run. No request of a client changes it. `epochs` says when an epoch may end early.
+
+The file is long because every part of making a list reads the same profile, policy, catalog and budget.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from foretool.retrieval.list_rules import BASE_SHARE, HALF_LIFE_S, Prior, order_tools
+from foretool.retrieval.list_rules import BASE_SHARE, BETWEEN, HALF_LIFE_S, Prior, order_tools, split_list
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.first_tools import FirstTools
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.clients.epochs import Epochs, last_use
+from foretool.server.clients.named_tools import NamedTools
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.protocol import versions
@@ -84,11 +88,12 @@ class View(Struct, frozen=True):
     """Tells whether a list that is made now has a tool."""
     kept_back: Callable[[ToolId], int] = lambda tool: 0
     """Returns the tokens that a list which may grow keeps free for that, if they are why it lacks a tool; else 0."""
-
     wide: frozenset[ToolId] = frozenset()
     """Tools whose definitions are not the same in both eras."""
     legacy_array: bytes = b""
     """The array for legacy clients, if there are such tools."""
+    named: tuple[ToolId, ...] = ()
+    """Tools that the list lacks and that the definitions of our bridges name."""
 
     def array_for(self, era: Era) -> bytes:
         """Return the JSON array of definitions for clients of an era."""
@@ -138,6 +143,7 @@ class Exposures:
         self._unlisted = unlisted
         self._learned = learned
         self._policy = policy
+        self._named = NamedTools(catalog)
         self._first = FirstTools(catalog)
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
@@ -216,7 +222,10 @@ class Exposures:
         tokens = view.tokens + sum(self._catalog.tokens(tool) for tool in more)
         self._epochs.note_given(profile)
         given = Exposure(session, self._recorder.now(), view.policy, view.epoch, view.tools + more, tokens, reason)
-        return self._recorder.exposure(given)
+        id = self._recorder.exposure(given)
+        if view.named:
+            self._recorder.exposure(replace(given, tools=view.named, tokens=0, reason="named"))
+        return id
 
     def record_relist(self, session: SessionRecord, delay_s: float | None) -> None:
         """Record that a client listed again `delay_s` after it was told to, or (None) did not in time."""
@@ -240,8 +249,9 @@ class Exposures:
         usages = self._recorder.usage()
         if last_use(usages) <= view.created_at:
             return view
-        ranked = self._rank_use(profile, usages, view.tools)
-        if {*self._choose(profile, policy, ranked), *dict(self._own(profile))} == view.shown:
+        ranked = self._rank_use(profile, usages, (*view.tools, *view.named))
+        chosen, named = self._split(profile, policy, ranked)
+        if {*chosen, *dict(self._own(profile))} == view.shown and set(named) == set(view.named):
             return view
         return self._make_stored(profile, policy, ranked)
 
@@ -272,12 +282,16 @@ class Exposures:
 
         found = (self._catalog.get(one) for one in stored.tools)
         wide = frozenset(tool.id for tool in found if tool is not None and is_wide(tool.definition))
-        arrays = {era: self._write(profile, policy, stored.tools, era) if wide else stored.listing for era in ERAS}
+        arrays = dict.fromkeys(ERAS, stored.listing)
+        for era in ERAS if wide else ():
+            arrays[era] = self._write(profile, policy, stored.tools, stored.named, era)
+        own += sum(self._named.tokens(tool) + BETWEEN for tool in stored.named)
         return View(
             policy, stored.epoch, stored.tools, frozenset(stored.tools), arrays["modern"],
             tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
             self._epochs.end(stored.created_at), partial(self._would_list, profile, policy, stored.tools),
             partial(self._keeps_back, profile, policy, stored.tools), wide, arrays["legacy"] if wide else b"",
+            stored.named,
         )  # fmt: skip
 
     def _would_list(self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...], tool: ToolId) -> bool:
@@ -378,15 +392,26 @@ class Exposures:
 
     def _choose(self, profile: Profile, policy: Policy, ranked: Sequence[ToolId]) -> list[ToolId]:
         """Return the tools of a list besides our own; `ranked`: in which order they compete."""
-        if policy == "full":
-            return [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
-        if self._config.settings.list_whole and (whole := self._fitting_whole(profile)):
-            return whole
-        return [*self._pinned(profile), *fill_budget(ranked, self._catalog.tokens, self._left(profile, policy))]
+        return self._split(profile, policy, ranked)[0]
 
-    def _write(self, profile: Profile, policy: Policy, tools: Sequence[ToolId], era: Era) -> bytes:
-        """Return the definitions of these tools, our own among them, as a JSON array for clients of an era."""
+    def _split(self, profile: Profile, policy: Policy, ranked: Sequence[ToolId]) -> tuple[list[ToolId], list[ToolId]]:
+        """Return the tools that a list defines besides our own, and those that it only names."""
+        if policy == "full":
+            return [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())], []
+        if self._config.settings.list_whole and (whole := self._fitting_whole(profile)):
+            return whole, []
+        share = self._learned.named_share() if policy == "frozen" else 0.0
+        left = self._left(profile, policy)
+        defined, named = split_list(ranked, left, share, self._catalog.tokens, self._named.tokens)
+        return [*self._pinned(profile), *defined], named
+
+    def _write(
+        self, profile: Profile, policy: Policy, tools: Sequence[ToolId], named: Sequence[ToolId], era: Era
+    ) -> bytes:
+        """Return the definitions of these tools, our own among them, as a JSON array for clients of an era. Our own
+        name the tools that are `named`."""
         definitions = dict(self._own(profile, is_whole=self.shows_all(profile, policy)))
+        self._named.write(definitions, named, self._policy.reach(profile))
         pinned = set(self._pinned(profile))
         for one in tools:
             if (tool := self._catalog.get(one)) is not None:
@@ -400,14 +425,15 @@ class Exposures:
         """Make a list; return it with the order in which the tools competed for it."""
         if ranked is None:
             ranked = () if self.shows_all(profile, policy) else self._ranked(profile)
-        chosen = (one for one in self._choose(profile, policy, ranked) if self._catalog.get(one) is not None)
+        split, named = self._split(profile, policy, ranked)
+        chosen = (one for one in split if self._catalog.get(one) is not None)
         tools = tuple(sorted({*(own for own, _ in self._own(profile)), *chosen}))
-        listing = self._write(profile, policy, tools, "modern")
+        listing = self._write(profile, policy, tools, named, "modern")
         key = f"{profile.name}/{policy}"
         stored = self._recorder.working_set(key)
         epoch = stored.epoch + 1 if stored else 1
         return WorkingSet(
-            key, epoch, tools, listing, self._recorder.now(), self._digest_inputs(profile, policy)
+            key, epoch, tools, listing, self._recorder.now(), self._digest_inputs(profile, policy), tuple(named)
         ), ranked
 
 

@@ -190,6 +190,10 @@ class Session:
     def sees(self, tool: ToolId) -> bool:
         return self.view is not None and (tool in self.view.shown or tool in self.grown)
 
+    def names(self, tool: ToolId) -> bool:
+        """Tell whether the list names a hidden tool with what its call needs."""
+        return self.view is not None and tool in self.view.named
+
     def grow(self, tools: Sequence[ToolId], *, found: bool) -> None:
         """Take in that tools were appended to the list; `found`: a discovery had found them."""
         self.grown += tools
@@ -209,7 +213,7 @@ class Session:
         chat = chat or self._whole
         found = chat.found.get(tool.id)
         hidden = not self.sees(tool.id)
-        was_hinted = tool.id in chat.hinted and found is None
+        was_hinted = found is None and (tool.id in chat.hinted or self.names(tool.id))
         misses: list[Miss] = []
         was_missing = tool.id in self._grown_found and found is not None
         key = (0 if was_missing else self.exposure, tool.id)

@@ -22,13 +22,16 @@ from foretool.retrieval import methods as register
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import models, own_tools
 from foretool.server.catalog.first_tools import FirstTools
+from foretool.server.catalog.signatures import signature_tokens
 from foretool.server.config.loader import Config
 from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.server.learning.list_fill import ListSize
+from foretool.server.learning.list_names import ListNames
 from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import KnownModels, Timeline, trusted_tools
 from foretool.storage.episodes import read_episodes
+from foretool.storage.records import ToolId
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
@@ -100,11 +103,13 @@ class Learner:
         )
         first = FirstTools(catalog).order(lambda tool: tool.id in self._upstream_of, self._size.whole)
         self._prior = ListPrior(self.timeline, self._size, self._results, first)
+        self._names = ListNames(self.timeline, self._prior, self._size, self._name_tokens, self._results)
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
         """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if
         named."""
         yield self._prior.learn(self._say)
+        yield self._names.learn(self._say)
         before = self._results.numbers()
         for kind, trained in register.METHODS.items():
             if methods and kind not in methods:
@@ -123,6 +128,10 @@ class Learner:
             yield refit_weights(self.timeline, self._replay, known, self._results, self._say)
         if known and (not methods or models.GROWTH in methods or self._results.numbers() != before):
             yield self._growth.learn(known, self._say)
+
+    def _name_tokens(self, tool: ToolId) -> int:
+        found = self._catalog.get(tool)
+        return signature_tokens(found) if found is not None else 0
 
     @cached_property
     def _known(self) -> KnownModels:

@@ -83,7 +83,7 @@ class Predictor:
         if threshold >= 1.0 or prediction.end > LATEST_END:
             return None
         hidden = self._hidden(client, session, prediction.chances)
-        new = {tool: chance for tool, chance in hidden.items() if tool not in chat.told}
+        new = {tool: chance for tool, chance in hidden.items() if tool not in chat.told and not session.names(tool)}
         reach = self._policy.reach(client.profile)
         return write_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
 

@@ -55,7 +55,10 @@ _TABLES: Final = (
         ("field", "parameter"),
     ),
     _Table("demonstrations", "at", "", _NAMES_TOOL.format(column="episode"), ("episode",), "episode"),
-    _Table("working_sets", "", "", _NAMES_TOOL.format(column="tools"), ("CAST(listing AS TEXT)",)),
+    _Table(
+        "working_sets", "", "", f"({_NAMES_TOOL.format(column='tools')} OR {_NAMES_TOOL.format(column='named')})",
+        ("CAST(listing AS TEXT)",),
+    ),
     _Table("upstream_states", "", "", "", ("last_error", "stderr")),
 )  # fmt: skip
 _WHOLE: Final = ("usage", "usage_folded", "vectors", "artifacts", "tools", "upstreams", "tool_versions")

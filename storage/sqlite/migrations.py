@@ -239,3 +239,9 @@ def m010_approvals(db: Database) -> None:
     )
     # What waits is asked for all the time, and is a few rows of thousands.
     db.execute("CREATE INDEX idx_approvals_undecided ON approvals (server, kind) WHERE state != 'approved'")
+
+
+@migration
+def m011_named(db: Database) -> None:
+    """Add the tools that the definitions of our bridges name beside those that a list holds."""
+    db.table("working_sets").add_column("named", str, not_null_default="[]")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from foretool.storage.records import UpstreamState, WorkingSet
 from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Subject, Table
 
-_WORKING_SETS = Table("working_sets", WorkingSet, {"tools": TOOL_IDS})
+_WORKING_SETS = Table("working_sets", WorkingSet, {"tools": TOOL_IDS, "named": TOOL_IDS})
 _STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS}, said=("last_error", "stderr"))
 
 _SAVE_WORKING_SET = (
     _WORKING_SETS.insert + " ON CONFLICT (key) DO UPDATE SET epoch = excluded.epoch, tools = excluded.tools,"
-    " listing = excluded.listing, created_at = excluded.created_at, inputs = excluded.inputs"
+    " listing = excluded.listing, created_at = excluded.created_at, inputs = excluded.inputs, named = excluded.named"
     " WHERE excluded.epoch > epoch"
 )
 _SAVE_STATE = _STATES.insert.replace("INSERT", "INSERT OR REPLACE", 1)

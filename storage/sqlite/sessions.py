@@ -30,7 +30,7 @@ _GET_EXPOSURES = (
     " FROM exposures JOIN lists ON lists.id = exposures.list"
 )
 _GET_TURNS = """
-    SELECT session, at, CASE WHEN reason IN ('hint', 'prompt') THEN 'hint' ELSE 'list' END, tokens, 0
+    SELECT session, at, CASE WHEN reason IN ('hint', 'prompt', 'named') THEN 'hint' ELSE 'list' END, tokens, 0
     FROM exposures WHERE at >= :since
     UNION ALL SELECT session, at, 'discovery', tokens, 0 FROM discoveries WHERE at >= :since
     UNION ALL SELECT session, at, 'call', 0, hidden FROM calls WHERE at >= :since

@@ -11,6 +11,7 @@ from requirements import requirement
 from foretool.retrieval.list_rules import (
     LEARNED_NEED,
     MOST_FOUND,
+    NAMED_CALL,
     Fixed,
     Growth,
     Prediction,
@@ -21,6 +22,8 @@ from foretool.retrieval.list_rules import (
     make_prior,
     needs,
     order_tools,
+    split_list,
+    turn_costs,
 )
 from foretool.retrieval.ranking import Ranked
 from foretool.storage.records import ToolId, Usage
@@ -132,3 +135,22 @@ def test_a_prior_is_kept_as_json() -> None:
     prior = make_prior({B: 0.5, A: 0.25, C: 0.0}, 0.5)
     assert prior == Prior({A: 0.25, B: 0.5}, 0.5)
     assert msgspec.json.decode(msgspec.json.encode(prior), type=Prior) == prior
+
+
+def test_a_list_is_split_between_definitions_and_names() -> None:
+    order = [ToolId(each) for each in "abcd"]
+    sizes = {"a": 50, "b": 40, "c": 60, "d": 10}
+
+    def names(tool: ToolId) -> int:
+        return 0 if tool == "c" else 8
+
+    assert split_list(order, 100, 0.0, sizes.__getitem__, names) == (["a", "b", "d"], [])
+    # Half is for definitions; what they leave goes to names of 8 + 2 tokens, and `c` has none.
+    assert split_list(order, 100, 0.5, sizes.__getitem__, names) == (["a"], ["b", "d"])
+    assert split_list(order, 15, 1.0, sizes.__getitem__, names) == ([], ["a"])
+
+
+def test_a_discovery_costs_a_turn_and_a_named_call_a_part_of_one() -> None:
+    a, b, c = map(ToolId, "abc")
+    costs = turn_costs([a], [b], [(a, a), (a, b, b), (b, c), ()])
+    assert costs == [0.0, NAMED_CALL, 1.0 + NAMED_CALL]

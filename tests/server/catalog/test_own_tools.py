@@ -39,3 +39,13 @@ def test_the_definition_counts_tools_and_servers_in_words_that_are_true() -> Non
     )
     assert "your list has them all" in described({"a": 1}, is_whole=True)
     assert "your list is partial" in described({"a": 1}, is_whole=True, unlisted=1)
+
+
+def test_a_bridge_names_the_tools_that_it_runs() -> None:
+    ((_, call), *_) = own_tools.definitions({"calc": 2})
+    named = json.loads(bytes(own_tools.name_tools(call, ["calc__add(a: number)", "calc__pi()"])))
+    before = json.loads(bytes(call))
+    assert named == {
+        **before,
+        "description": f"{before['description']} Often needed: calc__add(a: number), calc__pi().",
+    }

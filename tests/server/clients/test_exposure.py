@@ -36,6 +36,7 @@ class Setting:
         live = LiveConfig(self.config)
         self.learned: tuple[int, bytes] = (0, b"")
         self.learned_base: int | None = None
+        self.learned_share = 0.0
         self.unlisted: frozenset[str] = frozenset()
         self.exposures = Exposures(
             self.catalog,
@@ -53,6 +54,9 @@ class Setting:
     def base(self) -> int | None:
         return self.learned_base
 
+    def named_share(self) -> float:
+        return self.learned_share
+
     def view(self, policy: Any = "frozen", profile: str = "") -> View:
         return self.exposures.view(self.config.profiles[profile], policy)
 
@@ -61,6 +65,7 @@ class Setting:
         self.store.calls.record([call] * times)
 
 
+CALC = ToolId("calc__add")
 OWN = ("call_tool", "call_tool_write", "discover_tools")
 
 
@@ -148,6 +153,47 @@ def test_a_growing_list_begins_with_what_was_learned_to_be_worth_it() -> None:
         assert len(setting.view("growing").tools) == len(OWN) + shown
     # Growing or not, nothing exceeds the budget.
     assert setting.view("growing").tokens <= 1400
+
+
+@requirement("learn:names")
+def test_what_a_frozen_list_cannot_define_is_named_in_the_bridge_that_runs_it() -> None:
+    setting = Setting(list_tokens=600)
+    for name in ("add", "big", "sub"):
+        setting.used(name)
+    assert (setting.view().named, CALC in setting.view().shown) == ((), True)
+    setting.learned_share, setting.learned = 0.9, (1, b"")
+    setting.exposures.forget()
+    view = setting.view()
+    # `big` takes 800 tokens as a definition and a few as a name.
+    assert "calc__big" not in view.shown and "calc__big" in view.named
+    assert set(view.tools) | set(view.named) == {*OWN, "calc__add", "calc__big", "calc__sub"}
+    described = {each["name"]: each["description"] for each in json.loads(view.array)}
+    names = ", ".join(f"{one}()" for one in view.named)
+    assert described["call_tool_write"].endswith(f"Often needed: {names}.") and "calc__" not in described["call_tool"]
+    assert view.tokens <= view.budget
+    # It is kept with the list, also for another proxy, and is on record beside it.
+    setting.exposures.forget()
+    assert setting.view().named == view.named
+    setting.exposures.record("s", view, (), "list")
+    kept = setting.store.sessions.exposures("s")
+    assert [(each.tools, each.reason, each.tokens > 0) for each in kept] == [
+        (view.tools, "list", True), (view.named, "named", False),
+    ]  # fmt: skip
+    # A growing list gains whole definitions, and a whole list needs no names.
+    assert (setting.view("growing").named, setting.view("full").named) == ((), ())
+
+
+@requirement("learn:names")
+def test_a_denied_tool_is_never_named_and_no_list_goes_beyond_its_budget() -> None:
+    setting = Setting(list_tokens=600, profiles={"tight": {"deny": ["calc__big"]}})
+    for name in ("add", "big", "sub"):
+        setting.used(name)
+    setting.learned_share = 1.0
+    assert set(setting.view(profile="tight").named) == {"calc__add", "calc__sub"}
+    tight = Setting(list_tokens=10)
+    tight.used("add")
+    tight.learned_share = 1.0
+    assert tight.view().named == ()
 
 
 def test_usage_is_brought_in_by_the_next_epoch_and_not_before() -> None:

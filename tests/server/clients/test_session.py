@@ -96,3 +96,19 @@ def test_names_that_lead_nowhere_are_misses_that_say_what_would_help() -> None:
     assert list(conversation.conversation().history) == []
     unreachable = conversation.unreachable("mail__send", "mail", "bridge", 1.0)
     assert (unreachable.noticed, unreachable.cause, unreachable.recovered) == ("bridge", "offline", "no")
+
+
+def test_a_call_of_a_tool_that_a_hint_or_the_list_had_named_is_hidden_and_no_miss() -> None:
+    conversation = session(ADD.id)
+    chat = conversation.conversation()
+    chat.note_hint([SUB.id])
+    assert conversation.call(SUB, "bridge", 1.0) == ([], Forward(SUB, True, 0))
+    # A hint that came before a discovery of the same task keeps its merit; in a later task the discovery counts.
+    conversation.discovered(found(SUB, task="subtract"), 3, 40)
+    assert conversation.call(SUB, "bridge", 1.0)[0] == []
+    chat.note_prompt(("another thing",), 2.0)
+    conversation.discovered(found(SUB, task="another thing"), 4, 40)
+    assert [each.discovery for each in conversation.call(SUB, "bridge", 3.0)[0]] == [4]
+    named = session()
+    named.set_list(changed(view(ADD.id), named=(MAIL.id,)), 8)
+    assert named.call(MAIL, "bridge", 1.0) == ([], Forward(MAIL, True, 0))
