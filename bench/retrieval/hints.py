@@ -83,7 +83,7 @@ def results(data: Path, sets: Sequence[str], count: int, held_out: int) -> Itera
         everything = [share(task, rank(task.query)) for task in tasks]
         low, high = interval([after - before for before, after in zip(words, everything, strict=True)])
         means = {"words": round(float(np.mean(words)), 3), "everything": round(float(np.mean(everything)), 3)}
-        yield {"set": name, "tools": len(tools), "tasks": len(tasks), **means, "gain_low": low, "gain_high": high}
+        yield {"data": name, "tools": len(tools), "tasks": len(tasks), **means, "gain_low": low, "gain_high": high}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

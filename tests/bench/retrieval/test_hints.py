@@ -26,7 +26,7 @@ def test_what_was_learned_is_compared_with_words_on_the_same_tasks(
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     hints.main([str(tmp_path), "--sets", "made", "--json"])
     row = json.loads(capsys.readouterr().out)
-    assert (row["set"], row["tools"], row["tasks"]) == ("made", 10, 4)
+    assert (row["data"], row["tools"], row["tasks"]) == ("made", 10, 4)
     assert row["words"] < row["everything"] == 1.0
     assert 0 < row["gain_low"] <= row["gain_high"]
 

@@ -53,7 +53,8 @@ async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_sessi
     async with proxy_over(files(), policy="frozen", list_tokens=0) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
-        assert ask(stage, "a document please") == ""  # three tools that the words fit equally well
+        unlearned = ask(stage, "a document please")
+        assert "files__read(path: string)" not in "".join(unlearned.splitlines()[:2])  # the words fit three tools
         stage.app.search.install_models(LearnedModels({"dtdr": Counted({START: {READ: 9, OPEN: 1}})}))
         said = ask(stage, "a document please")
         assert said.splitlines()[:2] == [HEAD, '- files__read(path: string) (write): "To read a document."']
