@@ -683,6 +683,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "requirements": Promise(
         "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"
     ),
+    # Setting up
+    "setup:undo": Promise("README.md", "what init changed comes back byte for byte, and a second init changes nothing"),
+    "setup:secrets": Promise("SECURITY.md", "setting up prints no value of a variable or a header"),
+    "setup:project": Promise("SECURITY.md", "servers of the working folder are taken over only if the user says so"),
     # What is kept
     "trust:data:no-secret-is-written": Promise(
         "SECURITY.md", "no field that a client or a server controls brings a secret into the store or the log"

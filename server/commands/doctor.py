@@ -43,20 +43,24 @@ def command(path: Path | None, as_json: bool, timeout_s: float) -> int:
     upstreams at once and ends them again. Keeps the tools that they list, so that the next proxy knows them at once;
     running proxies are not disturbed. Exits with 1 if anything is wrong.
     """
-    config = load(path)
+    diagnosis = examine(load(path), timeout_s)
+    if as_json:
+        output.emit({"is_well": diagnosis.is_well, "findings": diagnosis.findings, "upstreams": diagnosis.upstreams})
+    else:
+        show_diagnosis(diagnosis)
+    return int(not diagnosis.is_well)
+
+
+def examine(config: Config, timeout_s: float = TIMEOUT_S) -> Diagnosis:
+    """Run every check, with a progress bar."""
     log = logging.getLogger("foretool")
     before = log.level
     log.setLevel(logging.CRITICAL)  # the findings say the same in better words
     try:
         with _progress_bar(config) as on_probed:
-            diagnosis = doctor.diagnose(config, timeout_s, on_probed)
+            return doctor.diagnose(config, timeout_s, on_probed)
     finally:
         log.setLevel(before)
-    if as_json:
-        output.emit({"is_well": diagnosis.is_well, "findings": diagnosis.findings, "upstreams": diagnosis.upstreams})
-    else:
-        _print(diagnosis)
-    return int(not diagnosis.is_well)
 
 
 @contextmanager
@@ -76,7 +80,8 @@ def _progress_bar(config: Config) -> Iterator[OnProbed]:
         yield on_probed
 
 
-def _print(diagnosis: Diagnosis) -> None:
+def show_diagnosis(diagnosis: Diagnosis) -> None:
+    """Print what an examination has found."""
     if diagnosis.upstreams:
         rows = [
             (

@@ -13,6 +13,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.storage.stores import StorageError
 
 COMMANDS = (
+    "init",
     "serve",
     "status",
     "tools",

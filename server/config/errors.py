@@ -53,7 +53,7 @@ class Source:
             return jsonc.places(self.text)
         except jsonc.JsonError:
             # The decoder reads deeper brackets than the scanner; errors in them name line 1.
-            return jsonc.Places({}, {})
+            return jsonc.Places({}, {}, {})
 
     def error(self, error: Invalid) -> ConfigError:
         """Return the problem on one line, behind its file, line, column and key."""

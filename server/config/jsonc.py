@@ -22,10 +22,12 @@ class JsonError(ValueError):
 
 
 class Places(NamedTuple):
-    """Character offsets of every value, and of its key if it has one."""
+    """Character offsets of every value, of its end, and of its key if it has one."""
 
     values: dict[Path, int]
     keys: dict[Path, int]
+    ends: dict[Path, int]
+    """Of the first character after the value."""
 
     def of(self, path: Path) -> int:
         """Return the offset of a value, or of the nearest enclosing value that is in the text."""
@@ -98,7 +100,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.places = Places({}, {})
+        self.places = Places({}, {}, {})
         self.match_blanks = re.compile(_BLANKS).match
         self.match_scalar = re.compile(_SCALAR).match
         self.match_string = re.compile(_STRING).match
@@ -126,6 +128,7 @@ class _Scanner:
             self.at = scalar.end()
         else:
             raise JsonError(self.at, f"expected a value, found {self.found()}; {self.way_out(char)}")
+        self.places.ends[path] = self.at
 
     def items(self, path: Path, close: str) -> None:
         opened, index = self.at, 0

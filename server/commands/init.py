@@ -1,0 +1,248 @@
+"""`foretool init`: takes the servers of all clients over into one file, and registers foretool in their place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click import ClickException, UsageError
+
+from foretool.server.commands import doctor, hint, output
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import load
+from foretool.server.config.places import find_place
+from foretool.server.config.variables import Secrets
+from foretool.server.diagnosis import Diagnosis
+from foretool.server.setup import changes
+from foretool.server.setup.changes import Change, ChangeError
+from foretool.server.setup.clients import Machine, System, client_files
+from foretool.server.setup.documents import DocumentError
+from foretool.server.setup.merge import Choice, Conflict, Merged, merge
+from foretool.server.setup.plan import plan, read_own, secrets_of
+from foretool.server.setup.scan import FoundFile, scan
+
+BACKUPS: Final = "backups"
+"""The folder beside our config that has the old files."""
+SHOWN: Final = 6
+"""How many names of servers one client shows."""
+
+
+@click.command("init")
+@click.option(
+    "--client", "clients", multiple=True, metavar="NAME", help="Only this client; may be given several times."
+)
+@click.option("--project", "with_project", is_flag=True, help="Also read the servers of the working folder's project.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing; of two servers of one name keep both.")
+@click.option("--undo", "wanted_undo", is_flag=True, help="Put every file back as it was before the latest init.")
+@click.option("--no-start", is_flag=True, help="Do not start the servers once at the end.")
+@config_option
+@json_option
+def command(
+    path: Path | None,
+    as_json: bool,
+    clients: tuple[str, ...],
+    with_project: bool,
+    dry_run: bool,
+    agreed: bool,
+    wanted_undo: bool,
+    no_start: bool,
+) -> int:
+    """Set everything up: one file for the servers of all your clients.
+
+    Finds the config files of your MCP clients, copies their servers into foretool's own file, and registers foretool
+    in each client in place of them. Shows everything before, and keeps a copy of each file that it changes. Then starts
+    every server once and says what is wrong with which.
+    """
+    place = find_place(path, os.environ).path
+    backups = place.parent / BACKUPS
+    if wanted_undo:
+        return _undo(backups, as_json)
+    can_ask = sys.stdin.isatty() and not as_json
+    if not (agreed or dry_run or can_ask):
+        raise UsageError("there is nobody to ask: add --yes to change the files, or --dry-run to see what would change")
+    files = _find(_machine(), clients, with_project)
+    try:
+        own = read_own(place)
+        merged = merge(files, own.servers(), str(place), _ask if can_ask and not agreed else _keep_both)
+        planned, problems = plan(own, merged, files, _launch(place))
+    except OSError as error:
+        raise ClickException(f"{place}: cannot be read ({error.strerror}); check its permissions") from None
+    except (DocumentError, UnicodeDecodeError) as error:
+        raise ClickException(f"{place}:{error}; correct the file first") from None
+    if not as_json:
+        _show(files, merged, planned, problems, place)
+        if dry_run:
+            _show_differences(planned, _secrets(files, merged))
+    if not planned or dry_run:
+        return _end(as_json, files, merged, planned, problems, None, None)
+    if not agreed and not click.confirm("\nChange these files? Each is copied first.", default=False):
+        output.say("Nothing was changed.")
+        return 1
+    try:
+        kept = changes.apply(planned, backups)
+    except ChangeError as error:
+        raise ClickException(str(error)) from None
+    if not as_json:
+        output.say(f"\nDone. The old files are in {_short(kept)}; to put them back: foretool init --undo")
+    diagnosis = None if no_start else _start(place, as_json)
+    return _end(as_json, files, merged, planned, problems, kept, diagnosis)
+
+
+def _machine() -> Machine:
+    system: System = "darwin" if sys.platform == "darwin" else "win32" if sys.platform == "win32" else "linux"
+    return Machine(system, Path.home(), os.environ, Path(os.environ.get("PWD") or "."))
+
+
+def _find(machine: Machine, clients: Sequence[str], with_project: bool) -> list[FoundFile]:
+    """Read the files of the chosen clients. Raises `UsageError` for a name that no client has."""
+    files = client_files(machine)
+    names = sorted({each.client for each in files})
+    if unknown := [each for each in clients if each not in names]:
+        raise UsageError(f"no client is called {unknown[0]!r}; the clients are {', '.join(names)}")
+    chosen = [each for each in files if not clients or each.client in clients]
+    return scan(each for each in chosen if with_project or each.scope == "user")
+
+
+def _launch(config: Path) -> list[str]:
+    return [*hint.launcher(), "serve", "--config", str(config)]
+
+
+def _keep_both(conflict: Conflict) -> Choice:
+    return "both"
+
+
+def _ask(conflict: Conflict) -> Choice:
+    """Ask which of two servers of one name shall stay; shows no values, which may be secrets."""
+    differs = ", ".join(conflict.differs)
+    output.say(f"\n{conflict.name}: {conflict.first_from} and {conflict.second_from} differ in: {differs}")
+    options = f"1 = that of {conflict.first_from}, 2 = that of {conflict.second_from}, 3 = both"
+    answer = click.prompt(f"Keep which? {options}", type=click.Choice(["1", "2", "3"]), default="3", show_choices=False)
+    found: dict[str, Choice] = {"1": "first", "2": "second", "3": "both"}
+    return found[answer]
+
+
+def _secrets(files: Iterable[FoundFile], merged: Merged) -> Secrets:
+    found = [server.entry for file in files for server in file.servers]
+    return secrets_of([*found, *merged.known.values(), *merged.entries.values()])
+
+
+def _show(
+    files: Sequence[FoundFile], merged: Merged, planned: Sequence[Change], problems: Sequence[str], own: Path
+) -> None:
+    if not files:
+        output.say("No MCP client was found. To register foretool by hand: foretool connect")
+    for file in files:
+        names = [each.name for each in file.servers if not each.is_foretool and not each.problem]
+        rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        has = f": {', '.join(names[:SHOWN])}{rest}" if names else ""
+        output.say(f"{file.file.title}, {output.plural(len(names), 'server')}{has}", "bold")
+        output.say(f"  {_short(file.file.path)}")
+        for server in file.servers:
+            if server.problem:
+                output.say(f"  {server.name} stays there: {server.problem}")
+    if merged.entries:
+        output.say(f"\n{output.plural(len(merged.entries), 'server')} for {_short(own)}:", "bold")
+        for name in merged.entries:
+            output.say(f"  {name}, from {' and '.join(merged.origins[name])}")
+    for note in merged.notes:
+        output.say(f"  Note: {note}")
+    for problem in problems:
+        output.say(f"  Not changed: {problem}", "yellow")
+    if planned:
+        output.say("\nWhat changes:", "bold")
+        for change in planned:
+            output.say(f"  {_short(change.path)} {'is made and ' if change.before is None else ''}{change.why}")
+    elif files:
+        output.say("\nNothing has to change: your clients have foretool, and its file has their servers.")
+
+
+def _show_differences(planned: Iterable[Change], secrets: Secrets) -> None:
+    for change in planned:
+        output.say(f"\n{_short(change.path)}", "bold")
+        for line in changes.difference(change)[2:]:
+            output.say(f"  {secrets.redact(line)}", {"+": "green", "-": "red"}.get(line[:1], ""))
+
+
+def _start(place: Path, as_json: bool) -> Diagnosis:
+    """Start every server once and say what is wrong with which."""
+    if not as_json:
+        output.say("\nStarting every server once:", "bold")
+    diagnosis = doctor.examine(load(place))
+    if not as_json:
+        doctor.show_diagnosis(diagnosis)
+    return diagnosis
+
+
+def _end(
+    as_json: bool,
+    files: Sequence[FoundFile],
+    merged: Merged,
+    planned: Sequence[Change],
+    problems: Sequence[str],
+    kept: Path | None,
+    diagnosis: Diagnosis | None,
+) -> int:
+    if as_json:
+        output.emit(_report(files, merged, planned, problems, kept, diagnosis))
+    elif kept is not None:
+        titles = list(dict.fromkeys(file.file.title for file in files if file.file.registers and not file.problem))
+        output.say(f"\nNow restart {', '.join(titles)}. What was hidden from them: foretool misses")
+    return int(diagnosis is not None and not diagnosis.is_well)
+
+
+def _report(
+    files: Sequence[FoundFile],
+    merged: Merged,
+    planned: Sequence[Change],
+    problems: Sequence[str],
+    kept: Path | None,
+    diagnosis: Diagnosis | None,
+) -> dict[str, Any]:
+    return {
+        "clients": [
+            {
+                "client": file.file.client,
+                "title": file.file.title,
+                "path": str(file.file.path),
+                "servers": [server.name for server in file.servers if not server.is_foretool],
+                "problem": file.problem,
+            }
+            for file in files
+        ],
+        "added": {name: merged.origins[name] for name in merged.entries},
+        "notes": merged.notes,
+        "changes": [{"path": str(change.path), "why": change.why} for change in planned],
+        "problems": problems,
+        "backup": str(kept) if kept else None,
+        "is_well": diagnosis.is_well if diagnosis else None,
+        "findings": diagnosis.findings if diagnosis else [],
+    }
+
+
+def _undo(backups: Path, as_json: bool) -> int:
+    try:
+        restored, problems = changes.undo(backups)
+    except ChangeError as error:
+        raise ClickException(str(error)) from None
+    if as_json:
+        output.emit({"restored": [str(each) for each in restored], "problems": problems})
+        return int(bool(problems))
+    for path in restored:
+        output.say(f"{_short(path)} is as it was")
+    for problem in problems:
+        output.say(problem, "yellow")
+    return int(bool(problems))
+
+
+def _short(path: Path) -> str:
+    """Write a path with `~` for the home folder."""
+    home: Callable[[], Path] = Path.home
+    try:
+        return f"~/{path.relative_to(home())}"
+    except ValueError:
+        return str(path)

@@ -1,0 +1,1 @@
+"""What other programs' config files say about MCP servers, and how those files and our own are changed."""

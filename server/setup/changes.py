@@ -1,0 +1,163 @@
+"""Changes files so that each change can be shown before and undone afterwards, byte for byte.
+
+Before anything is written, every file is copied into a folder of its own, with a list of what was there. Each file is
+replaced in one step, so a client never reads half of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+LIST: Final = "changes.json"
+UNDONE: Final = "undone.json"
+"""The list of changes that were undone: the copies stay."""
+
+
+class ChangeError(Exception):
+    """A file cannot be changed; the message says which, what was found and the way out."""
+
+
+class Change(Struct, frozen=True):
+    """What a file holds, and what it is to hold."""
+
+    path: Path
+    before: bytes | None
+    """None if there is no such file."""
+    after: bytes
+    why: str
+    """What the change does, in words."""
+
+
+class _Kept(Struct):
+    path: str
+    copy: str | None
+    """The file with the old bytes, beside the list; None if there was no file."""
+    mode: int
+    after: str
+    """SHA-256 of what was written."""
+
+
+def apply(changes: Sequence[Change], backups: Path) -> Path:
+    """Write every file, after copies of all of them; return the folder of the copies. Raises `ChangeError`.
+
+    If one file cannot be written, those that were are put back.
+    """
+    folder = _new_folder(backups)
+    kept: list[_Kept] = []
+    try:
+        for number, change in enumerate(changes):
+            if _bytes_of(change.path) != change.before:
+                raise ChangeError(f"{change.path}: it has changed in the meantime; run the command again")
+            copy = f"{number:03}-{change.path.name}" if change.before is not None else None
+            if copy is not None:
+                _write(folder / copy, change.before or b"", 0o600)
+            mode = change.path.stat().st_mode & 0o777 if change.before is not None else 0o600
+            kept.append(_Kept(str(change.path), copy, mode, sha256(change.after).hexdigest()))
+        _write(folder / LIST, msgspec.json.format(msgspec.json.encode(kept)), 0o600)
+        written: list[Change] = []
+        for change, each in zip(changes, kept, strict=True):
+            try:
+                change.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _write(change.path, change.after, each.mode)
+            except OSError as error:
+                _put_back(written, kept)
+                raise ChangeError(f"{change.path}: cannot be written ({error.strerror}); nothing was changed") from None
+            written.append(change)
+    except OSError as error:
+        raise ChangeError(f"{error.filename or folder}: {error.strerror}; nothing was changed") from None
+    return folder
+
+
+def undo(backups: Path) -> tuple[list[Path], list[str]]:
+    """Put back what the latest run changed; return the files, and a line for each that was left alone.
+
+    Raises `ChangeError` if there is nothing to undo.
+    """
+    folder = next((each for each in sorted(backups.glob("*"), reverse=True) if (each / LIST).is_file()), None)
+    if folder is None:
+        raise ChangeError(f"{backups}: there is nothing to undo")
+    try:
+        kept = msgspec.json.decode((folder / LIST).read_bytes(), type=list[_Kept])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ChangeError(f"{folder / LIST}: cannot be read ({error}); copy the files back by hand") from None
+    restored: list[Path] = []
+    problems: list[str] = []
+    for each in kept:
+        path = Path(each.path)
+        now = _bytes_of(path)
+        if now is None or sha256(now).hexdigest() != each.after:
+            copy = f"; its old text is {folder / each.copy}" if each.copy else ""
+            problems.append(f"{path}: it has changed since, so it stays as it is{copy}")
+            continue
+        try:
+            if each.copy is None:
+                path.unlink()
+            else:
+                _write(path, (folder / each.copy).read_bytes(), each.mode)
+        except OSError as error:
+            problems.append(f"{path}: cannot be put back ({error.strerror})")
+            continue
+        restored.append(path)
+    (folder / LIST).rename(folder / UNDONE)
+    return restored, problems
+
+
+def difference(change: Change) -> list[str]:
+    """Return the lines of a unified diff. They hold whatever the file holds, secrets too."""
+    before, after = ((each or b"").decode("utf-8", "replace").splitlines() for each in (change.before, change.after))
+    return list(difflib.unified_diff(before, after, "before", "after", n=2, lineterm=""))
+
+
+def _new_folder(backups: Path) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1000):
+        folder = backups / f"{stamp}-{number:03}"
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ChangeError(f"{folder}: cannot be made ({error.strerror}); nothing was changed") from None
+        return folder
+    raise ChangeError(f"{backups}: too many folders of one second; try again")
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Replace a file in one step; a link stays a link to the file that is replaced."""
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.foretool-{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.chmod(mode)
+        beside.replace(target)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _put_back(written: Sequence[Change], kept: Sequence[_Kept]) -> None:
+    for change, each in zip(written, kept, strict=False):
+        if change.before is None:
+            change.path.unlink(missing_ok=True)
+        else:
+            _write(change.path, change.before, each.mode)

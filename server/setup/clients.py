@@ -1,0 +1,144 @@
+"""Which clients there are, where each keeps its MCP servers on this system, and how it writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from foretool.server.setup import dialects
+from foretool.server.setup.dialects import Dialect
+from foretool.server.setup.documents import Keys, Kind
+
+System = Literal["linux", "darwin", "win32"]
+Scope = Literal["user", "project"]
+
+
+class Machine(Struct, frozen=True):
+    """Where files of the user lie."""
+
+    system: System
+    home: Path
+    environ: Mapping[str, str]
+    folder: Path
+    """The folder in which the command runs."""
+
+    @property
+    def config(self) -> Path:
+        """Return the folder of settings: `~/.config` or what the environment says."""
+        base = self.environ.get("XDG_CONFIG_HOME", "")
+        return Path(base) if base.startswith("/") else self.home / ".config"
+
+    @property
+    def applications(self) -> Path:
+        """Return the folder in which desktop applications keep settings."""
+        if self.system == "darwin":
+            return self.home / "Library" / "Application Support"
+        if self.system == "win32":
+            return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming")
+        return self.config
+
+
+class ClientFile(Struct, frozen=True, kw_only=True):
+    """One file of one client."""
+
+    client: str
+    """The name that options and `--json` use."""
+    title: str
+    path: Path
+    kind: Kind
+    keys: Keys
+    """Where the servers stand in it."""
+    dialect: Dialect
+    home: Path
+    """Exists if the client is installed."""
+    scope: Scope = "user"
+    registers: bool = True
+    """Whether foretool may be registered here; the other files are only read and relieved of their servers."""
+    per_project: Keys = ()
+    """Where a file has more servers for each project folder: the key of the projects, then that of the servers."""
+
+    @property
+    def is_installed(self) -> bool:
+        return self.home.is_dir() or self.path.is_file()
+
+
+def client_files(machine: Machine) -> list[ClientFile]:
+    """Return the files in which clients of this system may have servers, whether or not they exist."""
+    return [*_desktop(machine), *_editors(machine), *_terminals(machine), *_projects(machine)]
+
+
+def _file(client: str, title: str, path: Path, **more: object) -> ClientFile:
+    chosen: dict[str, object] = {
+        "kind": "json", "keys": ("mcpServers",), "dialect": dialects.PLAIN, "home": path.parent, **more
+    }  # fmt: skip
+    return ClientFile(client=client, title=title, path=path, **chosen)  # type: ignore[arg-type]
+
+
+def _desktop(machine: Machine) -> Iterator[ClientFile]:
+    yield _file("claude-desktop", "Claude Desktop", machine.applications / "Claude" / "claude_desktop_config.json")
+    goose = machine.config / "goose" / "config.yaml"
+    if machine.system == "win32":
+        goose = machine.applications / "Block" / "goose" / "config" / "config.yaml"
+    yield _file("goose", "goose", goose, kind="yaml", keys=("extensions",), dialect=dialects.GOOSE)
+
+
+def _editors(machine: Machine) -> Iterator[ClientFile]:
+    home = machine.home
+    yield _file("cursor", "Cursor", home / ".cursor" / "mcp.json")
+    for client, title, folder in (
+        ("vscode", "VS Code", "Code"),
+        ("vscode-insiders", "VS Code Insiders", "Code - Insiders"),
+    ):
+        user = machine.applications / folder / "User"
+        servers = {"keys": ("servers",), "dialect": dialects.STDIO, "home": user}
+        yield _file(client, title, user / "mcp.json", **servers)
+        for profile in sorted(user.glob("profiles/*/mcp.json")):
+            yield _file(client, f"{title}, profile {profile.parent.name}", profile, **servers)
+        older = {"keys": ("mcp", "servers"), "dialect": dialects.STDIO, "home": user, "registers": False}
+        yield _file(client, f"{title} settings", user / "settings.json", **older)
+        cline = user / "globalStorage" / "saoudrizwan.claude-dev" / "settings"
+        yield _file("cline", f"Cline in {title}", cline / "cline_mcp_settings.json")
+    yield _file("cline-cli", "Cline CLI", home / ".cline" / "data" / "settings" / "cline_mcp_settings.json",
+                home=home / ".cline")  # fmt: skip
+    yield _file("windsurf", "Windsurf", home / ".codeium" / "windsurf" / "mcp_config.json")
+    zed = machine.applications / "Zed" if machine.system == "win32" else machine.config / "zed"
+    yield _file("zed", "Zed", zed / "settings.json", keys=("context_servers",), dialect=dialects.ZED)
+    yield _file("continue", "Continue", home / ".continue" / "config.yaml", kind="yaml", dialect=dialects.CONTINUE)
+    yield _file("jetbrains", "JetBrains Junie", home / ".junie" / "mcp" / "mcp.json", home=home / ".junie")
+
+
+def _terminals(machine: Machine) -> Iterator[ClientFile]:
+    home, environ = machine.home, machine.environ
+    claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home)
+    yield _file("claude-code", "Claude Code", claude / ".claude.json", dialect=dialects.STDIO,
+                home=home / ".claude", per_project=("projects", "mcpServers"))  # fmt: skip
+    codex = Path(environ.get("CODEX_HOME") or home / ".codex")
+    yield _file("codex", "Codex", codex / "config.toml", kind="toml", keys=("mcp_servers",), dialect=dialects.CODEX)
+    yield _file("gemini", "Gemini CLI", home / ".gemini" / "settings.json", dialect=dialects.GEMINI)
+    yield _file("qwen", "Qwen Code", home / ".qwen" / "settings.json", dialect=dialects.GEMINI)
+    opencode = machine.config / "opencode"
+    name = "opencode.jsonc" if (opencode / "opencode.jsonc").is_file() else "opencode.json"
+    yield _file("opencode", "opencode", opencode / name, keys=("mcp",), dialect=dialects.OPENCODE)
+    yield _file("copilot", "Copilot CLI", home / ".copilot" / "mcp-config.json", dialect=dialects.COPILOT)
+
+
+_PROJECT_FILES: Final[tuple[tuple[str, str, str, str, Dialect], ...]] = (
+    ("claude-code", "Claude Code, this project", ".mcp.json", "mcpServers", dialects.STDIO),
+    ("cursor", "Cursor, this project", ".cursor/mcp.json", "mcpServers", dialects.PLAIN),
+    ("vscode", "VS Code, this project", ".vscode/mcp.json", "servers", dialects.STDIO),
+    ("gemini", "Gemini CLI, this project", ".gemini/settings.json", "mcpServers", dialects.GEMINI),
+    ("opencode", "opencode, this project", "opencode.json", "mcp", dialects.OPENCODE),
+    ("jetbrains", "JetBrains Junie, this project", ".junie/mcp/mcp.json", "mcpServers", dialects.PLAIN),
+)
+
+
+def _projects(machine: Machine) -> Iterator[ClientFile]:
+    """Yield the files of the working folder, which may be a cloned repository: read only where the user says so."""
+    if machine.folder == machine.home:
+        return
+    for client, title, path, key, dialect in _PROJECT_FILES:
+        more = {"keys": (key,), "dialect": dialect, "scope": "project", "registers": False, "home": machine.folder}
+        yield _file(client, title, machine.folder / path, **more)

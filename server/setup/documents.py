@@ -1,0 +1,333 @@
+"""Config files as people wrote them: a value is read, set or removed, and every other character stays.
+
+JSON with comments is edited in its text: the scanner of `config.jsonc` says where each value stands. The kept libraries
+for it need Node or are under the GPL (docs/decisions/0018-setup.md). TOML is edited by tomlkit, YAML by ruamel.yaml.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Protocol
+
+from foretool.server.config import jsonc
+
+Kind = Literal["json", "toml", "yaml"]
+Keys = tuple[str, ...]
+"""The keys that lead from the top of a document to a value."""
+
+_BOM: Final = "\ufeff"
+
+
+class DocumentError(ValueError):
+    """The text is not what its format demands; the message says where, what was found and the way out."""
+
+
+class Document(Protocol):
+    """One text in one format."""
+
+    def data(self) -> Any:
+        """Return everything as plain values."""
+
+    def set(self, keys: Keys, value: object) -> None:
+        """Set a value; objects that are missing on the way are added. Raises `DocumentError` if one is no object."""
+
+    def remove(self, keys: Keys) -> None:
+        """Remove a value and its key; nothing happens if it is not there."""
+
+    def text(self) -> str:
+        """Return the text as it is now."""
+
+
+def open_document(text: str, kind: Kind) -> Document:
+    """Read a text, which may be empty. Raises `DocumentError`."""
+    if kind == "toml":
+        return _Toml(text)
+    return _Yaml(text) if kind == "yaml" else _Json(text)
+
+
+def value_at(data: Any, keys: Keys) -> Any:
+    """Return the value that keys lead to; None if there is none. In a list a key means the item of this name."""
+    for key in keys:
+        if isinstance(data, list) and (position := _named(data, key)) is not None:
+            data = data[position]
+        elif isinstance(data, Mapping) and key in data:
+            data = data[key]
+        else:
+            return None
+    return data
+
+
+class _Json:
+    """A text in JSON that may hold comments and trailing commas."""
+
+    def __init__(self, text: str) -> None:
+        self._bom = _BOM if text.startswith(_BOM) else ""
+        self._text = text.removeprefix(_BOM)
+        if not self._text.strip():
+            self._text = "{}\n"
+        self.data()
+
+    def data(self) -> Any:
+        try:
+            return jsonc.loads(self._text)
+        except jsonc.JsonError as error:
+            line, column = jsonc.line_and_column(self._text, error.offset)
+            raise DocumentError(f"{line}:{column}: {error}") from None
+
+    def text(self) -> str:
+        return self._bom + self._text
+
+    def set(self, keys: Keys, value: object) -> None:
+        data = self.data()
+        for depth in range(len(keys)):
+            parent = value_at(data, keys[:depth])
+            if not isinstance(parent, Mapping):
+                raise DocumentError(f"{'.'.join(keys[:depth]) or 'the top'}: expected an object")
+            if keys[depth] not in parent:
+                for key in reversed(keys[depth + 1 :]):
+                    value = {key: value}
+                self._insert(keys[:depth], keys[depth], value)
+                return
+        if value_at(data, keys) == value:
+            return
+        places = jsonc.places(self._text)
+        indent = self._indent_of(places.keys.get(keys, 0))
+        self._splice(places.values[keys], places.ends[keys], self._write(value, indent))
+
+    def remove(self, keys: Keys) -> None:
+        places = jsonc.places(self._text)
+        if keys not in places.keys:
+            return
+        start, end = places.keys[keys], places.ends[keys]
+        text, comma = self._text, self._comma_after(end)
+        if comma is not None:
+            end = comma + 1
+        elif (before := self._comma_before(places, keys)) is not None:
+            # The comma goes, and what stands between it and the key, such as a comment, stays.
+            self._splice(before, before + 1, "")
+            start, end = start - 1, end - 1
+        text = self._text
+        line = text.rfind("\n", 0, start) + 1
+        rest = re.compile(r"[ \t]*(?:\r?\n|\Z)").match(text, end)
+        if not text[line:start].strip(" \t") and rest:
+            start, end = line, rest.end()
+        elif comma is not None and text[end : end + 1] == " ":
+            end += 1
+        self._splice(start, end, "")
+        places = jsonc.places(self._text)
+        opened, closed = places.values[keys[:-1]], places.ends[keys[:-1]]
+        if not self._text[opened + 1 : closed - 1].strip():
+            self._splice(opened, closed, "{}")
+
+    def _insert(self, parent: Keys, key: str, value: object) -> None:
+        """Add a member at the end of an object."""
+        places = jsonc.places(self._text)
+        opened, closed = places.values[parent], places.ends[parent] - 1
+        members = [path for path in places.keys if path[:-1] == parent]
+        inside = self._text[opened + 1 : closed]
+        outer = self._indent_of(places.keys.get(parent, opened))
+        if not members:
+            inner = outer + self._step()
+            written = f"{json.dumps(key)}: {self._write(value, inner)}"
+            ending = self._newline()
+            kept = inside.rstrip() if inside.strip() else ""
+            self._splice(opened + 1, closed, f"{kept}{ending}{inner}{written}{ending}{outer}")
+            return
+        last, in_lines = members[-1], "\n" in inside
+        end, comma = places.ends[last], self._comma_after(places.ends[last])
+        if not in_lines:
+            written = f" {json.dumps(key)}: {self._write(value, None)}"
+            start, between = (end, ",") if comma is None else (comma + 1, "")
+            self._splice(start, closed, between + written + (" " if inside.endswith(" ") else ""))
+            return
+        inner, ending = self._indent_of(places.keys[last]), self._newline()
+        written = f"{json.dumps(key)}: {self._write(value, inner)}" + ("," if comma is not None else "")
+        # A comment may follow the last value, on its line or on lines of its own.
+        stop = len(self._text[:closed].rstrip())
+        rest = self._text[stop:closed]
+        self._splice(stop, closed, ending + inner + written + (rest if "\n" in rest else ending + outer))
+        if comma is None:
+            self._splice(end, end, ",")
+
+    def _comma_after(self, end: int) -> int | None:
+        """Return the offset of the comma that follows a value, if one does."""
+        at = self._skip(end)
+        return at if self._text[at : at + 1] == "," else None
+
+    def _comma_before(self, places: jsonc.Places, keys: Keys) -> int | None:
+        siblings = [path for path in places.keys if path[:-1] == keys[:-1]]
+        position = siblings.index(keys)
+        return self._comma_after(places.ends[siblings[position - 1]]) if position else None
+
+    def _skip(self, at: int) -> int:
+        found = re.compile(r"(?s)(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*").match(self._text, at)
+        return found.end() if found else at
+
+    def _splice(self, start: int, end: int, new: str) -> None:
+        self._text = self._text[:start] + new + self._text[end:]
+
+    def _write(self, value: object, indent: str | None) -> str:
+        """Write a value in lines that begin with `indent`, in one line if it is None."""
+        if indent is None:
+            return json.dumps(value, ensure_ascii=False)
+        lines = json.dumps(value, ensure_ascii=False, indent=self._step()).split("\n")
+        return (self._newline() + indent).join(lines)
+
+    def _indent_of(self, offset: int) -> str:
+        """Return the blanks that the line of an offset begins with."""
+        line = self._text.rfind("\n", 0, offset) + 1
+        found = re.compile(r"[ \t]*").match(self._text, line)
+        return found[0] if found else ""
+
+    def _step(self) -> str:
+        found = re.search(r"\n([ \t]+)\S", self._text)
+        return found[1] if found else "  "
+
+    def _newline(self) -> str:
+        return "\r\n" if "\r\n" in self._text else "\n"
+
+
+class _Toml:
+    """A text in TOML."""
+
+    def __init__(self, text: str) -> None:
+        import tomlkit
+        from tomlkit.exceptions import TOMLKitError
+
+        self._bom = _BOM if text.startswith(_BOM) else ""
+        try:
+            self._document = tomlkit.parse(text.removeprefix(_BOM))
+        except TOMLKitError as error:
+            raise DocumentError(f"cannot be read as TOML ({error}); correct it") from None
+
+    def data(self) -> Any:
+        return self._document.unwrap()
+
+    def text(self) -> str:
+        return self._bom + self._document.as_string()
+
+    def set(self, keys: Keys, value: object) -> None:
+        import tomlkit
+
+        if value_at(self.data(), keys) == value:
+            return
+        table: Any = self._document
+        for depth, key in enumerate(keys[:-1]):
+            if key not in table:
+                table[key] = tomlkit.table(is_super_table=True)
+            table = table[key]
+            if not isinstance(table, Mapping):
+                raise DocumentError(f"{'.'.join(keys[: depth + 1])}: expected a table")
+        table[keys[-1]] = _toml_table(value) if isinstance(value, Mapping) else value
+        _end_with_blank_line(table[keys[-1]])
+
+    def remove(self, keys: Keys) -> None:
+        table: Any = self._document
+        for key in keys[:-1]:
+            if not isinstance(table, Mapping) or key not in table:
+                return
+            table = table[key]
+        if isinstance(table, Mapping) and keys[-1] in table:
+            del table[keys[-1]]  # type: ignore[attr-defined]
+
+
+def _toml_table(values: Mapping[str, Any]) -> Any:
+    import tomlkit
+
+    table = tomlkit.table()
+    for key, value in values.items():
+        table[key] = _toml_table(value) if isinstance(value, Mapping) else value
+    return table
+
+
+def _end_with_blank_line(table: Any) -> None:
+    import tomlkit
+
+    if isinstance(table, Mapping):
+        last = list(table.values())[-1] if table else None
+        if isinstance(last, Mapping):
+            _end_with_blank_line(last)
+        else:
+            table.add(tomlkit.nl())  # type: ignore[attr-defined]
+
+
+class _Yaml:
+    """A text in YAML."""
+
+    def __init__(self, text: str) -> None:
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+
+        self._yaml = YAML()
+        self._yaml.preserve_quotes = True
+        self._yaml.width = 1 << 20
+        offset = _list_offset(text)
+        self._yaml.indent(mapping=_yaml_step(text), sequence=offset + 2, offset=offset)
+        self._crlf = "\r\n" in text
+        self._bom = _BOM if text.startswith(_BOM) else ""
+        try:
+            self._data: Any = self._yaml.load(text.removeprefix(_BOM)) or {}
+        except YAMLError as error:
+            raise DocumentError(f"cannot be read as YAML ({' '.join(str(error).split())[:200]}); correct it") from None
+        self._text: str | None = text
+
+    def data(self) -> Any:
+        return json.loads(json.dumps(self._data, default=str))
+
+    def text(self) -> str:
+        if self._text is None:
+            written = io.StringIO()
+            self._yaml.dump(self._data, written)
+            found = written.getvalue()
+            self._text = self._bom + (found.replace("\n", "\r\n") if self._crlf else found)
+        return self._text
+
+    def set(self, keys: Keys, value: object) -> None:
+        if value_at(self.data(), keys) == value:
+            return
+        table = self._data
+        for depth, key in enumerate(keys[:-1]):
+            if key not in table or table[key] is None:
+                table[key] = {}
+            table = table[key]
+            if not isinstance(table, (Mapping, list)):
+                raise DocumentError(f"{'.'.join(keys[: depth + 1])}: expected a mapping")
+        if isinstance(table, list):
+            position = _named(table, keys[-1])
+            item = {"name": keys[-1], **value} if isinstance(value, Mapping) else value
+            if position is None:
+                table.append(item)
+            else:
+                table[position] = item
+        else:
+            table[keys[-1]] = value
+        self._text = None
+
+    def remove(self, keys: Keys) -> None:
+        table = value_at(self._data, keys[:-1])
+        if isinstance(table, list):
+            if (position := _named(table, keys[-1])) is not None:
+                del table[position]
+                self._text = None
+        elif isinstance(table, Mapping) and keys[-1] in table:
+            del table[keys[-1]]  # type: ignore[attr-defined]
+            self._text = None
+
+
+def _named(items: list[Any], name: str) -> int | None:
+    """Return the position of the item of this name."""
+    return next((at for at, item in enumerate(items) if isinstance(item, Mapping) and item.get("name") == name), None)
+
+
+def _list_offset(text: str) -> int:
+    """Return how far the dashes of a list stand behind their key."""
+    found = re.search(r"^([ ]*)[^\s#-][^\n]*:[ ]*\n([ ]*)- ", text, re.MULTILINE)
+    return max(0, len(found[2]) - len(found[1])) if found else 0
+
+
+def _yaml_step(text: str) -> int:
+    found = re.search(r"^[^\s#-][^\n]*:[ ]*\n([ ]+)[^\s-]", text, re.MULTILINE)
+    return len(found[1]) if found else 2

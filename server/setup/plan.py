@@ -1,0 +1,101 @@
+"""What `foretool init` will change: our own file gets the servers, the clients get foretool in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from foretool.server.config.variables import Secrets, collect, secrets_in_url
+from foretool.server.setup.changes import Change
+from foretool.server.setup.dialects import Entry
+from foretool.server.setup.documents import DocumentError, open_document, value_at
+from foretool.server.setup.merge import Merged
+from foretool.server.setup.scan import FoundFile
+
+OURS = "mcpServers"
+NAME = "foretool"
+
+
+class OwnFile(Struct, frozen=True):
+    """Our config file as it is."""
+
+    path: Path
+    data: bytes | None
+
+    def servers(self) -> dict[str, Entry]:
+        """Return its servers by name. Raises `DocumentError`."""
+        found = value_at(open_document((self.data or b"").decode(), "json").data(), (OURS,))
+        return dict(found) if isinstance(found, dict) else {}
+
+
+def read_own(path: Path) -> OwnFile:
+    """Read our config file. Raises `OSError`."""
+    try:
+        return OwnFile(path, path.read_bytes())
+    except FileNotFoundError:
+        return OwnFile(path, None)
+
+
+def plan(
+    own: OwnFile, merged: Merged, found: Iterable[FoundFile], launch: Sequence[str]
+) -> tuple[list[Change], list[str]]:
+    """Return the changes, our own file first, and a line for each file that cannot be changed.
+
+    `launch` is the program and the arguments that start foretool for a client.
+    """
+    changes = _own_change(own, merged)
+    problems = []
+    for file in found:
+        if file.problem:
+            problems.append(f"{file.file.path}: {file.problem}")
+            continue
+        try:
+            changes += _client_change(file, merged, launch)
+        except DocumentError as error:
+            problems.append(f"{file.file.path}: {error}")
+    return changes, problems
+
+
+def _own_change(own: OwnFile, merged: Merged) -> list[Change]:
+    if not merged.entries and own.data is not None:
+        return []
+    document = open_document((own.data or b"").decode(), "json")
+    if own.data is None:
+        document.set((OURS,), {})
+    for name, entry in merged.entries.items():
+        document.set((OURS, name), entry)
+    count = len(merged.entries)
+    return _change(own.path, own.data, document.text(), f"gets {count} server{'' if count == 1 else 's'}")
+
+
+def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str]) -> list[Change]:
+    if file.file.scope == "project":
+        return []
+    document = file.open()
+    taken = [server for origin, server in merged.taken if origin is file]
+    for server in taken:
+        document.remove(server.keys)
+    is_registered = any(server.is_foretool and server.keys[:-1] == file.file.keys for server in file.servers)
+    if file.file.registers and not is_registered:
+        document.set((*file.file.keys, NAME), file.file.dialect.write(launch[0], tuple(launch[1:])))
+    what = "gets foretool" if file.file.registers else "loses what foretool has now"
+    return _change(file.file.path, file.data, document.text(), f"{what} in place of {len(taken)}" if taken else what)
+
+
+def _change(path: Path, before: bytes | None, after: str, why: str) -> list[Change]:
+    return [Change(path, before, after.encode(), why)] if (before or b"") != after.encode() or before is None else []
+
+
+def secrets_of(entries: Iterable[Entry]) -> Secrets:
+    """Return the values of variables, headers and addresses that no output shows."""
+    pairs: list[tuple[str, str]] = []
+    for entry in entries:
+        for key in ("env", "headers"):
+            for name, value in (entry.get(key) or {}).items():
+                if isinstance(value, str) and "${" not in value:
+                    pairs += ((part, name) for part in (value, *value.split()))
+        if isinstance(entry.get("url"), str):
+            pairs += secrets_in_url(entry["url"])
+    return collect(pairs)

@@ -1,0 +1,161 @@
+"""`foretool init`: from the files of many clients to one, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from homes import NAMES, SECRET, write_home
+from requirements import requirement
+
+from foretool.server.commands.group import run
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "FORETOOL_CONFIG", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PWD", str(tmp_path))
+    return tmp_path
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in home.rglob("*")
+        if path.is_file() and "backups" not in path.parts
+    }
+
+
+@requirement("setup:undo")
+def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    before = contents(home)
+    assert run(["init", "--yes", "--no-start"]) == 0
+    out = capsys.readouterr().out
+    assert "18 servers for ~/.config/foretool/mcp.json" in out and "to put them back: foretool init --undo" in out
+    ours = home / ".config/foretool/mcp.json"
+    assert ours.stat().st_mode & 0o077 == 0
+    assert sorted(json.loads(ours.read_text())["mcpServers"]) == sorted([*NAMES, "files-cursor"])
+    after = contents(home)
+    assert run(["init", "--yes", "--no-start"]) == 0
+    assert contents(home) == after and "Nothing has to change" in capsys.readouterr().out
+    assert run(["init", "--undo"]) == 0
+    assert contents(home) == before
+    assert run(["init", "--undo"]) == 2
+    assert "there is nothing to undo" in capsys.readouterr().err
+
+
+@requirement("setup:secrets")
+def test_no_output_shows_a_secret(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    before = contents(home)
+    assert run(["init", "--dry-run"]) == 0
+    assert run(["init", "--dry-run", "--json"]) == 0
+    assert run(["init", "--yes", "--no-start"]) == 0
+    out, error = capsys.readouterr()
+    assert SECRET not in out + error and "[GITHUB_TOKEN]" in out
+    run(["init", "--undo"])
+    assert contents(home) == before
+
+
+def test_a_dry_run_changes_nothing_and_shows_lines(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    before = contents(home)
+    assert run(["init", "--dry-run"]) == 0
+    assert contents(home) == before and not (home / ".config/foretool").exists()
+    assert '-    "time": {"command": "uvx", "args": ["mcp-server-time"]},' in capsys.readouterr().out
+
+
+def test_json_tells_everything(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    assert run(["init", "--yes", "--no-start", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["added"]["time"] == ["Claude Desktop", "Claude Code"] and len(told["changes"]) == 12
+    assert [each["client"] for each in told["clients"] if each["problem"]] == ["windsurf"]
+    assert Path(told["backup"]).is_dir()
+
+
+def test_nobody_to_ask_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init"]) == 2
+    assert "add --yes to change the files, or --dry-run" in capsys.readouterr().err
+
+
+def test_one_client_is_chosen(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    before = contents(home)
+    assert run(["init", "--yes", "--no-start", "--client", "codex"]) == 0
+    changed = {name for name, data in contents(home).items() if before.get(name) != data}
+    assert changed == {".config/foretool/mcp.json", ".codex/config.toml"}
+    assert run(["init", "--yes", "--client", "nobody"]) == 2
+    assert "no client is called 'nobody'; the clients are claude-code, " in capsys.readouterr().err
+
+
+@requirement("setup:project")
+def test_servers_of_a_cloned_repository_are_not_taken_over(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = home / "clone"
+    folder.mkdir()
+    (folder / ".mcp.json").write_text('{"mcpServers": {"evil": {"command": "touch", "args": ["PWNED"]}}}')
+    monkeypatch.setenv("PWD", str(folder))
+    (home / ".cursor").mkdir()
+    assert run(["init", "--yes", "--no-start"]) == 0
+    ours = home / ".config/foretool/mcp.json"
+    assert "evil" not in ours.read_text() and "evil" not in capsys.readouterr().out
+    assert run(["init", "--yes", "--no-start", "--project"]) == 0
+    assert "evil" in ours.read_text() and "evil" in (folder / ".mcp.json").read_text()
+
+
+def test_a_broken_file_of_ours_is_not_overwritten(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    ours = home / ".config/foretool/mcp.json"
+    ours.parent.mkdir()
+    ours.write_text('{"mcpServers": ')
+    assert run(["init", "--yes", "--no-start"]) == 1
+    assert "mcp.json:1:16: expected a value" in capsys.readouterr().err and ours.read_text() == '{"mcpServers": '
+
+
+def test_a_home_without_clients_is_told_what_to_do(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init", "--yes", "--no-start"]) == 0
+    assert "No MCP client was found. To register foretool by hand: foretool connect" in capsys.readouterr().out
+
+
+def test_it_ends_with_what_the_doctor_finds(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program-here"}}}')
+    assert run(["init", "--yes"]) == 1
+    out = capsys.readouterr().out
+    assert "Starting every server once" in out and "no-such-program-here" in out
+
+
+def test_eight_clients_with_forty_servers_are_read_at_once(home: Path) -> None:
+    write_home(home)
+    many = {f"s{number}": {"command": "uvx", "args": [f"server-{number}"]} for number in range(40)}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": many}))
+    assert run(["init", "--yes", "--no-start"]) == 0
+    assert len(json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]) == 56
+
+
+def test_a_client_that_wrote_meanwhile_is_not_overwritten(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from foretool.server.commands import init
+
+    write_home(home)
+    before = contents(home)
+    plan = init.plan
+
+    def late(*arguments: object) -> object:
+        found = plan(*arguments)  # type: ignore[arg-type]
+        (home / ".cursor/mcp.json").write_text("{}")
+        return found
+
+    monkeypatch.setattr(init, "plan", late)
+    assert run(["init", "--yes", "--no-start"]) == 1
+    assert "it has changed in the meantime; run the command again" in capsys.readouterr().err
+    assert contents(home) == {**before, ".cursor/mcp.json": b"{}"}

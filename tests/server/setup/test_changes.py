@@ -1,0 +1,96 @@
+"""Every change of a file can be undone, byte for byte, and half a change never stays."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from foretool.server.setup import changes
+from foretool.server.setup.changes import Change, ChangeError, apply, difference, undo
+
+
+def test_what_was_there_comes_back(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "deep" / "new.json"
+    old.write_bytes(b"\xef\xbb\xbf{ }\r\n")
+    old.chmod(0o640)
+    backups = tmp_path / "backups"
+    kept = apply([Change(old, old.read_bytes(), b"{1}", ""), Change(new, None, b"{2}", "")], backups)
+    assert (old.read_bytes(), new.read_bytes()) == (b"{1}", b"{2}")
+    assert (old.stat().st_mode & 0o777, new.stat().st_mode & 0o777) == (0o640, 0o600)
+    assert kept.stat().st_mode & 0o777 == 0o700
+    assert all(each.stat().st_mode & 0o077 == 0 for each in kept.iterdir())
+    assert undo(backups) == ([old, new], [])
+    assert old.read_bytes() == b"\xef\xbb\xbf{ }\r\n" and not new.exists() and old.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(ChangeError, match="nothing to undo"):
+        undo(backups)
+
+
+def test_two_runs_are_undone_one_after_the_other(tmp_path: Path) -> None:
+    path, backups = tmp_path / "a", tmp_path / "backups"
+    path.write_bytes(b"1")
+    apply([Change(path, b"1", b"2", "")], backups)
+    apply([Change(path, b"2", b"3", "")], backups)
+    undo(backups)
+    assert path.read_bytes() == b"2"
+    undo(backups)
+    assert path.read_bytes() == b"1"
+
+
+def test_a_file_that_was_changed_since_stays(tmp_path: Path) -> None:
+    one, two, backups = tmp_path / "one", tmp_path / "two", tmp_path / "backups"
+    for path in (one, two):
+        path.write_bytes(b"old")
+    apply([Change(path, b"old", b"new", "") for path in (one, two)], backups)
+    one.write_bytes(b"newer")
+    restored, (problem,) = undo(backups)
+    assert restored == [two] and one.read_bytes() == b"newer" and problem.startswith(f"{one}: it has changed since")
+
+
+def test_a_file_that_changed_before_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"other")
+    with pytest.raises(ChangeError, match="has changed in the meantime"):
+        apply([Change(path, b"old", b"new", "")], tmp_path / "backups")
+    assert path.read_bytes() == b"other"
+
+
+def test_if_one_cannot_be_written_none_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"old")
+    two.write_bytes(b"old")
+    write = changes._write
+
+    def fails(path: Path, data: bytes, mode: int) -> None:
+        if path == two:
+            raise PermissionError(13, "Permission denied", str(path))
+        write(path, data, mode)
+
+    monkeypatch.setattr(changes, "_write", fails)
+    with pytest.raises(ChangeError, match=r"two: cannot be written \(Permission denied\); nothing was changed"):
+        apply([Change(path, b"old", b"new", "") for path in (one, two)], tmp_path / "backups")
+    assert (one.read_bytes(), two.read_bytes()) == (b"old", b"old")
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    real, link = tmp_path / "dotfiles.json", tmp_path / "link.json"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    apply([Change(link, b"old", b"new", "")], tmp_path / "backups")
+    assert link.is_symlink() and real.read_bytes() == b"new"
+
+
+def test_nothing_is_written_through_a_file_that_somebody_put_there(tmp_path: Path) -> None:
+    path, victim = tmp_path / "a", tmp_path / "victim"
+    path.write_bytes(b"old")
+    victim.write_bytes(b"keep")
+    (tmp_path / f".a.foretool-{os.getpid()}").symlink_to(victim)
+    with pytest.raises(ChangeError):
+        apply([Change(path, b"old", b"new", "")], tmp_path / "backups")
+    assert victim.read_bytes() == b"keep"
+
+
+def test_a_difference_shows_lines(tmp_path: Path) -> None:
+    lines = difference(Change(tmp_path / "a", b"1\n2\n", b"1\n3\n", ""))
+    assert "-2" in lines and "+3" in lines

@@ -1,0 +1,74 @@
+"""What `init` changes: every client gets foretool, and loses only what our file has."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+from homes import NAMES, SECRET, write_home
+
+from foretool.server.config import jsonc
+from foretool.server.setup.clients import Machine, client_files
+from foretool.server.setup.merge import merge
+from foretool.server.setup.plan import plan, read_own, secrets_of
+from foretool.server.setup.scan import scan
+
+LAUNCH = ["/opt/foretool", "serve", "--config", "/mcp.json"]
+
+
+def planned(home: Path) -> tuple[dict[str, str], list[str]]:
+    files = scan(client_files(Machine("linux", home, {}, home)))
+    own = read_own(home / "mcp.json")
+    changes, problems = plan(own, merge(files, own.servers(), "our file", lambda conflict: "both"), files, LAUNCH)
+    return {str(each.path.relative_to(home)): each.after.decode() for each in changes}, problems
+
+
+def test_every_client_has_foretool_instead(tmp_path: Path) -> None:
+    write_home(tmp_path)
+    changed, (problem,) = planned(tmp_path)
+    assert "windsurf" in problem and len(changed) == 12
+    ours = json.loads(changed["mcp.json"])["mcpServers"]
+    assert sorted(ours) == sorted([*NAMES, "files-cursor"])
+    assert ours["github"]["env"] == {"GITHUB_TOKEN": SECRET} and ours["off"]["disabled"] is True
+    claude = json.loads(changed[".claude.json"])
+    assert list(claude["mcpServers"]) == ["foretool"] and claude["projects"]["/home/ann/shop"]["mcpServers"] == {}
+    assert claude["projects"]["/home/ann/shop"]["allowedTools"] == []
+    codex = tomllib.loads(changed[".codex/config.toml"])
+    assert list(codex["mcp_servers"]) == ["foretool"] and codex["tui"] == {"theme": "dark"}
+    assert "developer:" in changed[".config/goose/config.yaml"] and "slack" not in changed[".config/goose/config.yaml"]
+    assert "// Zed settings" in changed[".config/zed/settings.json"]
+    assert list(jsonc.loads(changed[".cursor/mcp.json"])["mcpServers"]) == ["foretool"]
+
+
+def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
+    write_home(tmp_path)
+    changed, _ = planned(tmp_path)
+    for name, text in changed.items():
+        (tmp_path / name).write_text(text)
+    assert planned(tmp_path)[0] == {}
+
+
+def test_a_client_that_has_foretool_already_keeps_its_entry(tmp_path: Path) -> None:
+    path = tmp_path / ".cursor/mcp.json"
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"tools": {"command": "foretool", "args": ["serve", "--profile", "work"]}}}')
+    assert set(planned(tmp_path)[0]) == {"mcp.json"}
+
+
+def test_a_project_keeps_its_file(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    files = scan(client_files(Machine("linux", tmp_path, {}, folder)))
+    own = read_own(tmp_path / "mcp.json")
+    changes, _ = plan(own, merge(files, {}, "our file", lambda conflict: "both"), files, LAUNCH)
+    assert [each.path.name for each in changes] == ["mcp.json"] and b'"x"' in changes[0].after
+
+
+def test_values_of_variables_headers_and_addresses_are_secrets() -> None:
+    secrets = secrets_of([
+        {"env": {"TOKEN": "abcdef123"}, "headers": {"Authorization": "Bearer zyxwvu987", "K": "${K}"}},
+        {"url": "https://a/?key=qwertz55"},
+    ])  # fmt: skip
+    assert secrets.redact("abcdef123 zyxwvu987 qwertz55 ${K}") == "[TOKEN] [Authorization] [url] ${K}"

@@ -1,0 +1,74 @@
+"""The servers of installed clients are found, and a file that cannot be read harms no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from homes import FILES, NAMES, write_home
+
+from foretool.server.setup import scan as scanning
+from foretool.server.setup.clients import Machine, client_files
+from foretool.server.setup.scan import FoundFile, scan, starts_foretool
+
+
+def found(home: Path, folder: Path | None = None) -> list[FoundFile]:
+    return scan(client_files(Machine("linux", home, {}, folder or home)))
+
+
+def test_every_server_of_a_home_is_found(tmp_path: Path) -> None:
+    write_home(tmp_path)
+    servers = [server for file in found(tmp_path) for server in file.servers]
+    assert sorted({each.name for each in servers if not each.problem}) == NAMES
+    assert [each.name for each in servers if each.problem] == ["developer"]
+    (shop,) = [each for each in servers if each.name == "shop"]
+    assert shop.entry["cwd"] == "/home/ann/shop"
+    assert shop.keys == ("projects", "/home/ann/shop", "mcpServers", "shop")
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    write_home(tmp_path)
+    (broken,) = [each for each in found(tmp_path) if each.problem]
+    assert broken.file.client == "windsurf" and "found the end of the file" in broken.problem
+
+
+def test_files_in_other_shapes_are_said_and_no_error(tmp_path: Path, monkeypatch: object) -> None:
+    for client, data in {
+        ".cursor/mcp.json": b"\xff\xfe\x00",
+        ".gemini/settings.json": b'{"mcpServers": []}',
+        ".codex/config.toml": b"mcp_servers = 5",
+        ".copilot/mcp-config.json": b'{"mcpServers": {"a": 5, "b": {"command": "x", "env": 5}}}',
+        ".continue/config.yaml": b"- 1\n- 2\n",
+    }.items():
+        path = tmp_path / client
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    files = {each.file.client: each for each in found(tmp_path)}
+    assert "UTF-8" in files["cursor"].problem
+    assert [files[each].servers for each in ("gemini", "codex", "continue")] == [(), (), ()]
+    assert [(each.name, bool(each.problem)) for each in files["copilot"].servers] == [("a", True), ("b", False)]
+
+
+def test_a_file_that_is_too_large_is_left_alone(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(scanning, "LARGEST", 10)
+    write_home(tmp_path)
+    assert all("larger than" in each.problem for each in found(tmp_path) if each.file.client == "cursor")
+
+
+def test_clients_that_are_not_installed_are_not_listed(tmp_path: Path) -> None:
+    assert found(tmp_path) == []
+    (tmp_path / ".codex").mkdir()
+    assert [(each.file.client, each.data) for each in found(tmp_path)] == [("codex", None)]
+
+
+def test_foretool_itself_is_no_server(tmp_path: Path) -> None:
+    assert starts_foretool({"command": "/opt/bin/foretool", "args": ["serve"]})
+    assert starts_foretool({"command": r"C:\tools\foretool.exe", "args": ["serve"]})
+    assert starts_foretool({"command": "uvx", "args": ["foretool", "serve", "--config", "/a"]})
+    assert not starts_foretool({"command": "foretool", "args": ["hint"]})
+    assert not starts_foretool({"command": "npx", "args": ["foretool-docs", "serve"]})
+
+
+def test_the_files_of_a_home_are_those_of_the_clients(tmp_path: Path) -> None:
+    write_home(tmp_path)
+    paths = {str(each.file.path.relative_to(tmp_path)) for each in found(tmp_path)}
+    assert set(FILES) - {".claude/settings.json"} <= paths
