@@ -56,7 +56,9 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     assert error.startswith(said) and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("search", "connect", "hint", "token")])
+@pytest.mark.parametrize(
+    "name", [each for each in COMMANDS if each not in ("init", "search", "connect", "hint", "token")]
+)
 def test_a_missing_config_is_one_line_and_status_2(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

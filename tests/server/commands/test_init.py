@@ -44,7 +44,7 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     assert contents(home) == after and "Nothing has to change" in capsys.readouterr().out
     assert run(["init", "--undo"]) == 0
     assert contents(home) == before
-    assert run(["init", "--undo"]) == 2
+    assert run(["init", "--undo"]) == 1
     assert "there is nothing to undo" in capsys.readouterr().err
 
 
