@@ -685,8 +685,15 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     # Setting up
     "setup:undo": Promise("README.md", "what init changed comes back byte for byte, and a second init changes nothing"),
-    "setup:secrets": Promise("SECURITY.md", "setting up prints no value of a variable or a header"),
-    "setup:project": Promise("SECURITY.md", "servers of the working folder are taken over only if the user says so"),
+    "trust:setup:secrets": Promise("SECURITY.md", "setting up prints no value of a variable or a header"),
+    "trust:setup:project": Promise(
+        "SECURITY.md",
+        "servers of the working folder are taken over only with --project, and its files stay as they are",
+    ),
+    "trust:setup:files": Promise(
+        "SECURITY.md",
+        "our config and the copies of old files are open to their user alone, and no newer file is overwritten",
+    ),
     # What is kept
     "trust:data:no-secret-is-written": Promise(
         "SECURITY.md", "no field that a client or a server controls brings a secret into the store or the log"

@@ -29,7 +29,7 @@ def contents(home: Path) -> dict[str, bytes]:
     }
 
 
-@requirement("setup:undo")
+@requirement("setup:undo", "trust:setup:files")
 def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_home(home)
     before = contents(home)
@@ -48,7 +48,7 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     assert "there is nothing to undo" in capsys.readouterr().err
 
 
-@requirement("setup:secrets")
+@requirement("trust:setup:secrets")
 def test_no_output_shows_a_secret(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_home(home)
     before = contents(home)
@@ -93,7 +93,7 @@ def test_one_client_is_chosen(home: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "no client is called 'nobody'; the clients are claude-code, " in capsys.readouterr().err
 
 
-@requirement("setup:project")
+@requirement("trust:setup:project")
 def test_servers_of_a_cloned_repository_are_not_taken_over(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,6 +141,7 @@ def test_eight_clients_with_forty_servers_are_read_at_once(home: Path) -> None:
     assert len(json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]) == 56
 
 
+@requirement("trust:setup:files")
 def test_a_client_that_wrote_meanwhile_is_not_overwritten(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

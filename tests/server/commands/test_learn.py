@@ -57,7 +57,7 @@ def test_demonstrations_are_imported_learned_from_reported_and_rolled_back(
     assert run(["learn", "--report", *config]) == 0
     assert "served" in capsys.readouterr().out
     assert run(["learn", "--report", "--json", *config]) == 0
-    assert [each["kind"] for each in json.loads(capsys.readouterr().out)["served"]] == ["dtdr"]
+    assert [each["kind"] for each in json.loads(capsys.readouterr().out)["served"]] == ["dtdr", "prior"]
 
     assert run(["search", "weather or moon", "--json", *config]) == 0
     best = json.loads(capsys.readouterr().out)["matches"][0]
