@@ -64,7 +64,9 @@ def test_demonstrations_are_imported_learned_from_reported_and_rolled_back(
     assert (best["tool"], "history" in best["parts"]) == ("sky__moon", True), best
 
     assert run(["learn", "--rollback", *config]) == 0
-    assert capsys.readouterr().out == "dtdr 1 no longer serves; none serves; ranking goes on without it\n"
+    assert capsys.readouterr().out == "".join(
+        f"{kind} 1 no longer serves; none serves; ranking goes on without it\n" for kind in ("dtdr", "prior")
+    )
     assert run(["learn", "--rollback", *config]) == 0
     assert "there is nothing to roll back" in capsys.readouterr().out
 
