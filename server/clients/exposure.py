@@ -3,7 +3,8 @@
 A list is made once per epoch, stored byte for byte, and served unchanged until the catalog changes, the epoch is over,
 or `foretool learn` has run. No request of a client changes it. `epochs` says when an epoch may end early.
 
-The file is long because every part of making a list reads the same profile, policy, catalog and budget.
+`Exposures` is over 300 lines and the file is long: every part of making a list reads the same profile, policy, catalog
+and budget.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class View(Struct, frozen=True):
     wide: frozenset[ToolId] = frozenset()
     """Tools whose definitions are not the same in both eras."""
     legacy_array: bytes = b""
-    """The array for legacy clients, if there are such tools."""
+    """The array for legacy clients; read only if there are such tools."""
     named: tuple[ToolId, ...] = ()
     """Tools that the list lacks and that the definitions of our bridges name."""
 
@@ -249,17 +250,19 @@ class Exposures:
         usages = self._recorder.usage()
         if last_use(usages) <= view.created_at:
             return view
-        ranked = self._rank_use(profile, usages, (*view.tools, *view.named))
+        ranked = self._rank_use(profile, usages, (*view.tools, *view.named), self._pinned(profile))
         chosen, named = self._split(profile, policy, ranked)
         if {*chosen, *dict(self._own(profile))} == view.shown and set(named) == set(view.named):
             return view
         return self._make_stored(profile, policy, ranked)
 
-    def _rank_use(self, profile: Profile, usages: Sequence[Usage], listed: Iterable[ToolId]) -> tuple[ToolId, ...]:
+    def _rank_use(
+        self, profile: Profile, usages: Sequence[Usage], listed: Iterable[ToolId], pinned: Iterable[ToolId]
+    ) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they would compete now. What is listed for its relevance comes after
         what was used: searching again before the first list would cost more than it gains."""
         found = dict.fromkeys([*self._expected(usages), *listed])
-        left_out, finds = {*self._pinned(profile), *self._recorder.failing()}, self._policy.reach(profile).finds
+        left_out, finds = {*pinned, *self._recorder.failing()}, self._policy.reach(profile).finds
         return tuple(id for id in found if (tool := self._catalog.get(id)) and id not in left_out and finds(tool))
 
     def _restore(self, profile: Profile, policy: Policy) -> View | None:
@@ -289,20 +292,36 @@ class Exposures:
         return View(
             policy, stored.epoch, stored.tools, frozenset(stored.tools), arrays["modern"],
             tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
-            self._epochs.end(stored.created_at), partial(self._would_list, profile, policy, stored.tools),
-            partial(self._keeps_back, profile, policy, stored.tools), wide, arrays["legacy"] if wide else b"",
+            self._epochs.end(stored.created_at), self._fits(profile, policy, stored.tools),
+            partial(self._keeps_back, profile, policy, self._fits(profile, "frozen", stored.tools)), wide,
+            arrays["legacy"],
             stored.named,
         )  # fmt: skip
 
-    def _would_list(self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...], tool: ToolId) -> bool:
-        ranked = self._rank_use(profile, self._recorder.usage(), listed)
-        return tool in self._choose(profile, policy, ranked)
+    def _fits(self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...]) -> Callable[[ToolId], bool]:
+        """Return what tells whether a list that is made now has a tool. A call waits for the answer, so what stays as
+        long as the list does is worked out once."""
 
-    def _keeps_back(self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...], tool: ToolId) -> int:
-        if policy != "growing" or not self._would_list(profile, "frozen", listed, tool):
+        @cache
+        def fixed() -> tuple[frozenset[ToolId], int]:
+            return frozenset(self._pinned(profile)), self._left(profile, policy)
+
+        def fits(tool: ToolId) -> bool:
+            usages = self._recorder.usage()
+            if all(each.tool != tool for each in usages):
+                return False  # nothing has changed for it
+            pinned, left = fixed()
+            ranked = self._rank_use(profile, usages, listed, pinned)
+            share = self._learned.named_share() if policy == "frozen" else 0.0
+            return tool in split_list(ranked, left, share, self._catalog.tokens, self._named.tokens)[0]
+
+        return fits
+
+    def _keeps_back(self, profile: Profile, policy: Policy, fits: Callable[[ToolId], bool], tool: ToolId) -> int:
+        """Return the tokens that a growing list keeps free, if they are why it lacks a tool."""
+        if policy != "growing" or not fits(tool):
             return 0
-        left = self._left(profile, "frozen")
-        return left - self._left(profile, policy)
+        return self._left(profile, "frozen") - self._left(profile, policy)
 
     def _digest_inputs(self, profile: Profile, policy: Policy) -> str:
         """Return a digest of everything a list is made of, except usage, which only a new epoch brings in."""

@@ -37,6 +37,7 @@ KEEP: Final = 20_000
 
 JUDGED: Final = 1000
 """How many of the latest calls say whether a tool works at all."""
+
 MOST_ARGUMENTS: Final = 262_144
 """Bytes of arguments whose values may be recorded; of larger ones only names and types are: looking for secrets in
 megabytes would hold up other calls."""
