@@ -309,6 +309,10 @@ class ClientRecord(Struct, frozen=True):
     relist_ms: float
     """Median delay of those `tools/list` requests; 0 if there were none."""
     last_seen: float
+    recent: str = ""
+    """The latest announcements, the newest last: `1` for each that it followed in time, else `0`."""
+    tries: int = 0
+    """How often its list grew only to see what it does."""
 
 
 class Usage(Struct, frozen=True):

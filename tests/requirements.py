@@ -177,6 +177,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "pins:always": Promise("design: exposure", "pins are listed whatever the budget"),
     # Policies and profiles
     "policy:auto:unknown": Promise("design: exposure", "unknown and modern clients get a frozen list"),
+    "policy:auto:try": Promise("docs/clients.md", "a client that was never measured is tried once, at no loss to it"),
+    "policy:auto:ledger-bounded": Promise("docs/clients.md", "a client that gives many names fills no ledger"),
     "policy:auto:known": Promise("design: exposure", "clients known to re-list get a growing one"),
     "policy:auto:demotion": Promise(
         "design: exposure", "a client that does not list again is demoted, also after a restart"

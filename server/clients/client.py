@@ -280,17 +280,21 @@ class Client:
 
     # -- notifications to the client
 
-    def notify(self, kind: str, method: str, params: dict[str, Any] | None = None, uri: str = "") -> None:
+    def notify(self, kind: str, method: str, params: dict[str, Any] | None = None, uri: str = "") -> bool:
         """Send a notification that belongs to no request: a legacy client gets it as it is, a modern one where a
-        `subscriptions/listen` has the filter `kind` or the resource `uri`."""
+        `subscriptions/listen` has the filter `kind` or the resource `uri`. Return whether anyone gets it."""
+        is_sent = False
         if (self.transport == "http" and self.era == "modern") or self.listens:
             for exchange, wanted in self.listens.values():
                 if uri in wanted.get("resourceSubscriptions", ()) if uri else wanted.get(kind):
                     meta = {"_meta": {versions.META_SUBSCRIPTION: exchange.id}}
                     exchange.send(jsonrpc.notification(method, jsonrpc.raw({**(params or {}), **meta})))
+                    is_sent = True
         elif self.era == "legacy" and self.session is not None:
             raw = UNSET if params is None else jsonrpc.raw(params)
             self._outbox.send(self.standalone, jsonrpc.notification(method, raw))
+            is_sent = True
+        return is_sent
 
     def notify_raw(self, message: Message) -> None:
         """Send an upstream's notification as it is."""

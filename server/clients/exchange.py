@@ -65,8 +65,9 @@ class Caller(Protocol):
     def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None:
         """Cancel a request that was sent to the client."""
 
-    def notify(self, kind: str, method: str, params: dict[str, Any] | None = None, uri: str = "") -> None:
-        """Send a notification that belongs to no request."""
+    def notify(self, kind: str, method: str, params: dict[str, Any] | None = None, uri: str = "") -> bool:
+        """Send a notification that belongs to no request; return whether anyone gets it."""
+        ...
 
     def notify_raw(self, message: Message) -> None:
         """Send an upstream's notification as it is."""

@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -27,8 +26,8 @@ from foretool.server.catalog.first_tools import FirstTools
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.clients.epochs import Epochs, last_use
 from foretool.server.clients.named_tools import NamedTools
+from foretool.server.clients.policy_choice import choose_policy, is_worth_a_try
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.config.settings import PolicyChoice
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
@@ -48,13 +47,6 @@ from foretool.storage.records import (
     Usage,
     WorkingSet,
 )
-
-RELISTERS: Final = frozenset({"claude-code", "mcp-use", "goose", "opencode", "cline", "windsurf"})
-"""Clients known to list again after `list_changed` in the legacy era, until the ledger knows better
-(docs/clients.md has the sources)."""
-
-RELIST_SHARE: Final = 0.5
-"""A list grows only for clients that list again after at least this share of the announcements they get."""
 
 
 class Why(Struct, frozen=True):
@@ -156,6 +148,16 @@ class Exposures:
         """Return the policy of one session, from its profile, its era and the client ledger."""
         ledger = self._recorder.client(session.client, session.version, session.era)
         return choose_policy(profile.policy, session.era, session.client, ledger)
+
+    def begin_try(self, profile: Profile, session: SessionRecord) -> bool:
+        """Tell whether the list of a client that was never measured may grow once, and record the attempt."""
+        key = (session.client, session.version, session.era)
+        if self._recorder.refusal:
+            return False  # what the attempt shows could not be kept
+        if not is_worth_a_try(profile.policy, session.era, session.client, self._recorder.client(*key)):
+            return False
+        self._recorder.add_client_relist(ClientRecord(*key, 0, 0, 0.0, self._recorder.now(), tries=1))
+        return True
 
     def view(self, profile: Profile, policy: Policy) -> View:
         """Return the current list. This is cheap unless an epoch has begun."""
@@ -454,18 +456,6 @@ class Exposures:
         return WorkingSet(
             key, epoch, tools, listing, self._recorder.now(), self._digest_inputs(profile, policy), tuple(named)
         ), ranked
-
-
-def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> Policy:
-    """Return the policy of one client. `auto` grows lists only for legacy clients that are known to re-list."""
-    if wanted != "auto":
-        # A growing list violates a MUST NOT of the modern specification, so `auto` never chooses it there.
-        return wanted
-    if era == "modern":
-        return "frozen"
-    if ledger is not None and ledger.announced:
-        return "growing" if ledger.relisted / ledger.announced >= RELIST_SHARE else "frozen"
-    return "growing" if client.lower() in RELISTERS else "frozen"
 
 
 def list_result(array: bytes, era: Era, ttl_ms: int) -> Raw:

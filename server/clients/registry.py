@@ -28,6 +28,8 @@ ANY_CLIENT: Final[dict[str, Any]] = {
     "roots": {"listChanged": True},
 }
 """What we declare on behalf of clients that have not connected yet."""
+MOST_NAME: Final = 100
+"""Characters of a client's name or version that are kept."""
 ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
 
@@ -86,6 +88,7 @@ class ClientRegistry:
             self._clients.remove(client)
         if client.log_level:
             self.set_levels()
+        client.tools.close()
         client.end_sessions()
 
     def tool_list(self, client: Client) -> ToolList:
@@ -94,8 +97,8 @@ class ClientRegistry:
     def begin_session(self, client: Client, era: Era) -> Session:
         record = SessionRecord(
             key=os.urandom(16).hex(),
-            client=str(client.info.get("name", "")),
-            version=str(client.info.get("version", "")),
+            client=str(client.info.get("name", ""))[:MOST_NAME],
+            version=str(client.info.get("version", ""))[:MOST_NAME],
             era=era,
             transport="http" if client.transport == "http" else "stdio",
             profile=client.profile.name,
@@ -122,9 +125,11 @@ class ClientRegistry:
     def follow_config(self) -> None:
         """After a reload, give each client its profile as it is now; its policy is chosen again."""
         for client in self._clients:
-            client.profile = self._config.profile(client.profile.name)
+            before, client.profile = client.profile, self._config.profile(client.profile.name)
             for session in client.sessions():
                 session.policy = None
+                if client.profile.policy != before.policy:
+                    session.list_policy = None
 
     # -- what clients can and want together
 

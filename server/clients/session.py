@@ -140,6 +140,10 @@ class Session:
         """Id of the record of that list."""
         self.policy: Policy | None = None
         """Chosen at the first list, and again when the client ledger has learned something."""
+        self.list_policy: Policy | None = None
+        """The policy of the list that it began with."""
+        self.delivered = 0
+        """How many of the tools in `grown` the client has got in a list."""
         self.grown: list[ToolId] = []
         """Tools appended to the list since it began, in order."""
         self._grown_found: set[ToolId] = set()
@@ -187,12 +191,17 @@ class Session:
 
     # -- the list
 
-    def sees(self, tool: ToolId) -> bool:
+    def lists(self, tool: ToolId) -> bool:
+        """Tell whether the tool is on the session's list."""
         return self.view is not None and (tool in self.view.shown or tool in self.grown)
 
     def names(self, tool: ToolId) -> bool:
         """Tell whether the list names a hidden tool with what its call needs."""
         return self.view is not None and tool in self.view.named
+
+    def sees(self, tool: ToolId) -> bool:
+        """Tell whether the client was given the tool. One that has not listed again has not got what grew."""
+        return self.view is not None and (tool in self.view.shown or tool in self.grown[: self.delivered])
 
     def grow(self, tools: Sequence[ToolId], *, found: bool) -> None:
         """Take in that tools were appended to the list; `found`: a discovery had found them."""

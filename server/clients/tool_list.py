@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from foretool.server.clients.exposure import Exposures, View
+from foretool.server.clients.policy_choice import is_scheduled
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.storage.records import ListReason, Policy, ToolId
@@ -28,8 +29,9 @@ class Audience(Protocol):
         """Return every session of the client."""
         ...
 
-    def notify(self, kind: str, method: str) -> None:
-        """Send a notification that belongs to no request."""
+    def notify(self, kind: str, method: str) -> bool:
+        """Send a notification that belongs to no request; return whether the client gets it."""
+        ...
 
 
 class ToolList:
@@ -43,6 +45,14 @@ class ToolList:
         """Results that wait for the client to list again."""
         self._announced_at = 0.0
         """Loop time of the last announcement that the client has not answered yet; 0 for none."""
+        self._in_vain_at = 0.0
+        """The announcement after which a result was held and the client did not list."""
+        self._first_at = 0.0
+        """Loop time of the client's first list; 0 before it."""
+        self._unasked = 0
+        """How many lists after the first one came although nothing was announced."""
+        self._has_tried = False
+        """Whether the list has grown once to see what the client does."""
 
     # -- what the client sees
 
@@ -53,11 +63,16 @@ class ToolList:
         return session.policy
 
     def view(self, session: Session) -> View:
-        """Return the list that the session would get now, without the tools that have grown on it."""
-        return self._exposures.view(self._client.profile, self.policy(session))
+        """Return the list that the session would get now, without the tools that have grown on it.
+
+        What was measured in the session decides whether the list grows from then on, but takes no tool off it.
+        """
+        policy = session.list_policy = session.list_policy or self.policy(session)
+        return self._exposures.view(self._client.profile, policy)
 
     def array(self, session: Session) -> bytes:
-        """Return the definitions of the session's list as a JSON array."""
+        """Return the definitions of the session's list as a JSON array, which the client gets now."""
+        session.delivered = len(session.grown)
         return self._exposures.grown(self.view(session), session.grown, self._client.profile, session.record.era)
 
     def record(self, session: Session, reason: ListReason) -> None:
@@ -94,16 +109,30 @@ class ToolList:
 
         `found`: a discovery found them, so the list lacked them. Returns whether the client was told to list again.
         """
-        if self.policy(session) != "growing":
+        new = [tool for tool in tools if not session.lists(tool)]
+        is_try = found and bool(new) and self._may_try(session)
+        if self.policy(session) != "growing" and not is_try:
             return False
-        new = (tool for tool in tools if not session.sees(tool))
         added = self._exposures.fitting(self.view(session), session.grown, new)
+        if is_try and not added:
+            added = new[:1]  # a full list would never let us find out
         if not added:
             return False
         session.grow(added, found=found)
         self.record(session, "growth")
         self.announce()
-        return True
+        return self.is_announced
+
+    def _may_try(self, session: Session) -> bool:
+        """Tell whether this growth is the one attempt with a client that was never measured.
+
+        It costs the client at most `hold_ms` once, and a client that does not list again loses nothing: it is told to
+        call what was found through a bridge.
+        """
+        if self._has_tried or session.view is None or self.policy(session) != "frozen":
+            return False
+        self._has_tried = self._exposures.begin_try(self._client.profile, session.record)
+        return self._has_tried
 
     # -- telling the client
 
@@ -116,7 +145,8 @@ class ToolList:
         """Tell the client that its list has changed, and watch whether it lists again."""
         if self._client.session is None:
             return
-        self._client.notify("toolsListChanged", "notifications/tools/list_changed")
+        if not self._client.notify("toolsListChanged", "notifications/tools/list_changed"):
+            return  # a modern client that does not listen cannot answer
         loop = asyncio.get_running_loop()
         if not self._announced_at:
             self._announced_at = loop.time()
@@ -127,12 +157,22 @@ class ToolList:
             self._announced_at = 0.0
             self._measure(None)
 
+    def close(self) -> None:
+        """Take in that the client is gone. Where a result was held for it in vain, it had time enough to list."""
+        if self._announced_at and self._in_vain_at == self._announced_at:
+            self._measure(None)
+        self._announced_at = 0.0
+
     def mark_listed(self) -> None:
         """Note that the client has listed: measure how soon, and release the results that waited."""
         loop = asyncio.get_running_loop()
         if self._announced_at:
-            delay, self._announced_at = loop.time() - self._announced_at, 0.0
-            self._measure(delay)
+            announced_at, self._announced_at = self._announced_at, 0.0
+            delay, watched = loop.time() - announced_at, announced_at - self._first_at
+            self._measure(None if is_scheduled(delay, self._unasked, watched) else delay)
+        elif self._first_at:
+            self._unasked += 1
+        self._first_at = self._first_at or loop.time()
         if self._held:
             loop.call_later(GRACE_S, self._release, *self._held)
 
@@ -145,7 +185,13 @@ class ToolList:
     def hold(self, finish: Callable[[], None]) -> None:
         """Call `finish` once the client has listed again, at most `hold_ms` later."""
         self._held.append(finish)
-        asyncio.get_running_loop().call_later(self._config.settings.hold_ms / 1000, self._release, finish)
+        asyncio.get_running_loop().call_later(self._config.settings.hold_ms / 1000, self._give_up, finish)
+
+    def _give_up(self, finish: Callable[[], None]) -> None:
+        """Release a result that was held long enough."""
+        if finish in self._held:
+            self._in_vain_at = self._announced_at
+        self._release(finish)
 
     def _release(self, *which: Callable[[], None]) -> None:
         for finish in which:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec.structs import asdict
 
-from foretool.server.clients.exposure import RELIST_SHARE, RELISTERS, choose_policy
+from foretool.server.clients.policy_choice import choose_policy, explain_policy
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
@@ -23,7 +23,8 @@ from foretool.storage.records import ClientRecord
 def command(path: Path | None, as_json: bool) -> int:
     """Show each client's capabilities and how foretool treats it.
 
-    That is whether and how fast a client lists its tools again when told to, and which policy "auto" therefore chooses.
+    That is whether and how fast a client lists its tools again when told that they changed, and which policy "auto"
+    therefore chooses. A client that foretool does not know is tried once, with its first search.
     """
     config = load(path)
     with open_existing_store(config.storage) as store:
@@ -43,24 +44,12 @@ def _print(clients: list[dict[str, Any]], policy: PolicyChoice) -> None:
         return
     rows = [
         (
-            each["client"] or "(unnamed)", each["version"], each["era"], each["announced"], each["relisted"],
-            f"{each['relist_ms']:.0f}" if each["relist_ms"] else "-", output.ago(each["last_seen"]), each["auto"],
-            each["why"],
+            f"{each['client'] or '(unnamed)'} {each['version']}".rstrip(), each["era"], each["announced"],
+            each["relisted"], f"{each['relist_ms']:.0f}" if each["relist_ms"] else "-", each["auto"], each["why"],
         )
         for each in clients
     ]  # fmt: skip
-    columns = ("client", "version", "era", "announced#", "re-listed#", "median ms#", "last seen", "auto", "because…")
-    output.table(columns, rows)
+    output.table(("client…", "era", "told#", "listed#", "ms#", "auto", "because…"), rows)
+    output.say("told: how often it was told that its list has changed. listed: how often it then listed within 2 s.")
     if policy != "auto":
         output.say(f'The setting "policy" is {policy}, so `auto` is not used.')
-
-
-def explain_policy(record: ClientRecord) -> str:
-    if record.era == "modern":
-        return "its protocol forbids lists that change because of a request"
-    if record.announced:
-        share = record.relisted / record.announced
-        return f"it listed again after {share:.0%} of the announcements; `growing` needs {RELIST_SHARE:.0%}"
-    if record.client.lower() in RELISTERS:
-        return "not measured yet; clients of this name are known to list again"
-    return "not measured yet; clients of this name are not known to list again"

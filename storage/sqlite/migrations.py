@@ -245,3 +245,10 @@ def m010_approvals(db: Database) -> None:
 def m011_named(db: Database) -> None:
     """Add the tools that the definitions of our bridges name beside those that a list holds."""
     db.table("working_sets").add_column("named", str, not_null_default="[]")
+
+
+@migration
+def m012_tries(db: Database) -> None:
+    """Add what a client did after the latest announcements, and how often it was tried."""
+    db.table("clients").add_column("recent", str, not_null_default="")
+    db.table("clients").add_column("tries", int, not_null_default=0)

@@ -11,6 +11,10 @@ from msgspec.json import Decoder
 from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord, Turn
 from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table, encode_json
 
+MOST_CLIENTS = 1000
+"""Clients in the ledger, by name, version and era. Above that those without a measurement go first, then the oldest."""
+_KEPT_OUTCOMES = 16
+"""Latest announcements kept for each client, so that a client which changed is soon treated as it behaves now."""
 _KEPT_DELAYS = 31
 """Re-list delays kept for each client, from which the median is taken."""
 
@@ -41,8 +45,12 @@ _SEE_CLIENT = (
     " VALUES (?, ?, ?, 0, 0, '[]', ?)"
     " ON CONFLICT (client, version, era) DO UPDATE SET last_seen = max(last_seen, excluded.last_seen)"
 )
+_DROP_CLIENTS = (
+    "DELETE FROM clients WHERE rowid IN (SELECT rowid FROM clients ORDER BY announced > 0, last_seen"
+    " LIMIT max(0, (SELECT count(*) FROM clients) - ?))"
+)
 _OF_CLIENT = "WHERE client = ? AND version = ? AND era = ?"
-_GET_CLIENTS = "SELECT client, version, era, announced, relisted, delays, last_seen FROM clients"
+_GET_CLIENTS = "SELECT client, version, era, announced, relisted, delays, last_seen, recent, tries FROM clients"
 
 
 class Sessions(Subject):
@@ -54,6 +62,7 @@ class Sessions(Subject):
             self._database.run(
                 _SEE_CLIENT, (Said(session.client), Said(session.version), session.era, session.started_at)
             )
+            self._database.run(_DROP_CLIENTS, (MOST_CLIENTS,))
 
     def end(self, key: str, at: float) -> None:
         self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
@@ -104,11 +113,13 @@ class Clients(Subject):
             self._database.run(_SEE_CLIENT, (*key, seen.last_seen))
             (kept,) = self._database.rows(f"SELECT delays FROM clients {_OF_CLIENT}", key)[0]  # noqa: S608
             delays = _numbers.decode(kept)
+            outcomes = "1" * seen.relisted + "0" * (seen.announced - seen.relisted)
             if seen.relisted:
                 delays = [*delays, seen.relist_ms][-_KEPT_DELAYS:]
             self._database.run(
-                f"UPDATE clients SET announced = announced + ?, relisted = relisted + ?, delays = ? {_OF_CLIENT}",  # noqa: S608  # a constant
-                (seen.announced, seen.relisted, encode_json(delays), *key),
+                "UPDATE clients SET announced = announced + ?, relisted = relisted + ?, delays = ?,"  # noqa: S608  # a constant
+                f" recent = substr(recent || ?, -{_KEPT_OUTCOMES}), tries = tries + ? {_OF_CLIENT}",
+                (seen.announced, seen.relisted, encode_json(delays), outcomes, seen.tries, *key),
             )
 
     def get(self, name: str, version: str, era: Era) -> ClientRecord | None:
@@ -126,8 +137,9 @@ def _read_exposure(row: Sequence[Any]) -> Exposure:
 
 
 def _read_client(row: Sequence[Any]) -> ClientRecord:
-    client, version, era, announced, relisted, delays, last_seen = row
-    return ClientRecord(client, version, era, announced, relisted, _median(_numbers.decode(delays)), last_seen)
+    client, version, era, announced, relisted, delays, last_seen, recent, tries = row
+    median = _median(_numbers.decode(delays))
+    return ClientRecord(client, version, era, announced, relisted, median, last_seen, recent, tries)
 
 
 def _median(values: Sequence[float]) -> float:

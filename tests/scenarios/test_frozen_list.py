@@ -217,7 +217,7 @@ async def test_an_epoch_is_announced_to_every_listener_of_either_era_and_to_no_o
 @requirement("list:growing:allowed")
 @pytest.mark.parametrize(
     ("policy", "name", "modern"),
-    [("auto", "claude-code", True), ("auto", "nobody", False), ("frozen", "claude-code", False), ("full", "x", True)],
+    [("auto", "claude-code", True), ("auto", "nobody", True), ("frozen", "claude-code", False), ("full", "x", True)],
 )
 async def test_where_a_list_may_not_grow_a_discovery_changes_nothing(policy: str, name: str, modern: bool) -> None:
     async with proxy_over(github(), policy=policy) as stage:

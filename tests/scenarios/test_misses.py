@@ -82,7 +82,7 @@ async def test_calling_a_listed_tool_is_no_miss_by_name_or_through_the_bridge() 
 
 @requirement("miss:discovery")
 async def test_a_discovery_followed_by_a_call_of_what_it_found_is_a_miss_with_its_rank() -> None:
-    async with proxy_over(calc()) as stage:
+    async with proxy_over(calc(), policy="frozen") as stage:
         client = stage.client
         await client.initialize()
         await client.list_tools()

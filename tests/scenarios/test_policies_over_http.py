@@ -149,7 +149,7 @@ async def test_an_answer_waits_no_longer_than_hold_ms_for_a_client_that_does_not
 @requirement("http:dynamic", "list:growing:allowed")
 async def test_over_http_too_a_list_grows_only_where_it_may() -> None:
     async with http_over(calc()) as (_, http):
-        callers = [Caller(http, "claude-code"), await Caller(http).greet("nobody")]
+        callers = [Caller(http, "claude-code"), Caller(http, "nobody")]
         for caller in callers:
             before = await caller.tools()
             await caller.listen()

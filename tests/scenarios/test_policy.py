@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
-from fakes import LIST_CHANGED, FakeUpstream, failing_store, proxy_over
+from fakes import LIST_CHANGED, FakeClient, FakeUpstream, failing_store, proxy_over
 from requirements import requirement
 
 from foretool.server.clients import tool_list
+from foretool.server.clients.policy_choice import TRIES
 from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +82,183 @@ async def test_an_unknown_client_that_lists_again_after_a_change_is_grown_for() 
         await again.initialize("newcomer", "1")
         await again.list_tools()
     assert policies(store) == ["frozen", "growing"]
+
+
+def tools() -> FakeUpstream:
+    return FakeUpstream("calc", ["add", "subtract"])
+
+
+async def search(client: FakeClient, name: str, *, lists: bool) -> Any:
+    """Discover a tool as a client that lists again when told to, or as one that does not; return the answer."""
+    before = client.count(LIST_CHANGED)
+    question = client.post("tools/call", {"name": "discover_tools", "arguments": {"names": [name]}})
+    if lists:
+        await client.heard(LIST_CHANGED, before + 1)
+        await client.list_tools()
+    return await client.result(question)
+
+
+@requirement("policy:auto:try", "policy:auto:promotion")
+async def test_an_unknown_client_that_lists_again_at_its_first_search_is_grown_for_at_once() -> None:
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, hold_ms=60_000, list_whole=False) as stage:
+        await stage.client.initialize("newcomer", "1")
+        before = await stage.client.ask("tools/list")
+        await search(stage.client, "calc__add", lists=True)
+        after = await stage.client.ask("tools/list")
+        assert after["tools"][:-1] == before["tools"]
+        assert after["tools"][-1]["name"] == "calc__add"
+        assert (await stage.client.call_tool("calc__add", {}))["content"]
+        await search(stage.client, "calc__subtract", lists=True)
+        assert (await stage.client.list_tools())[-2:] == ["calc__add", "calc__subtract"]
+        again = stage.connect()
+        await again.initialize("newcomer", "1")
+        await again.list_tools()
+    ledger = store.clients.get("newcomer", "1", "legacy")
+    assert ledger is not None
+    assert (ledger.announced, ledger.relisted, ledger.tries) == (2, 2, 1)
+    assert policies(store) == ["frozen", "growing"]
+
+
+@requirement("policy:auto:try")
+async def test_an_unknown_client_that_does_not_list_again_is_tried_once_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
+        await stage.client.initialize("newcomer", "1")
+        await stage.client.list_tools()
+        first = await search(stage.client, "calc__add", lists=False)
+        await asyncio.sleep(0.2)  # of the loop's own time: the window closes without a list
+        second = await search(stage.client, "calc__add", lists=False)
+        await search(stage.client, "calc__subtract", lists=False)
+        # It was never given the tool, so no answer says that it was: both show how to call it through a bridge.
+        shown = [answer["content"][0]["text"].replace(" ", "") for answer in (first, second)]
+        assert all("call_tool" in text for text in shown), shown
+        called = await stage.client.call_tool("call_tool_write", {"name": "calc__add", "arguments": {}})
+        assert not called.get("isError")
+        again = stage.connect()
+        await again.initialize("newcomer", "1")
+        await again.list_tools()
+        await search(again, "calc__add", lists=False)
+        assert (stage.client.count(LIST_CHANGED), again.count(LIST_CHANGED)) == (1, 0)
+    ledger = store.clients.get("newcomer", "1", "legacy")
+    assert ledger is not None
+    assert (ledger.announced, ledger.relisted, ledger.recent, ledger.tries) == (1, 0, "0", 1)
+    assert policies(store) == ["frozen", "frozen"]
+
+
+@requirement("policy:auto:try")
+async def test_a_client_that_leaves_after_an_answer_was_held_for_it_in_vain_is_measured() -> None:
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
+        await stage.client.initialize("brief", "1")
+        await stage.client.list_tools()
+        await search(stage.client, "calc__add", lists=False)
+        assert stage.client._front is not None
+        stage.client._front.close()
+    ledger = store.clients.get("brief", "1", "legacy")
+    assert ledger is not None
+    assert (ledger.announced, ledger.relisted) == (1, 0)
+
+
+@requirement("policy:auto:try")
+async def test_a_client_that_always_leaves_before_its_answer_is_not_tried_for_ever() -> None:
+    store, _ = failing_store()
+    told = []
+    async with proxy_over(tools(), store=store, hold_ms=400, list_whole=False) as stage:
+        for _ in range(TRIES + 2):
+            client = stage.connect()
+            await client.initialize("hasty", "1")
+            await client.list_tools()
+            client.post("tools/call", {"name": "discover_tools", "arguments": {"names": ["calc__add"]}})
+            await asyncio.sleep(0.3)  # of the loop's own time: it leaves while the answer is held
+            told.append(client.count(LIST_CHANGED))
+            assert client._front is not None
+            client._front.close()
+    assert told == [1] * TRIES + [0, 0]
+
+
+@requirement("policy:auto:try", "list:growing:budget")
+async def test_a_full_list_gains_one_tool_at_most_for_the_attempt() -> None:
+    async with proxy_over(tools(), hold_ms=60_000, list_tokens=1) as stage:
+        await stage.client.initialize("newcomer", "1")
+        await stage.client.list_tools()
+        question = stage.client.post(
+            "tools/call", {"name": "discover_tools", "arguments": {"names": ["calc__subtract", "calc__add"]}}
+        )
+        await stage.client.heard(LIST_CHANGED)
+        assert (await stage.client.list_tools())[3:] == ["calc__subtract"]
+        await stage.client.result(question)
+
+
+@requirement("policy:auto:try", "list:frozen:unmoved-by-requests")
+async def test_no_modern_client_is_tried() -> None:
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, list_whole=False) as stage:
+        client = stage.client.modern("newcomer")
+        client.post("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        before = await client.list_tools()
+        await client.discover(names=["calc__add"])
+        assert await client.list_tools() == before
+        assert client.count(LIST_CHANGED) == 0
+    assert [(each.tries, each.announced) for each in store.clients.all()] == [(0, 0)]
+
+
+async def test_a_modern_client_that_does_not_listen_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, policy="growing", hold_ms=60_000, list_whole=False) as stage:
+        client = stage.client.modern("deaf")
+        await client.list_tools()
+        # No answer waits for it, either.
+        assert (await client.discover(names=["calc__add"]))["matches"]
+        await asyncio.sleep(0.2)  # of the loop's own time: a window would have closed
+    assert [each.announced for each in store.clients.all()] == [0]
+
+
+@requirement("policy:auto:try")
+async def test_a_client_that_lists_on_its_own_schedule_is_not_taken_for_one_that_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tool_list, "RELIST_S", 2.0)
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
+        await stage.client.initialize("poller", "1")
+        for _ in range(5):
+            await stage.client.list_tools()
+            await asyncio.sleep(1.0)  # of the loop's own time
+        await search(stage.client, "calc__add", lists=False)
+        await asyncio.sleep(0.5)
+        await stage.client.list_tools()
+    ledger = store.clients.get("poller", "1", "legacy")
+    assert ledger is not None
+    assert (ledger.announced, ledger.relisted) == (1, 0)
+
+
+@requirement("policy:auto:demotion")
+async def test_a_client_that_took_the_name_of_another_is_treated_as_it_behaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
+        await stage.client.initialize("claude-code", "2.1")
+        await stage.client.list_tools()
+        await search(stage.client, "calc__add", lists=False)
+        await asyncio.sleep(0.2)  # of the loop's own time
+        # The genuine client of that name and version is told of a change one day, and lists again.
+        for _ in range(2):
+            genuine = stage.connect()
+            await genuine.initialize("claude-code", "2.1")
+            await genuine.list_tools()
+            assert genuine._front is not None
+            genuine._front.tools.announce()
+            await genuine.heard(LIST_CHANGED)
+            await genuine.list_tools()
+        last = stage.connect()
+        await last.initialize("claude-code", "2.1")
+        await last.list_tools()
+    assert policies(store)[-1] == "growing"
 
 
 @requirement("policy:explicit")

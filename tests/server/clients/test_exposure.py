@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes import FakeUpstream, changed, config_of, failing_store, search_over, tool
+from fakes import FakeUpstream, config_of, failing_store, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval.list_rules import Prior
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.epochs import FIRST_S, QUIET_S
-from foretool.server.clients.exposure import Exposures, View, choose_policy, list_result
+from foretool.server.clients.exposure import Exposures, View, list_result
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Call, ClientRecord, SessionRecord, ToolId
+from foretool.storage.records import Call, SessionRecord, ToolId
 from foretool.storage.stores import Store
 
 
@@ -347,33 +347,6 @@ def test_each_profile_and_policy_has_a_list_of_its_own() -> None:
     assert setting.view(profile="p").tools == ("calc__sub", *OWN)
     assert setting.view("full").tools == ("calc__add", "calc__big", "calc__sub", *OWN)
     assert setting.view("full", "none").tools == OWN
-
-
-LEDGER = ClientRecord("c", "1", "legacy", 0, 0, 0.0, 0.0)
-
-
-@requirement("policy:auto:known")
-@pytest.mark.parametrize(
-    ("wanted", "era", "client", "announced", "relisted", "policy"),
-    [
-        ("auto", "legacy", "nobody", 0, 0, "frozen"),
-        ("auto", "legacy", "Claude-Code", 0, 0, "growing"),
-        ("auto", "modern", "claude-code", 9, 9, "frozen"),
-        ("auto", "legacy", "claude-code", 4, 1, "frozen"),
-        ("auto", "legacy", "nobody", 4, 2, "growing"),
-        ("full", "legacy", "nobody", 0, 0, "full"),
-        ("growing", "modern", "nobody", 0, 0, "growing"),
-    ],
-)
-def test_the_policy_follows_the_setting_the_era_and_the_ledger(
-    wanted: Any, era: Any, client: str, announced: int, relisted: int, policy: str
-) -> None:
-    ledger = changed(LEDGER, announced=announced, relisted=relisted)
-    assert choose_policy(wanted, era, client, ledger) == policy
-
-
-def test_a_client_without_a_ledger_is_judged_by_its_name() -> None:
-    assert choose_policy("auto", "legacy", "goose", None) == "growing"
 
 
 def test_a_list_stands_in_the_result_as_its_bytes() -> None:

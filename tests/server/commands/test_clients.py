@@ -14,11 +14,12 @@ from foretool.storage.records import ClientRecord, Era, Policy
 @pytest.mark.parametrize(
     ("client", "era", "announced", "relisted", "policy", "why"),
     [
-        ("claude-code", "modern", 4, 4, "frozen", "its protocol forbids"),
-        ("cursor", "legacy", 0, 0, "frozen", "not known to list again"),
+        ("claude-code", "modern", 4, 4, "frozen", "its protocol forbids lists that grow on request (when told of"),
+        ("cursor", "legacy", 0, 0, "frozen", "not measured yet; its next search will show"),
         ("claude-code", "legacy", 0, 0, "growing", "are known to list again"),
-        ("claude-code", "legacy", 4, 1, "frozen", "it listed again after 25%"),
-        ("cursor", "legacy", 4, 3, "growing", "it listed again after 75%"),
+        ("claude-code", "legacy", 4, 1, "frozen", "lists again 25% of the time"),
+        ("cursor", "legacy", 2, 0, "frozen", "does not list again"),
+        ("cursor", "legacy", 4, 3, "growing", "lists again 75% of the time"),
     ],
 )
 def test_the_policy_of_auto_comes_with_its_reason(

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from msgspec.structs import replace
+from requirements import requirement
 from stored_records import EXPOSURE, SESSION, rows
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord
+from foretool.storage.sqlite.sessions import MOST_CLIENTS
 from foretool.storage.stores import Store
 
 
@@ -41,7 +43,7 @@ def test_the_ledger_counts_re_lists_and_takes_their_median_delay(store: Store) -
         store.clients.add_relist(ClientRecord(*key, announced=1, relisted=1, relist_ms=ms, last_seen=at))
     store.clients.add_relist(ClientRecord(*key, announced=1, relisted=0, relist_ms=0.0, last_seen=14.0))
     store.clients.add_relist(ClientRecord("cursor", "1", "legacy", 1, 0, 0.0, 15.0))
-    assert store.clients.get(*key) == ClientRecord(*key, 4, 3, 20.0, 14.0)
+    assert store.clients.get(*key) == ClientRecord(*key, 4, 3, 20.0, 14.0, "1110")
     assert [record.client for record in store.clients.all()] == ["cursor", "claude-code"]
     assert store.clients.get("vscode", "1", "legacy") is None
 
@@ -50,3 +52,19 @@ def test_the_median_is_of_the_latest_delays(store: Store) -> None:
     for ms in [1000.0] * 40 + [5.0] * 31:
         store.clients.add_relist(ClientRecord("c", "1", "legacy", 1, 1, ms, 1.0))
     assert [(record.relisted, record.relist_ms) for record in store.clients.all()] == [(71, 5.0)]
+
+
+@requirement("policy:auto:ledger-bounded")
+def test_a_client_that_gives_ever_new_names_neither_fills_the_ledger_nor_drops_what_was_measured(store: Store) -> None:
+    store.clients.add_relist(ClientRecord("opencode", "1", "legacy", 1, 1, 9.0, 1.0))
+    for at in range(MOST_CLIENTS + 200):
+        store.sessions.begin(replace(SESSION, key=f"k{at}", client=f"made-up-{at}", started_at=10.0 + at))
+    kept = {each.client for each in store.clients.all()}
+    assert len(kept) == MOST_CLIENTS
+    assert {"opencode", f"made-up-{MOST_CLIENTS + 199}"} <= kept
+
+
+def test_only_the_latest_outcomes_are_kept(store: Store) -> None:
+    for relisted in [1] * 30 + [0] * 15:
+        store.clients.add_relist(ClientRecord("c", "1", "legacy", 1, relisted, 1.0, 1.0, tries=1))
+    assert [(each.recent, each.tries) for each in store.clients.all()] == [("1" + "0" * 15, 45)]

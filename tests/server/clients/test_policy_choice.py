@@ -1,0 +1,88 @@
+"""What `auto` chooses: measurement first, then the name, then one attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes import changed
+from requirements import requirement
+
+from foretool.server.clients.policy_choice import TRIES, choose_policy, explain_policy, is_scheduled, is_worth_a_try
+from foretool.storage.records import ClientRecord
+
+LEDGER = ClientRecord("c", "1", "legacy", 0, 0, 0.0, 0.0)
+
+
+@requirement("policy:auto:known")
+@pytest.mark.parametrize(
+    ("wanted", "era", "client", "announced", "relisted", "policy"),
+    [
+        ("auto", "legacy", "nobody", 0, 0, "frozen"),
+        ("auto", "legacy", "Claude-Code", 0, 0, "growing"),
+        ("auto", "modern", "claude-code", 9, 9, "frozen"),
+        ("auto", "legacy", "claude-code", 4, 1, "frozen"),
+        ("auto", "legacy", "nobody", 4, 2, "growing"),
+        ("full", "legacy", "nobody", 0, 0, "full"),
+        ("growing", "modern", "nobody", 0, 0, "growing"),
+    ],
+)
+def test_the_policy_follows_the_setting_the_era_and_the_ledger(
+    wanted: Any, era: Any, client: str, announced: int, relisted: int, policy: str
+) -> None:
+    ledger = changed(LEDGER, announced=announced, relisted=relisted)
+    assert choose_policy(wanted, era, client, ledger) == policy
+
+
+def test_a_client_without_a_ledger_is_judged_by_its_name() -> None:
+    assert choose_policy("auto", "legacy", "opencode", None) == "growing"
+
+
+@pytest.mark.parametrize(("recent", "policy"), [("1" * 8 + "0" * 8, "growing"), ("1" * 7 + "0" * 9, "frozen")])
+def test_only_the_latest_announcements_count(recent: str, policy: str) -> None:
+    ledger = changed(LEDGER, announced=400, relisted=300 if policy == "frozen" else 8, recent=recent)
+    assert choose_policy("auto", "legacy", "nobody", ledger) == policy
+
+
+@requirement("policy:auto:try")
+@pytest.mark.parametrize(
+    ("wanted", "era", "client", "more", "tried"),
+    [
+        ("auto", "legacy", "nobody", {}, True),
+        ("auto", "legacy", "nobody", {"tries": TRIES - 1}, True),
+        ("auto", "legacy", "nobody", {"tries": TRIES}, False),
+        ("auto", "legacy", "nobody", {"announced": 1}, False),
+        ("auto", "legacy", "nobody", {"announced": 1, "relisted": 1}, False),
+        ("auto", "legacy", "claude-code", {}, False),
+        ("auto", "modern", "nobody", {}, False),
+        ("frozen", "legacy", "nobody", {}, False),
+        ("full", "legacy", "nobody", {}, False),
+    ],
+)
+def test_only_a_client_that_was_never_measured_is_tried(
+    wanted: Any, era: Any, client: str, more: dict[str, int], tried: bool
+) -> None:
+    assert is_worth_a_try(wanted, era, client, changed(LEDGER, **more)) == tried
+    if not more:
+        assert is_worth_a_try(wanted, era, client, None) == tried
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "unasked", "watched_s", "scheduled"),
+    [
+        (0.01, 0, 60.0, False),  # it lists only when told
+        (0.01, 60, 60.0, False),  # every second, but this soon only by a chance of 1 %
+        (0.5, 60, 60.0, True),
+        (1.5, 2, 600.0, False),  # every five minutes
+        (0.5, 1, 0.7, False),  # twice at its start
+        (0.0, 5, 0.0, False),
+    ],
+)
+def test_a_list_that_the_clients_own_schedule_may_have_brought_is_no_answer(
+    delay_s: float, unasked: int, watched_s: float, scheduled: bool
+) -> None:
+    assert is_scheduled(delay_s, unasked, watched_s) == scheduled
+
+
+def test_a_client_that_always_left_too_soon_is_explained() -> None:
+    assert explain_policy(changed(LEDGER, tries=TRIES)) == "not measured: it left too soon, 3 times"
