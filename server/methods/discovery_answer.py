@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from foretool.retrieval.fragments import Fragment
     from foretool.server.methods.instructions import Instructions
 
-MAP_TOKENS: Final = 140
-"""At most this many tokens go to the map of servers: an answer that found nothing has 200 in all."""
+MAP_TOKENS: Final = 135
+"""At most this many tokens go to the map of servers where no tool is shown: such an answer has 200 in all."""
+WIDE_MAP: Final = 200
+"""The same beside the names of tools."""
 FOR_PEOPLE: Final = ("name", "similar name", "words", "meaning")
 """Reasons that explain a ranking to people. A model can do nothing with them, so its text leaves them out."""
 MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "server down"}
@@ -97,7 +99,7 @@ def answer(
         ending["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
     if has_map:
         best = (tool.upstream for each in ranking.ranked if (tool := catalog.get(each.tool)) is not None)
-        ending["servers"] = map_servers(catalog, reach, best, MAP_TOKENS)
+        ending["servers"] = map_servers(catalog, reach, best, WIDE_MAP if cards else MAP_TOKENS)
     if missing := matter(absent, catalog, arguments.lines, is_sure=not has_map):
         ending["absent"] = describe_absent(missing)
     ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling)

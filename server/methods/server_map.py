@@ -5,7 +5,7 @@ Only names, counts and texts that were approved reach the model: the error of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -16,8 +16,9 @@ from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import one_line
 from foretool.server.upstreams.registry import UpstreamRegistry
 
-CLAUSES: Final = (90, 60, 40, 24, 0)
-"""Characters of what is said of each server; the longest that lets all servers fit is taken."""
+CLAUSES: Final = (90, 60, 40)
+"""Characters of what is said of each server; the longest that lets all servers fit is taken. If none does, the first
+servers have the shortest, and the others are named."""
 MOST_ABSENT: Final = 5
 """So many servers that are not there are named one by one."""
 
@@ -47,7 +48,7 @@ def find_absent(upstreams: UpstreamRegistry, reach: Reach) -> list[Away]:
 def map_servers(catalog: Catalog, reach: Reach, first: Iterable[str], tokens: int) -> dict[str, str]:
     """Return for each server of a profile the number of its tools and a clause about it.
 
-    `first`: the servers that come first, the likeliest ones. What does not fit into `tokens` is counted under `...`.
+    `first`: the servers that come first, the likeliest ones. Those that do not fit into `tokens` stand under `others`.
     """
     counts = {name: count for name, count in catalog.count_tools(reach).items() if count}
     names = [name for name in dict.fromkeys([*first, *counts]) if name in counts]
@@ -55,19 +56,33 @@ def map_servers(catalog: Catalog, reach: Reach, first: Iterable[str], tokens: in
         entries = {name: _entry(catalog, reach, name, counts[name], most) for name in names}
         if sum(map(_cost, entries.items())) <= tokens:
             return entries
+    return _with_rest(catalog, reach, names, counts, tokens)
+
+
+def _with_rest(
+    catalog: Catalog, reach: Reach, names: Sequence[str], counts: Mapping[str, int], tokens: int
+) -> dict[str, str]:
+    """Return a line for each of the first servers, and the names of the others in one more."""
+    rest = [f"{name} ({counts[name]})" for name in names]
     kept: dict[str, str] = {}
-    for name in names:
-        tokens -= _cost((name, entries[name]))
-        if tokens < 0:
-            kept["..."] = f"{len(names) - len(kept)} more servers"
+    for at, name in enumerate(names):
+        entry = _entry(catalog, reach, name, counts[name], CLAUSES[-1])
+        left = tokens - _cost((name, entry))
+        if left < min(_cost(("others", ", ".join(rest[at + 1 :]))), tokens // 2):
             break
-        kept[name] = entries[name]
+        kept[name], tokens = entry, left
+    others = rest[len(kept) :]
+    while others and _cost(("others", f"{', '.join(others)}, and 999 more")) > tokens:
+        others = others[: len(others) * 4 // 5]
+    left_out = len(rest) - len(kept) - len(others)
+    if said := ", ".join(filter(None, (*others, f"and {left_out} more servers" if left_out else ""))):
+        kept["others"] = said
     return kept
 
 
 def _entry(catalog: Catalog, reach: Reach, name: str, count: int, most: int) -> str:
     said = f"{count} tool{'s' if count != 1 else ''}"
-    return f"{said}: {clause}" if most and (clause := _clause(catalog, reach, name, most)) else said
+    return f"{said}: {clause}" if (clause := _clause(catalog, reach, name, most)) else said
 
 
 def _clause(catalog: Catalog, reach: Reach, name: str, most: int) -> str:

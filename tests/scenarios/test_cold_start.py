@@ -77,7 +77,8 @@ async def test_a_search_while_servers_start_waits_for_them_and_finds_their_tools
         listed = (await client.ask("tools/list"))["tools"]
         (own,) = (each["description"] for each in listed if each["name"] == "discover_tools")
         assert "1 tool on 1 server so far (1 server not listed yet)" in own
-        search = client.post("tools/call", {"name": "discover_tools", "arguments": {"task": "divide"}})
+        arguments = {"task": "divide", "structured": True}
+        search = client.post("tools/call", {"name": "discover_tools", "arguments": arguments})
         await client.ask("resources/list")
         assert slow.gate is not None
         slow.gate.set()
