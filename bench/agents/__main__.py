@@ -12,7 +12,7 @@ two under `auto` on one storage file. The table says:
   in time   the request to the model that first has the found tool (next: the one after the search); `announced` if the
             agent only names it there
   unlisted  whether it sends calls of a name that it was not given
-  model     what of a result it puts before the model, where a result has a text and a structure
+  model     what of a result it puts before the model, where a result of foretool's has a text and a structure (else `-`)
   ttl       whether it lists again by itself once the time to cache a list is over (`-`: its era has none)
   tokens    of our definitions in its first request (characters / 4)
   auto      the policy of its first session under `auto`, and of its second
@@ -175,6 +175,8 @@ def in_time(talk: Talk) -> str:
 def before_model(talk: Talk) -> str:
     """Which parts of the result of `discover_tools` the agent put before the model."""
     result = talk.discovery()
+    if "structuredContent" not in result:
+        return "-"
     shown = _bare("\n".join(talk.requests[1].results)) if len(talk.requests) > 1 else ""
     texts = [each["text"] for each in result.get("content", ()) if each.get("type") == "text"]
     has_text = bool(texts) and _bare(texts[0])[:60] in shown
