@@ -12,7 +12,7 @@ two under `auto` on one storage file. The table says:
   in time   the request to the model that first has the found tool (next: the one after the search); `announced` if the
             agent only names it there
   unlisted  whether it sends calls of a name that it was not given
-  model     what of a result it puts before the model, where a result of foretool's has a text and a structure (else `-`)
+  model     what of an answer it puts before the model; `-` where the answer has no structure beside its text
   ttl       whether it lists again by itself once the time to cache a list is over (`-`: its era has none)
   tokens    of our definitions in its first request (characters / 4)
   auto      the policy of its first session under `auto`, and of its second
