@@ -26,13 +26,13 @@ class Platt(Struct, frozen=True):
     shift: float = 0.0
 
     def __call__(self, probability: float) -> float:
-        return sigmoid(self.slope * _logit(probability) + self.shift)
+        return sigmoid(self.slope * logit(probability) + self.shift)
 
 
 def platt(outcomes: Sequence[Outcome]) -> Platt:
     """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method. A prior with the weight of `PRIOR`
     outcomes draws it towards no change, so that a few move little. The slope never reverses the order."""
-    said = [(_logit(probability), true) for probability, true in outcomes]
+    said = [(logit(probability), true) for probability, true in outcomes]
     slope, shift = 1.0, 0.0
     for _ in range(STEPS):
         down, across = PRIOR * (slope - 1.0), PRIOR * shift
@@ -52,7 +52,8 @@ def platt(outcomes: Sequence[Outcome]) -> Platt:
     return Platt(slope, shift)
 
 
-def _logit(probability: float) -> float:
+def logit(probability: float) -> float:
+    """Return the logarithm of the odds; probabilities within `EDGE` of 0 and 1 count as `EDGE` away."""
     kept = max(min(probability, 1.0 - EDGE), EDGE)
     return log(kept / (1.0 - kept))
 

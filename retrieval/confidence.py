@@ -1,30 +1,41 @@
-"""How likely a needed tool is among the first five of a ranking, and the level that an answer says.
+"""The judgement of a ranking: how likely a needed tool is among its first k, the level to say, and how many to show.
 
-Where words alone rank, a logistic regression over two features gives the probability. Where encoders take part, the
-weights stand in `gate.json`, which `python -m bench.retrieval.gate` fits again. Each set of encoders has its own,
-because cosines of different encoders have different ranges; encoders that nobody fitted use weights without cosines.
+Each ranked tool has a *chance*, the probability that the task needs it: the gain of ITR's eq. 4, learned from the log
+(`list_rules.Growth`) or as shipped. The gate turns the chances of the first k, the shape of the whole list and how well
+the task's words and meaning were met into one probability, so that words, encoders and learned models all have a say.
+
+`gate.json` holds the shipped weights, and `python -m bench.retrieval.gate` fits them again: for words alone and for
+every set of encoders, each with and without learned models, because their scores have different ranges. Encoders that
+nobody fitted use weights without cosines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from math import log
+from math import ceil, exp, log
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval.calibration import sigmoid
-from foretool.retrieval.ranking import Evidence, Ranking
+from foretool.retrieval.calibration import logit, sigmoid
+from foretool.retrieval.list_rules import LEARNED, LEAST_BEST, UNIT, Growth, gains
+from foretool.retrieval.ranking import Evidence, Ranked, Ranking
 from foretool.storage.records import Level
 
-# Words alone: "a needed tool is among the first five", fitted on the train sets of stabletoolbench and toole.
-_BIAS, _STRENGTH, _ENTROPY = 1.49, 1.29, -0.52
 HIGH, MEDIUM = 0.80, 0.55
 """Least probability of each level."""
-MOST_SHOWN = 12
+PROMISE = 0.90
+"""An answer shows as many tools as hold a needed one with this probability."""
+ROUNDED = 1e-9
+"""Probabilities that differ by less are the same."""
+LEAST_SHOWN = 3
+"""A task often takes more than the one tool that the gate speaks of, and a line more costs little."""
+MOST_SHOWN = 25
 """The most tools that one answer shows unasked."""
+WITHIN = 5
+"""The level says how likely a needed tool is among this many."""
 FAINTEST = 0.35
 """Words whose match is weaker than this match by chance."""
 COVERED, SPREAD = 0.6, 3.0
@@ -34,6 +45,17 @@ UNNEEDED = 0.05
 """Below this probability that a task needs a tool at all, whatever matches is chance."""
 LEAST_FIT = 0.35
 """With encoders of unknown cosines, no tool fits below this probability."""
+SURE = 0.5
+"""A tool with this chance, a good part of whose score was learned, is no match by chance."""
+TAUGHT = 0.25
+"""The least share of the best score that learned models gave where they rank surely."""
+SHAPE = 20
+"""How many of the best tools the shape of a list is read from."""
+FAINT = 0.05
+"""The least strength of words that is told from none."""
+
+AFTER_LEARNING, ANY = " learned", "any"
+"""What the kind of a list ends with where models took part, and the kind of encoders that nobody fitted."""
 
 FILE = Path(__file__).with_name("gate.json")
 
@@ -49,12 +71,21 @@ class Logistic(Struct, frozen=True):
         return sigmoid(self.bias + sum(weight * features.get(name, 0.0) for name, weight in self.weights.items()))
 
 
+class Weights(Struct, frozen=True):
+    """What was fitted for one kind of list."""
+
+    gain: tuple[float, ...]
+    """The weights of `list_rules.FEATURES`, which give each tool its chance."""
+    gate: Logistic
+    """Gives the probability that a needed tool is among the first k."""
+
+
 class Gate(Struct, frozen=True):
     """What `gate.json` holds."""
 
     fitted_on: str
-    models: dict[str, Logistic]
-    """By the names of the encoders, joined by `+`."""
+    models: dict[str, Weights]
+    """By `kind_of`."""
     least: dict[str, float] = {}
     """By encoders, the mean cosine of the best tool below which no tool fits."""
 
@@ -64,24 +95,42 @@ class Judgement(Struct, frozen=True):
 
     level: Level
     probability: float | None
-    """How likely a needed tool is among the first five, before calibration; None without words to be met or missed."""
+    """How likely a needed tool is among the first `WITHIN`, before calibration; None without words to be met."""
     k: int
     """How many tools to show, best first; 0 where none fits."""
+    chances: tuple[float, ...] = ()
+    """How likely the task needs each of the ranked tools."""
+    held: tuple[float, ...] = ()
+    """How likely a needed tool is among the first 1, 2, ... tools, before calibration."""
+
+    def among(self, shown: int) -> float | None:
+        """Return how likely a needed tool is among so many shown tools, at most `WITHIN` of them."""
+        if not self.held or shown < 1:
+            return self.probability
+        return self.held[min(shown, WITHIN, len(self.held)) - 1]
 
 
-def judge(ranking: Ranking, calibrate: Callable[[float], float] | None = None) -> Judgement:
-    """Judge a ranking. Several needs count by the mean of their probabilities. `calibrate` turns a probability into
-    what such probabilities have been worth so far; the level follows from its result."""
+def judge(
+    ranking: Ranking, calibrate: Callable[[float], float] | None = None, growth: Growth | None = None
+) -> Judgement:
+    """Judge a ranking. `calibrate` turns a probability into what such probabilities have been worth so far; the level
+    and the number of tools follow from its results. `growth` is the learned gain, if it fits the models that ranked."""
     if not ranking.ranked:
         return Judgement("none", None, 0)
+    chances = tuple(gains(growth.weights if growth else weights_for(ranking).gain, ranking.ranked))
     if not ranking.evidence:
-        return Judgement("low", None, MOST_SHOWN)  # ranked by usage alone
-    said = sum(map(sufficiency, ranking.evidence)) / len(ranking.evidence)
-    if all(map(_is_chance, ranking.evidence)):
-        return Judgement("none", said, 0)
+        return Judgement("low", None, min(MOST_SHOWN, len(ranking.ranked)), chances)  # ranked by usage alone
+    held = tuple(_held(ranking, chances))
+    said = held[min(WITHIN, len(held)) - 1]
+    if not _is_learned(ranking, chances) and all(map(_is_chance, ranking.evidence)):
+        return Judgement("none", said, 0, chances, held)
     named = all(evidence.named for evidence in ranking.evidence)
-    probability = said if calibrate is None or named else calibrate(said)
-    return Judgement("high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low", said, MOST_SHOWN)
+    if calibrate is None or named:
+        calibrate = float
+    probability = calibrate(said)
+    level: Level = "high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"
+    enough = next((k for k, each in enumerate(held, 1) if calibrate(each) >= PROMISE - ROUNDED), len(held))
+    return Judgement(level, said, enough if named else max(enough, min(LEAST_SHOWN, len(held))), chances, held)
 
 
 def level(ranking: Ranking) -> Level:
@@ -89,51 +138,99 @@ def level(ranking: Ranking) -> Level:
     return judge(ranking).level
 
 
-def sufficiency(evidence: Evidence) -> float:
-    """Return the probability that a tool this line needs is among the first five."""
-    if evidence.named:
-        return 1.0
-    # A task that more likely than not needs no tool has none among the first five either.
-    doubt = 1.0 if evidence.needed is None else min(2.0 * evidence.needed, 1.0)
-    return doubt * probability(evidence)
+def kind_of(ranking: Ranking) -> str:
+    """Return which weights judge a ranking: the encoders that took part, or `words`, and whether models did."""
+    found = next((each.features.encoders for each in ranking.evidence if each.features is not None), "words")
+    return f"{found}{AFTER_LEARNING}" if ranking.is_learned else found
 
 
-def probability(evidence: Evidence) -> float:
-    """Return the probability that a needed tool is among the first five, given that the line needs one."""
-    if evidence.features is not None:
-        models = shipped().models
-        return models.get(evidence.features.encoders, models[""]).probability(model_inputs(evidence))
-    if evidence.strength <= 0.0:
-        return 0.0
-    return sigmoid(_BIAS + _STRENGTH * log(evidence.strength) + _ENTROPY * evidence.entropy)
+def weights_for(ranking: Ranking) -> Weights:
+    """Return the shipped weights for a ranking; those of any encoder where its encoders were not fitted."""
+    models, kind = shipped().models, kind_of(ranking)
+    return models.get(kind) or models[ANY + AFTER_LEARNING * kind.endswith(AFTER_LEARNING)]
 
 
-def fits(evidence: Evidence) -> bool:
-    """Tell whether any tool fits this line at all. The cosines alone answer this better than the probability does
-    (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
+def taught(ranked: Ranked) -> float:
+    """Return what learned models added to the score of a tool."""
+    return sum(ranked.parts.get(part, 0.0) for part in LEARNED)
+
+
+def signs(ranking: Ranking) -> dict[str, float]:
+    """Return what the gate reads of a whole list, whatever k; {} without lines in words."""
+    lines = [each for each in ranking.evidence if not each.named]
+    if not ranking.ranked or not lines:
+        return {}
+    scores = [each.score for each in ranking.ranked[:SHAPE]]
+    best = scores[0]
+    unit = UNIT / max(best, LEAST_BEST)
+    plain = [each.score - taught(each) for each in ranking.ranked[:SHAPE]]
+    found = {
+        "margin": unit * (best - scores[1]) if len(scores) > 1 else UNIT,
+        "entropy": _entropy([unit * (each - best) for each in scores]),
+        "best": log(1.0 + max(best, 0.0)),
+        "taught": min(max(taught(ranking.ranked[0]) / max(best, LEAST_BEST), 0.0), 1.0),
+        # 1 where words and meaning alone would have the same tool first.
+        "agreed": 1.0 / (1 + sum(each > plain[0] for each in plain)),
+    }
+    for evidence in lines:
+        for name, value in _line_signs(evidence).items():
+            found[name] = found.get(name, 0.0) + value / len(lines)
+    return found
+
+
+def _line_signs(evidence: Evidence) -> dict[str, float]:
+    """Return how well words and encoders met one line."""
+    found = {
+        "strength": log(max(evidence.strength, FAINT)),
+        "flat": evidence.entropy,
+        "coverage": evidence.coverage,
+        "long": log(1 + evidence.terms),
+    }
+    if (features := evidence.features) is None:
+        return found
+    cosines = {f"cosine_{place}": cosine for place, cosine in enumerate(features.cosines)}
+    return {**found, "overlap": features.overlap, **cosines}
+
+
+def at_most(chances: Sequence[float], k: int) -> dict[str, float]:
+    """Return what the gate reads of the first k tools."""
+    none = 1.0
+    for chance in chances[:k]:
+        none *= 1.0 - chance
+    return {"held": logit(1.0 - none), "more": log(k)}
+
+
+def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
+    """Return how likely a needed tool is among the first 1, 2, ... tools, which never falls. Several needs count by the
+    mean of their probabilities, and share the places."""
+    evidence = ranking.evidence
+    named = sum(each.named for each in evidence)
+    most = min(MOST_SHOWN, len(ranking.ranked))
+    if named == len(evidence):
+        return [min(k / named, 1.0) for k in range(1, max(most, 1) + 1)]
+    gate, whole = weights_for(ranking).gate, signs(ranking)
+    # A task that more likely than not needs no tool has none among the first ones either.
+    open_lines = [each for each in evidence if not each.named]
+    doubt = sum(1.0 if each.needed is None else min(2.0 * each.needed, 1.0) for each in open_lines) / len(open_lines)
+    found: list[float] = []
+    for k in range(1, most + 1):
+        own = max(ceil(k / len(evidence)), 1)
+        probability = doubt * gate.probability({**whole, **at_most(chances, own)})
+        whole_list = (named + (len(evidence) - named) * probability) / len(evidence)
+        found.append(max(whole_list, found[-1] if found else 0.0))
+    return found
+
+
+def fits(evidence: Evidence, probability: float = 0.0) -> bool:
+    """Tell whether any tool fits this line at all, by words and meaning. The cosines alone answer this better than the
+    probability does (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
     if evidence.features is None:
         return evidence.strength >= FAINTEST or (evidence.coverage >= COVERED and evidence.entropy < SPREAD)
     least = shipped().least.get(evidence.features.encoders)
     if least is None:
-        return probability(evidence) >= LEAST_FIT
+        return probability >= LEAST_FIT
     cosines = evidence.features.cosines
     return sum(cosines) / len(cosines) >= least
-
-
-def model_inputs(evidence: Evidence) -> dict[str, float]:
-    """Return what the fitted models read of one line; {} while words alone rank."""
-    found = evidence.features
-    if found is None:
-        return {}
-    cosines = {f"cosine_{place}": cosine for place, cosine in enumerate(found.cosines)}
-    return {
-        "top": found.top,
-        "margin": found.margin,
-        "entropy": found.entropy,
-        "overlap": found.overlap,
-        "coverage": evidence.coverage,
-        **cosines,
-    }
 
 
 @cache
@@ -142,7 +239,20 @@ def shipped() -> Gate:
     return msgspec.json.decode(FILE.read_bytes(), type=Gate)
 
 
+def _is_learned(ranking: Ranking, chances: Sequence[float]) -> bool:
+    """Tell whether something learned ranks the first tool surely, whatever its words and meaning are."""
+    best = ranking.ranked[0]
+    return chances[0] >= SURE and taught(best) >= TAUGHT * max(best.score, LEAST_BEST)
+
+
 def _is_chance(evidence: Evidence) -> bool:
     if evidence.named:
         return False
     return (evidence.needed is not None and evidence.needed < UNNEEDED) or not fits(evidence)
+
+
+def _entropy(logits: Sequence[float]) -> float:
+    """Entropy of the softmax over logits of at most 0, in nats."""
+    odds = [exp(each) for each in logits]
+    total = sum(odds)
+    return log(total) - sum(weight * each for weight, each in zip(odds, logits, strict=True)) / total

@@ -209,7 +209,7 @@ class Growth(Struct, frozen=True):
 
     def chances(self, ranked: Sequence[Ranked]) -> list[float]:
         """Return the probability that the task needs each of them, now or later."""
-        return [sigmoid(sum(map(mul, self.weights, each))) for each in growth_features(ranked)]
+        return gains(self.weights, ranked)
 
     def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
         """Add the tools that are worth their tokens, the likeliest first. `is_sure` is not used: a doubtful ranking has
@@ -232,6 +232,11 @@ class Growth(Struct, frozen=True):
 
 Rule = Fixed | Growth
 """Says what a list gains from a prompt, from a discovery, and from a `Prediction` whose tools are hidden."""
+
+
+def gains(weights: Sequence[float], ranked: Sequence[Ranked]) -> list[float]:
+    """Return the probability that the task needs each tool of a ranking; `weights`: one for each of `FEATURES`."""
+    return [sigmoid(sum(map(mul, weights, each))) for each in growth_features(ranked)]
 
 
 def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:

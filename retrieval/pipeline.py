@@ -54,7 +54,8 @@ class Pipeline:
             for slot, score in order
             if (tool := self.corpus.ids[slot]) is not None
         )
-        return Ranking(tuple(ranked), fitting, request.evidence())
+        is_learned = request.sum is not None and request.learned is not None
+        return Ranking(tuple(ranked), fitting, request.evidence(), is_learned)
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
         """Return what each ranker adds to the score of every slot; (slots,) each. {} where words alone rank."""

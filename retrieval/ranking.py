@@ -67,6 +67,8 @@ class Evidence(Struct, frozen=True):
     """The share of the line's idf mass that the best tool has, 0 to 1."""
     features: ListFeatures | None = None
     """None while words alone rank."""
+    terms: int = 0
+    """How many terms the line has: a long one asks for more than one thing, and more tools meet it."""
     needed: float | None = None
     """How likely the line needs a tool at all (MassTool's detection); None if no model knows."""
 
@@ -79,6 +81,8 @@ class Ranking(Struct, frozen=True):
     """How many tools fit, also those beyond the limit of `ranked`."""
     evidence: tuple[Evidence, ...] = ()
     """One for each line that is a need of its own (one for all where they tell a story), then one for each name."""
+    is_learned: bool = False
+    """Whether learned models took part in the scores."""
 
     def rank_of(self, tool: ToolId) -> int:
         """Return 1 for the best tool, 0 for one that is not in the ranking."""

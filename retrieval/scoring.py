@@ -64,13 +64,14 @@ class Line:
     def evidence(self, lexical: Lexical) -> Evidence:
         """Return how well words and names met this line."""
         if not self.best:
-            return Evidence(named=bool(self.named))
+            return Evidence(named=bool(self.named), terms=len(self.wanted))
         best_slot = next(slot for slot, score in self.hits.items() if score == self.best[0])
         return Evidence(
             named=bool(self.named),
             strength=self.best[0] / idf(lexical.live, 1),
             entropy=_entropy(self.best),
             coverage=lexical.coverage(self.wanted, best_slot),
+            terms=len(self.wanted),
         )
 
 

@@ -268,7 +268,7 @@ class App:
                 self._index,
                 lambda: housekeeping.save_flows(self.flows, self.store.flows),
                 self.recalibrator.tick,
-                lambda: self.search.install_calibration(self.recalibrator.calibrate),
+                self._install_calibration,
                 lambda: self.models.tick(has_listed=bool(self.exposures.views())),
                 lambda: self.schedule.tick(self.config.settings.learn_s),
                 self.retention.tick,
@@ -278,6 +278,10 @@ class App:
                 lambda: housekeeping.run_checkpoint(self.store),
             ),
         )
+
+    def _install_calibration(self) -> None:
+        found = self.recalibrator.calibration
+        self.search.install_calibration(found.map, has_drifted=found.has_drifted)
 
     def tick(self) -> None:
         """Handle time-outs, parked requests, records that the store refused, and epochs."""

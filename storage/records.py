@@ -165,7 +165,8 @@ class Discovery(Struct, frozen=True):
     handle: str = ""
     """The conversation within the session; "" if not known."""
     probability: float | None = None
-    """The gate's prediction that the first five matches contain a needed tool; None if it made none."""
+    """The gate's prediction that the first five matches, or all if they are fewer, contain a needed tool; None if it
+    made none."""
 
 
 class DiscoveryOutcome(Struct, frozen=True):

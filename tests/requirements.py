@@ -611,6 +611,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "dtdr:published": Promise(f"{DTDR}, section 4.1", "DTDR-C and DTDR-L run as published, by name"),
     # The repository
     "gate:none": Promise("docs/retrieval.md: confidence", "a task no tool fits is told so"),
+    "gate:adaptive": Promise("docs/retrieval.md: confidence", "an answer shows as many tools as the promise takes"),
+    "gate:learned": Promise("docs/retrieval.md: confidence", "what something learned ranks surely is never none"),
+    "gate:drift": Promise("docs/retrieval.md: confidence", "what no longer holds is said, and the shipped gate serves"),
+    "gate:rated": Promise("docs/retrieval.md: confidence", "the client's own rating labels the answer before it"),
     "gate:conformal": Promise("docs/retrieval.md: confidence", "at most eps of needed tools are hidden below k"),
     "gate:recorded": Promise("docs/retrieval.md: confidence", "what was said of an answer is held against what came"),
     "graph:schema": Promise("docs/learning.md: TGR", "definitions tell which tool needs what another gives"),

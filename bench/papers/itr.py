@@ -29,7 +29,7 @@ from bench.retrieval import ranking
 from bench.retrieval.itr_ranking import Scores, open_cross_encoder, published
 from bench.retrieval.pool import Pool
 from foretool.retrieval import itr
-from foretool.retrieval.confidence import sufficiency
+from foretool.retrieval.confidence import judge
 from foretool.retrieval.itr import PUBLISHED, Candidate
 from foretool.retrieval.ranking import Query
 from foretool.storage.opening import open_store
@@ -42,9 +42,7 @@ def served(pool: Pool) -> Scores:
 
     def search(query: str) -> list[tuple[ToolId, float]]:
         ranking = pipeline.rank(Query(tuple(query.splitlines())), limit=50)
-        read = [sufficiency(each) for each in ranking.evidence]
-        probability = max(sum(read) / len(read) if read else 0.0, 0.01)
-        return [(each.tool, probability / rank) for rank, each in enumerate(ranking.ranked, 1)]
+        return [(each.tool, chance) for each, chance in zip(ranking.ranked, judge(ranking).chances, strict=False)]
 
     return search
 

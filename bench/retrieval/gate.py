@@ -1,12 +1,15 @@
 """Measures how well the gate is calibrated, or fits it: `python -m bench.retrieval.gate DATA [--fit] [--vectors FILE]`.
 
-The gate says how likely a needed tool is among the first five. DATA holds sets as `bench.retrieval.ranking` reads them.
-The output is one JSON object per development set: the area under the curve (`auc`), the expected calibration error
-(`ece`) with the error that a perfect gate would show on so few queries (`floor`), the reliability by bins, and how well
-queries that need a tool are told from others.
+The gate says how likely a needed tool is among the first k, and so how many tools an answer shows. DATA holds sets as
+`bench.retrieval.ranking` reads them. The output is one JSON object per development set, without a log and with one: the
+models of a half are trained on the other half, as a proxy learns from its own past. A row holds the area under the
+curve (`auc`), the expected calibration error (`ece`) with the error that a perfect gate would show on so few queries
+(`floor`), the reliability by bins, and for each half what showing k tools holds and costs (`adaptive`), where the gate
+is recalibrated on the other half as a proxy does. Then it says how well queries that need a tool are told from others.
 
 `--fit` writes `retrieval/gate.json` instead, from the train splits of `FITTED`, each alone and, if it is small, hidden
-among tools of real servers, for the encoders that `--encoder` names. What the file says of other encoders stays.
+among tools of real servers, without a log and with one of other train tasks, for words alone and for the encoders that
+`--encoder` names. What the file says of other encoders stays. No set that is examined takes part.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -23,25 +26,30 @@ from typing import TypeVar
 import numpy as np
 from msgspec import to_builtins
 
-from bench import metrics
 from bench.datasets import Task, catalog_tools, read_rows, read_tasks, read_tools
-from bench.kept_encoder import KeptEncoder, open_kept
+from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
 from bench.options import make_parser
 from bench.reports import Row, area_under_curve
 from bench.retrieval.pool import Pool
-from foretool.retrieval import confidence, encoders
+from foretool.retrieval import confidence, encoders, list_rules, methods
 from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
-from foretool.retrieval.confidence import Gate, Logistic
+from foretool.retrieval.confidence import Gate, Logistic, Weights
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.ranking import Evidence, Query
+from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
+from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.tokens import estimate
+from foretool.retrieval.training import Material, TooLittle
 from foretool.storage.opening import open_store
+from foretool.storage.records import Episode, Tool, ToolId
 
 FITTED = {"toole": "MIT", "ultratool": "MIT", "sealtools": "Apache-2.0"}
 """Sets whose train split the gate is fitted on, with their licence."""
 EXAMINED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "bfcl", "toole_unseen", "apibank", "stabletoolbench")
 DETECTED = {"metatool_awareness": "metatool_awareness", "tooldet": "toole"}
 """Sets with queries that need no tool, and the set whose queries and tools they are compared with."""
-SAMPLE = 400
+SAMPLE = 300
+ASKED = 250
+"""Queries of each train split that the gate is fitted on."""
 EVERY = 4
 """Of the tools of real servers, every fourth one is added to the tools of a set."""
 LARGE = 2000
@@ -54,15 +62,32 @@ ROOM = 0.05
 """How much lower the cosines of another set's queries may lie."""
 RIDGE = 1e-2
 
+LOG = 200
+"""Tasks in the log that models learn from where a gate is fitted; among other tools a quarter of it, so that the gate
+sees models that know much and models that know little."""
+LEARNED = ("masstool", "tgr")
+"""The methods that learn from the log: those that read a task before its first call."""
+KS = (1, 2, 3, 5, 8, 12, 20)
+"""The k that the gate is fitted on."""
+BEST = 20
+"""How many tools of each ranking the gain is fitted on."""
+GAIN_RIDGE = 1e-4
+FIXED = 12
+"""The k that adaptive k is compared with."""
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The features of one query, and whether a needed tool was among the first five."""
+    """The ranking of one query, and the ranks of the tools it needs."""
 
-    features: dict[str, float]
-    right: float
+    ranking: Ranking
+    ranks: frozenset[int]
+
+    def held(self, k: int) -> float:
+        """1 if a needed tool is among the first k, else 0."""
+        return float(any(rank <= k for rank in self.ranks))
 
 
 def sampled(values: Sequence[T]) -> list[T]:
@@ -70,48 +95,81 @@ def sampled(values: Sequence[T]) -> list[T]:
     return random.Random(7).sample(values, min(SAMPLE, len(values)))
 
 
-def ask(pipeline: Pipeline, text: str, limit: int = 5) -> tuple[Evidence, list[str]]:
-    """Search for the query as one line; its evidence and the first tools."""
-    ranking = pipeline.rank(Query((" ".join(text.split()),)), limit=limit)
-    return ranking.evidence[0], [each.tool for each in ranking.ranked]
+def ask(pipeline: Pipeline, text: str, limit: int = DEPTH) -> Ranking:
+    """Search for the query as one line."""
+    return pipeline.rank(Query((" ".join(text.split()),)), limit=limit)
 
 
 def samples(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Sample]:
     """A sample for each task."""
     found = []
     for task in tasks:
-        evidence, ranked = ask(pipeline, task.query)
-        found.append(Sample(confidence.model_inputs(evidence), metrics.hit(ranked, task.gold, 5)))
+        ranking, wanted = ask(pipeline, task.query), frozenset[ToolId]().union(*task.gold)
+        ranks = (rank for rank, each in enumerate(ranking.ranked, 1) if each.tool in wanted)
+        found.append(Sample(ranking, frozenset(ranks)))
     return found
 
 
-def fit(data: Sequence[Sample], names: Sequence[str]) -> Logistic:
-    """Fit a logistic regression by Newton's method over standardised features, with a ridge on all but the bias."""
-    x = np.array([[each.features[name] for name in names] for each in data])
-    y = np.array([each.right for each in data])
-    mean, deviation = x.mean(0), x.std(0)
+def learn(
+    tools: Sequence[Tool],
+    log: Sequence[Task],
+    have: Sequence[KeptEncoder],
+) -> LearnedModels | None:
+    """What is learned from these tasks, as far as they suffice."""
+    episodes = tuple(Episode(tuple(min(need) for need in task.gold), (task.query,)) for task in log)
+    documents = have[0].documents if have else None
+    material = Material(tuple(tools), episodes, queries=joined_queries(have), documents=documents, seed=7)
+    models: dict[str, LearnedModel] = {}
+    for kind in LEARNED:
+        method = methods.METHODS[kind]
+        try:
+            data = methods.load(method.training).train(material, lambda step, share: None)
+        except TooLittle:
+            continue
+        models[kind] = methods.load(method.served).loads(data)
+    return LearnedModels(models) if models else None
+
+
+def fit_logistic(x: np.ndarray, y: np.ndarray, names: Sequence[str], ridge: float) -> Logistic:
+    """Fit a logistic regression by Newton's method over standardised features, with a ridge on all but the bias. `x`
+    (rows, features), `y` (rows,)."""
+    mean, deviation = x.mean(0), x.std(0) + 1e-9
     z = np.column_stack([np.ones(len(x)), (x - mean) / deviation])
-    ridge = RIDGE * len(x) * np.diag([0.0, *np.ones(len(names))])
+    pull = ridge * len(x) * np.diag([0.0, *np.ones(len(names))])
     beta = np.zeros(z.shape[1])
     for _ in range(30):
-        p = 1 / (1 + np.exp(-z @ beta))
-        gradient = z.T @ (p - y) + ridge @ beta
-        beta -= np.linalg.solve((z * (p * (1 - p))[:, None]).T @ z + ridge, gradient)
+        p = 1 / (1 + np.exp(-np.clip(z @ beta, -30, 30)))
+        gradient = z.T @ (p - y) + pull @ beta
+        beta -= np.linalg.solve((z * (p * (1 - p))[:, None]).T @ z + pull, gradient)
     weights = beta[1:] / deviation
     rounded = {name: round(float(weight), 4) for name, weight in zip(names, weights, strict=True)}
     return Logistic(round(float(beta[0] - weights @ mean), 4), rounded)
+
+
+def fit(data: Sequence[Sample], *, cosines: bool = True) -> Weights:
+    """Fit the gain of a tool, then with it the gate over the first k, which reads `cosines` or does not."""
+    data = [each for each in data if each.ranking.ranked and not each.ranking.evidence[0].named]
+    rows = [(each, list_rules.growth_features(each.ranking.ranked[:BEST])) for each in data]
+    x = np.array([one for _, own in rows for one in own])
+    y = np.array([float(rank in each.ranks) for each, own in rows for rank in range(1, len(own) + 1)])
+    *read, _ = list_rules.FEATURES
+    gain = fit_logistic(x[:, :-1], y, read, GAIN_RIDGE)
+    weights = (*(gain.weights[name] for name in read), gain.bias)
+    inputs = [(gate_inputs(each.ranking, weights, k), each.held(k)) for each in data for k in KS]
+    names = sorted(name for name in inputs[0][0] if cosines or not name.startswith("cosine"))
+    x = np.array([[found[name] for name in names] for found, _ in inputs])
+    return Weights(weights, fit_logistic(x, np.array([true for _, true in inputs]), names, RIDGE))
+
+
+def gate_inputs(ranking: Ranking, gain: Sequence[float], k: int) -> dict[str, float]:
+    """What the gate reads of a ranking and its first k."""
+    return confidence.signs(ranking) | confidence.at_most(list_rules.gains(gain, ranking.ranked), k)
 
 
 def floor(p: Sequence[float], draws: int = 200) -> float:
     """The calibration error that a perfect gate would show on so few queries."""
     draw = random.Random(7)
     return fmean(calibration_error([(each, float(draw.random() < each)) for each in p]) for _ in range(draws))
-
-
-def rank_of(ranked: Sequence[str], task: Task) -> int | None:
-    """The rank of the first needed tool; None where the list has none."""
-    wanted = frozenset[str]().union(*task.gold)
-    return next((rank for rank, tool in enumerate(ranked, 1) if tool in wanted), None)
 
 
 def promise(ranks: Sequence[int | None], eps: float) -> Row:
@@ -123,34 +181,80 @@ def promise(ranks: Sequence[int | None], eps: float) -> Row:
     return {"show": shown, "kept": [None if each is None else round(each, 3) for each in kept]}
 
 
-def examine(name: str, pipeline: Pipeline, tasks: Sequence[Task]) -> Row:
-    """The row of one set."""
-    evidence = [(ask(pipeline, task.query, DEPTH), task) for task in tasks]
-    p = [confidence.probability(found) if found.features else 0.0 for (found, _), _ in evidence]
-    right = [metrics.hit(ranked[:5], task.gold, 5) for (_, ranked), task in evidence]
-    outcomes = list(zip(p, right, strict=True))
-    refitted = [(platt(outcomes[at::2])(said), true) for at in (0, 1) for said, true in outcomes[1 - at :: 2]]
-    ranks = [rank_of(ranked, task) for (_, ranked), task in evidence]
+def said(data: Sequence[Sample]) -> list[tuple[float, float]]:
+    """What the gate says of the first five, and whether it came true."""
+    return [(confidence.judge(each.ranking).probability or 0.0, each.held(confidence.WITHIN)) for each in data]
+
+
+def shown_outcome(sample: Sample) -> tuple[float, float]:
+    """What a proxy records of an answer: the gate's probability for what it shows, and whether it came true."""
+    judged = confidence.judge(sample.ranking)
+    shown = min(judged.k or FIXED, confidence.WITHIN)
+    return judged.among(shown) or 0.0, sample.held(shown)
+
+
+def adapt(half: Sequence[Sample], other: Sequence[Sample], sizes: Mapping[ToolId, int]) -> Row:
+    """What showing as many tools as the promise takes holds and costs on one half, with a gate recalibrated on the
+    other half, against `FIXED` tools. `sizes`: the tokens of each tool's definition."""
+    calibrate = platt(list(map(shown_outcome, other)))
+    shown = [confidence.judge(each.ranking, calibrate).k for each in half]
+
+    def tokens(each: Sample, k: int) -> int:
+        return sum(sizes[one.tool] for one in each.ranking.ranked[:k])
+
+    return {
+        "k": round(fmean(shown), 1),
+        "held": round(fmean(each.held(k) for each, k in zip(half, shown, strict=True)), 3),
+        "held_fixed": round(fmean(each.held(FIXED) for each in half), 3),
+        "tokens": round(fmean(tokens(each, k) for each, k in zip(half, shown, strict=True))),
+        "tokens_fixed": round(fmean(tokens(each, FIXED) for each in half)),
+    }  # fmt: skip
+
+
+def examine(name: str, log: str, data: Sequence[Sample], sizes: Mapping[ToolId, int]) -> Row:
+    """The row of one set; every second sample belongs to one half."""
+    outcomes = said(data)
+    refitted = [(platt(outcomes[at::2])(p), true) for at in (0, 1) for p, true in outcomes[1 - at :: 2]]
+    halves = data[0::2], data[1::2]
+    ranks = [min(each.ranks, default=None) for each in data]
     return {
         "set": name,
-        "n": len(tasks),
-        "right": round(fmean(right), 3),
+        "log": log,
+        "n": len(data),
+        "right": round(fmean(true for _, true in outcomes), 3),
         "auc": area_under_curve([v for v, hit in outcomes if hit], [v for v, hit in outcomes if not hit]),
         "ece": round(calibration_error(outcomes), 3),
-        "floor": round(floor(p), 3),
+        "floor": round(floor([p for p, _ in outcomes]), 3),
         "ece_recalibrated": round(calibration_error(refitted), 3),
-        "called_none": round(fmean(not confidence.fits(found) for (found, _), _ in evidence if found.features), 3),
-        "reliability": [[round(said, 3), round(true, 3), count] for said, true, count in reliability(outcomes)],
+        "called_none": round(fmean(confidence.level(each.ranking) == "none" for each in data), 3),
+        "adaptive": [adapt(one, other, sizes) for one, other in (halves, halves[::-1])],
+        "reliability": [[round(p, 3), round(true, 3), count] for p, true, count in reliability(outcomes)],
         **{f"hide_at_most_{eps}": promise(ranks, eps) for eps in EPSILONS},
     }
 
 
+def examine_both(name: str, data: Path, embedders: Sequence[KeptEncoder]) -> Iterator[Row]:
+    """The rows of one set: without a log, and each half with what was learned from the other one."""
+    tools = read_tools(data / name)
+    tasks = sampled(read_tasks(data / name / "dev.jsonl", tools))
+    sizes = {tool.id: estimate(tool.definition.decode()) for tool in tools}
+    pipeline = Pool(tools, {}, embedders).pipeline()
+    plain = samples(pipeline, tasks)
+    yield examine(name, "none", plain, sizes)
+    taught = list(plain)
+    for at in (0, 1):
+        pipeline.learned = learn(tools, tasks[1 - at :: 2], embedders)
+        taught[at::2] = samples(pipeline, tasks[at::2])
+    yield examine(name, "the other half", taught, sizes)
+
+
 def detect(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence[str]) -> Row:
     """How well queries that need a tool are told from those that need none."""
-    found = [[ask(pipeline, text)[0] for text in texts] for texts in (needing, idle)]
-    p = [[confidence.probability(each) for each in one] for one in found]
-    cosines = [[fmean(each.features.cosines) for each in one if each.features] for one in found]
-    none = [fmean(not confidence.fits(each) for each in one) for one in found]
+    found = [[ask(pipeline, text) for text in texts] for texts in (needing, idle)]
+    p = [[confidence.judge(each).probability or 0.0 for each in one] for one in found]
+    lines = [[each.evidence[0] for each in one] for one in found]
+    cosines = [[fmean(each.features.cosines) for each in one if each.features] for one in lines]
+    none = [fmean(confidence.level(each) == "none" for each in one) for one in found]
     return {
         "set": name, "method": "needs a tool", "n": [len(needing), len(idle)],
         "auc": area_under_curve(cosines[0], cosines[1]), "auc_of_the_gate": area_under_curve(p[0], p[1]),
@@ -181,37 +285,45 @@ def examine_offers(name: str, folder: Path, embedders: Sequence[KeptEncoder], po
 
 
 def fit_gate(data: Path, embedders: Sequence[KeptEncoder], untrained: Sequence[KeptEncoder], catalogs: Path) -> Gate:
-    """Fit from every train split, alone and among the tools of real servers: for one encoder, for two, and for any."""
+    """Fit from every train split: for words alone, for one encoder, for two, and for any, each without and with a
+    log."""
     distractors = catalog_tools(catalogs)[::EVERY]
-    models: dict[str, Logistic] = {}
-    for most in range(1, len(embedders) + 1):
-        found: list[Sample] = []
-        for name in FITTED:
-            tools = read_tools(data / name)
-            tasks = read_tasks(data / name / "train.jsonl", tools)
-            tasks = sampled(tasks)
-            own = {tool.id for tool in tools}
-            hidden = [*tools, *(tool for tool in distractors if tool.id not in own)]
-            for pool in (tools, hidden) if len(tools) < LARGE else (tools,):
-                found += samples(Pool(pool, {}, embedders).pipeline(most), tasks)
-        names = sorted(found[0].features)
-        plain = [each for each in names if not each.startswith("cosine")]
-        key = "+".join(each.name for each in embedders[:most])
-        for each, read in ((key, names), ("", plain)):
-            models[each] = fit(found, read)
-    said = ", ".join(f"{name} train ({licence})" for name, licence in FITTED.items())
+    found: dict[str, list[Sample]] = {}
+    for name in FITTED:
+        tools = read_tools(data / name)
+        tasks = read_tasks(data / name / "train.jsonl", tools)
+        tasks = random.Random(7).sample(tasks, min(ASKED + LOG, len(tasks)))
+        own = {tool.id for tool in tools}
+        hidden = [*tools, *(tool for tool in distractors if tool.id not in own)]
+        pools = ((tools, LOG), (hidden, LOG // 4)) if len(tools) < LARGE else ((tools, LOG),)
+        for most in range(len(embedders) + 1):
+            have = embedders[:most]
+            for pool, size in pools:
+                pipeline = Pool(pool, {}, embedders).pipeline(most)
+                for models in (None, learn(pool, tasks[ASKED : ASKED + size], have)):
+                    pipeline.learned = models
+                    for each in samples(pipeline, tasks[:ASKED]):
+                        found.setdefault(confidence.kind_of(each.ranking), []).append(each)
+    models = {kind: fit(each) for kind, each in found.items()}
+    one = "+".join(each.name for each in embedders[:1])
+    for rest in ("", confidence.AFTER_LEARNING):
+        models[confidence.ANY + rest] = without_cosines(found[one + rest])
+    licences = ", ".join(f"{name} train ({licence})" for name, licence in FITTED.items())
     return Gate(
-        f"{said}; {SAMPLE} queries each, alone and among {len(distractors)} other tools",
+        f"{licences}; {ASKED} queries each, alone and among {len(distractors)} other tools, without a log and with one",
         models,
         least_cosines(data, untrained, [each.name for each in embedders]),
     )
 
 
+def without_cosines(data: Sequence[Sample]) -> Weights:
+    """The weights for encoders that nobody fitted: those of any encoder, without what differs between encoders."""
+    return fit(data, cosines=False)
+
+
 def merge_gates(kept: Gate, new: Gate) -> Gate:
-    """The new gate, with what the kept one has for other encoders and for encoders that nobody fitted: the latter
-    weights come from untrained encoders."""
-    models = kept.models | new.models | ({"": kept.models[""]} if "" in kept.models else {})
-    return Gate(new.fitted_on, models, {**kept.least, **new.least})
+    """The new gate, with what the kept one has for other encoders."""
+    return Gate(new.fitted_on, kept.models | new.models, {**kept.least, **new.least})
 
 
 def least_cosines(data: Path, untrained: Sequence[KeptEncoder], names: Sequence[str]) -> dict[str, float]:
@@ -225,7 +337,7 @@ def least_cosines(data: Path, untrained: Sequence[KeptEncoder], names: Sequence[
     for most in range(1, len(untrained) + 1):
         pipeline = Pool(read_tools(folder), {}, untrained).pipeline(most)
         needing = [row["query"] for row in read_rows(folder / "train.jsonl") if row["needs_tool"]]
-        signs = [ask(pipeline, text)[0].features for text in needing]
+        signs = [ask(pipeline, text).evidence[0].features for text in needing]
         values = [fmean(each.cosines) for each in signs if each]
         found["+".join(names[:most])] = round(float(np.quantile(values, STRAY)) - ROOM, 2)
     return found
@@ -245,9 +357,7 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
             yield to_builtins(written)
             return
         for name in (each for each in EXAMINED if (data / each).is_dir()):
-            tools = read_tools(data / name)
-            tasks = sampled(read_tasks(data / name / "dev.jsonl", tools))
-            yield examine(name, Pool(tools, {}, embedders).pipeline(), tasks)
+            yield from examine_both(name, data, embedders)
         for name, against in DETECTED.items():
             pipeline = Pool(read_tools(data / against), {}, embedders).pipeline()
             rows = read_rows(data / name / "dev.jsonl")

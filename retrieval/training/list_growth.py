@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Struct
 
-from foretool.retrieval.confidence import level
+from foretool.retrieval.confidence import judge
 from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.list_rules import (
     DEPTH,
@@ -45,8 +45,6 @@ PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20
 BASES: Final = (0.0, 0.125, 0.25, 0.375, 0.5)
 """The shares of the budget that a list may begin with, our own tools included."""
 
-MATCHES: Final = 12
-"""The number of tools in an answer of `discover_tools`."""
 SURE: Final = ("high", "medium")
 """The levels of confidence at which the found tools probably suffice."""
 SPENT: Final = 0.9
@@ -173,7 +171,7 @@ def _played(
     if segment.is_prompted(episode):
         query, ranking = segment.query(episode, ()), segment.found(episode)
         lines = query.lines
-        grow(rule.for_prompt(ranking.ranked, level(ranking) in SURE, tokens))
+        grow(rule.for_prompt(ranking.ranked, judge(ranking).level in SURE, tokens))
     calls = segment.calls(episode)
     for tool in calls:
         if tool not in shown:
@@ -181,9 +179,10 @@ def _played(
             if tool not in known:
                 discoveries += 1
                 query, ranking = segment.query(episode, history), segment.found(episode, history)
-                lines = query.lines
-                known.update(each.tool for each in ranking.ranked[:MATCHES])
-                grow(rule.for_discovery(ranking.ranked[:MATCHES], level(ranking) in SURE, tokens))
+                lines, judged = query.lines, judge(ranking)
+                answer = ranking.ranked[: judged.k]
+                known.update(each.tool for each in answer)
+                grow(rule.for_discovery(answer, judged.level in SURE, tokens))
         history = history if history[-1:] == (tool,) else (*history, tool)
         said = segment.after(lines, history)
         hidden_next = {tool: chance for tool, chance in said.chances.items() if tool not in shown}

@@ -137,6 +137,7 @@ class Search(BackgroundWork):
         self._encoders: DenseEnsemble | None = None
         self._slow: Sequence[Ahead] = ()
         self._calibrate: Callable[[float], float] | None = None
+        self._has_drifted = False
         self._installed = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
@@ -190,9 +191,11 @@ class Search(BackgroundWork):
             self._is_opening = True
             self._open_encoders()
 
-    def install_calibration(self, calibrate: Callable[[float], float] | None) -> None:
-        """Read levels from what the gate's probabilities have been worth here; None takes them as they are."""
+    def install_calibration(self, calibrate: Callable[[float], float] | None, *, has_drifted: bool = False) -> None:
+        """Read levels from what the gate's probabilities have been worth here; None takes them as they are. Where that
+        has drifted, judgements go by the shipped gain alone."""
         self._calibrate = calibrate
+        self._has_drifted = has_drifted
 
     def rank(self, query: Query, finds: Finds, limit: int) -> Ranking:
         """Return the best `limit` tools for a query, less those that may not be found; never waits."""
@@ -270,7 +273,7 @@ class Search(BackgroundWork):
         """Return how sure a ranking is, and how many of its tools to show."""
         from foretool.retrieval.confidence import judge
 
-        return judge(ranking, self._calibrate)
+        return judge(ranking, self._calibrate, None if self._has_drifted else self.growth)
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""

@@ -18,7 +18,14 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
 from foretool.server.config.settings import Record
 from foretool.server.inspection import inspect_store
-from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
+from foretool.server.recording.calibration import (
+    EPS,
+    RECENT,
+    WITHIN,
+    Confidence,
+    discovery_outcomes,
+    rate_confidence,
+)
 from foretool.server.recording.store_watch import TroubleNote, read_notes
 from foretool.server.system.processes import is_running
 from foretool.server.trust.held_words import say_waiting
@@ -207,6 +214,11 @@ def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:
 
 def _say_quality(found: Confidence, verbose: bool) -> str:
     said = f"({found.verdicts} rated searches): right tool in the top {WITHIN}: {found.found:.0%}."
+    if found.state == "drifted":
+        said += (
+            f" Confidence has drifted: of the last {RECENT} searches {found.said:.0%} should have shown the needed"
+            f" tool, {found.came_true:.0%} did. Answers say what foretool was shipped with until this agrees again."
+        )
     if not verbose:
         return said
     said += f" Confidence is off by {found.error:.2f}"

@@ -45,6 +45,8 @@ from foretool.storage.records import Discovery, Exposure, Level, Match, StepReco
 BUDGET: Final = 2000
 """Tokens of a step (its prompt and the definitions of its tools) if the caller gives no budget."""
 TOOLS: Final = MATCHES
+LEAST: Final = 5
+"""A step of a task that something fits has room for this many tools: no other tool can be called in it."""
 INSTRUCTIONS: Final = 4
 """At most this many tools and instructions (K_B and K_A). A missing tool costs more than a useless one, so `TOOLS` is
 high and the budget mostly decides (ITR 3.7, recall first)."""
@@ -161,7 +163,7 @@ class AgentSteps:
         judged = self._search.judge(ranking)
         found, probability = judged.level, judged.probability or 0.0
         pinned = self._find_pins(profile, domain)
-        ranked = self._candidates(ranking, probability)
+        ranked = self._candidates(ranking, judged.chances)
         # Even if nothing was found, a step that is widened may take what is ranked.
         tools = ranked if found != "none" else []
         hits = self._instructions.find(query.lines, profile, ToolId(tools[0].id) if tools else None)
@@ -169,7 +171,9 @@ class AgentSteps:
         left = budget - self._fixed_tokens(profile)
         # A missing tool costs more than a missing text: texts are sure of their share alone.
         reserved = sum(map(_cited_tokens, _fit_texts(matched, left // SHARE)))
-        selected = itr.select(tools, left - reserved, {"tool": TOOLS}, pinned, per_token=False)
+        selected = itr.select(
+            tools, left - reserved, {"tool": min(max(judged.k, LEAST), TOOLS)}, pinned, per_token=False
+        )
         texts = _fit_texts(matched, left - selected.tokens)
         relevance = {hit.fragment.id: hit.relevance for hit in hits}
         shown = [Candidate(each.id, "instruction", _cited_tokens(each), relevance[each.id]) for each in texts]
@@ -212,11 +216,11 @@ class AgentSteps:
         own = dict(own_tools.definitions(self._catalog.count_tools(self._policy.reach(profile))))
         return Shown(ToolId(DISCOVER), own[ToolId(DISCOVER)], estimate(bytes(own[ToolId(DISCOVER)]).decode()))
 
-    def _candidates(self, ranking: Ranking, probability: float) -> list[Candidate]:
-        found = [tool for each in ranking.ranked if (tool := self._catalog.get(each.tool)) is not None]
+    def _candidates(self, ranking: Ranking, chances: Sequence[float]) -> list[Candidate]:
         return [
-            Candidate(tool.id, "tool", self._fit_tool(tool).tokens, max(probability, 0.01) / rank)
-            for rank, tool in enumerate(found, 1)
+            Candidate(tool.id, "tool", self._fit_tool(tool).tokens, chance)
+            for each, chance in zip(ranking.ranked, chances, strict=True)
+            if (tool := self._catalog.get(each.tool)) is not None
         ]
 
     def _fit_tool(self, tool: Tool) -> Shown:

@@ -1,7 +1,8 @@
 """How much an answer of `discover_tools` shows at each level of confidence.
 
-Sure answers are short: up to three tools that are ready to call. Doubtful ones cost little: names, what a call needs,
-and a map of the servers, so that the next question can be a better one. Where nothing fits, no tool is shown.
+As many tools are shown as hold a needed one with the promised probability (`retrieval/confidence.py`). So sure answers
+are short: up to three tools that are ready to call. Doubtful ones cost little: names, what a call needs, and a map of
+the servers, so that the next question can be a better one. Where nothing fits, no tool is shown.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ READY: Final = 3
 """At most so many tools of one need are shown with their schemas."""
 MORE_READY: Final = 2
 """So many more for each further need."""
-MOST_SHOWN: Final[dict[Level, int]] = {"high": 5, "medium": 6, "low": 8, "none": 0}
-"""At most so many tools of one need are shown at each level (`docs/benchmarks.md`)."""
 
 
 class Shape(Struct, frozen=True):
@@ -39,14 +38,14 @@ def shape(level: Level, matches: int, k: int, *, needs: int = 1, limit: int | No
           widens: bool = False) -> Shape:  # fmt: skip
     """Return how `matches` matches are shown.
 
-    `k`: how many tools suffice, as far as that is known. `needs`: lines of the task. `limit`: what
+    `k`: how many tools suffice. `needs`: lines of the task. `limit`: what
     the caller asked for. `widens`: the caller says that what it saw did not suffice. Whoever says either wants to see
     what there is, so nothing is held back from them at any level.
     """
     insists = limit is not None or widens
     if not matches or (level == "none" and not insists):
         return Shape(0, 0, has_map=True)
-    most = limit if limit is not None else matches if widens else min(k, MOST_SHOWN[level] + MORE_READY * (needs - 1))
+    most = limit if limit is not None else matches if widens else k
     shown = min(most, matches)
     ready = READY + MORE_READY * (needs - 1) if level in ("high", "medium") else 0
     ready = min(ready, shown)

@@ -134,7 +134,7 @@ class AnswerWriter:
     def write(
         self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach
     ) -> tuple[Answer, float | None]:
-        """Return the answer, and the gate's probability that the first five matches suffice."""
+        """Return the answer, and the gate's probability that what it shows, or the first five of it, suffices."""
         judged = self._search.judge(ranking)
         fragments = self._instructions().beside(query, ranking, judged.level, reach.profile) if query.lines else ()
         settings = self._config.settings
@@ -143,7 +143,7 @@ class AnswerWriter:
             settings.tool_tokens, fragments, self._search.count_unindexed(), self._find_absent(reach),
             judged.k,
         )  # fmt: skip
-        return written, judged.probability
+        return written, judged.among(len(written.matches))
 
 
 Chosen = tuple[Tool, Ranked]
@@ -158,7 +158,8 @@ def _choose(
     # Who asks by name alone wants these tools and no others.
     others = [each for each in ranking.ranked if each.tool not in named] if arguments.lines or not asked else []
     known = [(tool, each) for each in (*asked, *others) if (tool := catalog.get(each.tool)) is not None]
-    known = thin(known, len(asked), max(arguments.wanted, len(asked)))
+    most = arguments.wanted if arguments.limit is not None else max(arguments.wanted, k)
+    known = thin(known, len(asked), max(most, len(asked)))
     known, like = group(known, len(asked), catalog.namespaces.count_older)
     found = shape(
         level, len(known) - len(asked), k, needs=max(len(arguments.lines), 1), limit=arguments.limit,

@@ -80,10 +80,8 @@ class PromptHook:
         query = Query(lines, (), (), chat.servers_in_use())
 
         def grow(ranking: Ranking) -> None:
-            from foretool.retrieval.confidence import level
-
             if client in self._clients:
-                is_sure = level(ranking) in ("high", "medium")
+                is_sure = self._search.judge(ranking).level in ("high", "medium")
                 self._predictor.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
 
         self._search.find(query, self._policy.reach(client.profile).finds, DEPTH, grow)

@@ -1,9 +1,10 @@
 """Compares the confidence of answers with what happened after them, and recalibrates the gate where that helps.
 
 From time to time the outcomes of the recorded discoveries are read. A map from the probability of the gate to a better
-one is fitted on their earlier half. If the map is closer than the gate on the later half, it is fitted on all outcomes,
-and levels are read from it. The gate alone serves until there are enough outcomes, and again when the map no longer
-helps.
+one is fitted on the earlier of them. If the map is closer than the gate on the later ones, it is fitted on all, and
+levels and the number of tools follow from it. The gate alone serves until there are enough outcomes, and again when the
+map no longer helps. If what was learned from the earlier outcomes is far off on the later ones, confidence has
+*drifted*: the shipped gate serves, without the map and the learned gain, until later outcomes agree again.
 
 They are read in a thread, over a connection of its own: for a long log that takes tenths of a second, and no call
 should wait for it.
@@ -16,8 +17,9 @@ import contextlib
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
@@ -32,8 +34,18 @@ if TYPE_CHECKING:
 EVERY_S: Final = 600.0
 LEAST: Final = 200
 """Outcomes worth recalibrating on; fewer say less than the shipped gate."""
+WINDOW: Final = 600
+"""The latest outcomes that a map is fitted on: what was true long ago may not be any more."""
+RECENT: Final = 100
+"""The latest outcomes that show whether confidence has drifted."""
+DRIFTED: Final = 3.0
+"""Confidence has drifted if it is off by more than this many standard errors."""
 WITHIN: Final = 5
-"""The gate predicts that a needed tool is among the first five."""
+"""The gate predicts that a needed tool is among the first five, or among all that were shown if these are fewer."""
+SUFFICES: Final = 0.7
+"""A client that searches again and rates what it sees at this or more had found what it needed (ITR 3.7, tau)."""
+LACKS: Final = 0.5
+"""One that rates it lower than this had not; ratings between the two say nothing."""
 EPS: Final = 0.1
 """Share of needed tools that may be hidden: `conformal_k` keeps this promise."""
 FOLLOWS_S: Final = 1800.0
@@ -56,14 +68,39 @@ class Confidence(Struct, frozen=True):
     kept: float
     """Share of needed tools among the first `show` on the later half; `show` promises 1 - `EPS`."""
 
+    state: State = "few"
+    said: float = 0.0
+    """What answers promised over the latest `RECENT` outcomes, in the mean, with the map of the earlier ones."""
+    came_true: float = 0.0
+    """Share of these outcomes whose needed tool was shown."""
+
+
+State = Literal["few", "shipped", "recalibrated", "drifted"]
+"""What confidence is read from: the shipped gate, because there are too few outcomes or because it is as good; the map;
+or the shipped gate again, because what was learned here no longer holds."""
+
+
+class Calibration(Struct, frozen=True):
+    """What confidence is read from now, and how the latest outcomes compare with it."""
+
+    state: State = "few"
+    map: Platt | None = None
+    """Turns the gate's probability into a better one; None where the shipped gate serves."""
+    said: float = 0.0
+    came_true: float = 0.0
+
+    @property
+    def has_drifted(self) -> bool:
+        return self.state == "drifted"
+
 
 class Recalibrator(BackgroundWork):
-    """Keeps the map to read levels from up to date; `tick` is called about once a second."""
+    """Keeps the calibration up to date; `tick` is called about once a second."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._due = time.monotonic() + EVERY_S / 10
-        self.calibrate: Platt | None = None
+        self.calibration = Calibration()
 
     def tick(self) -> None:
         """Start to read the outcomes if it is time; a store in memory is not read."""
@@ -75,24 +112,44 @@ class Recalibrator(BackgroundWork):
             self.begin(self._read(path))
 
     async def _read(self, path: Path) -> None:
-        with contextlib.suppress(StorageError):  # the present map stays
-            self.calibrate = await asyncio.to_thread(_read_and_fit, path)
+        with contextlib.suppress(StorageError):  # the present calibration stays
+            self.calibration = await asyncio.to_thread(_read_and_fit, path)
 
 
-def _read_and_fit(path: Path) -> Platt | None:
+def _read_and_fit(path: Path) -> Calibration:
     with open_store(path) as store:
-        return fit_recalibration(discovery_outcomes(store.discoveries))
+        return fit_calibration(discovery_outcomes(store.discoveries))
 
 
-def fit_recalibration(outcomes: Sequence[DiscoveryOutcome]) -> Platt | None:
-    """Return the map to read levels from; None if the gate as shipped is as good."""
+def fit_calibration(outcomes: Sequence[DiscoveryOutcome]) -> Calibration:
+    """Return what to read confidence from, by the latest outcomes, the oldest first."""
     from foretool.retrieval.calibration import platt
 
-    predictions = _predictions(outcomes)
+    predictions = _predictions(outcomes)[-WINDOW:]
     if len(predictions) < LEAST:
-        return None
+        return Calibration()
+    said, came_true, errors = _drift(predictions)
+    if abs(errors) > DRIFTED:
+        return Calibration("drifted", None, said, came_true)
     before, after = _calibration_errors(predictions)
-    return platt(predictions) if after < before else None
+    if after >= before:
+        return Calibration("shipped", None, said, came_true)
+    return Calibration("recalibrated", platt(predictions), said, came_true)
+
+
+def _drift(predictions: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """Return what the latest outcomes were predicted to be by the map of the earlier ones, in the mean, what came true
+    of it, and by how many standard errors the two differ."""
+    from foretool.retrieval.calibration import platt
+
+    recent = predictions[-RECENT:]
+    earlier = predictions[: -len(recent)]
+    fitted = platt(earlier)
+    said = [fitted(probability) for probability, _ in recent]
+    # The map itself has an error, which shrinks with the number of outcomes that it was fitted on.
+    spread = sqrt(sum(p * (1.0 - p) for p in said) * (1.0 + len(recent) / len(earlier)))
+    true = sum(each for _, each in recent)
+    return sum(said) / len(said), true / len(recent), (true - sum(said)) / max(spread, 1.0)
 
 
 def rate_confidence(outcomes: Sequence[DiscoveryOutcome]) -> Confidence:
@@ -100,11 +157,13 @@ def rate_confidence(outcomes: Sequence[DiscoveryOutcome]) -> Confidence:
     from foretool.retrieval.calibration import conformal_k, coverage
 
     before, after = _calibration_errors(_predictions(outcomes))
+    now = fit_calibration(outcomes)
     ranks = [outcome.rank for outcome in outcomes]
     half = len(ranks) // 2
     show = conformal_k(ranks[:half], EPS)
     kept = coverage(ranks[half:], show) if show is not None else 0.0
-    return Confidence(len(outcomes), coverage(ranks, WITHIN), before, after, show, kept)
+    found = coverage(ranks, WITHIN)
+    return Confidence(len(outcomes), found, before, after, show, kept, now.state, now.said, now.came_true)
 
 
 def _predictions(outcomes: Sequence[DiscoveryOutcome]) -> list[tuple[float, float]]:
@@ -129,24 +188,32 @@ def discovery_outcomes(log: DiscoveryStore, limit: int = 2000) -> list[Discovery
     """Return the outcomes of the latest `limit` discoveries, the oldest first. May raise `StorageError`.
 
     A tool that was called on behalf of a discovery was needed, at its rank. If none was called, and the same
-    conversation searched again or called another hidden tool soon after, then the needed tool was not in the answer.
-    Discoveries that nothing followed are left out: their outcome is unknown.
+    conversation searched again or called another hidden tool soon after, then the needed tool was not in the answer. A
+    client that searches again may say how far what it sees suffices: if it does, the needed tool was there, at the last
+    rank that counts; if that is not clear, the outcome is unknown. Discoveries that nothing followed are left out.
     """
     answered = log.answered(limit)[::-1]
     if not answered:
         return []
     oldest = min(each.at for each in answered)
     called = log.first_calls(answered[0].id, oldest)
-    missed = _followed([each for each in answered if each.id not in called], log.needs(oldest))
-    return [
-        DiscoveryOutcome(each.at, each.probability, _rank(each, called.get(each.id)))
-        for each in answered
-        if each.id in called or each.id in missed
-    ]
+    rated = {(each.session, each.handle, each.at): each.sufficiency for each in answered}
+    followed = _followed([each for each in answered if each.id not in called], log.needs(oldest))
+    found = []
+    for each in answered:
+        if each.id in called:
+            found.append(DiscoveryOutcome(each.at, each.probability, _rank(each, called[each.id])))
+        elif (need := followed.get(each.id)) is not None:
+            said = rated.get((need.session, need.handle, need.at))
+            if said is None or said < LACKS:
+                found.append(DiscoveryOutcome(each.at, each.probability, None))
+            elif said >= SUFFICES:
+                found.append(DiscoveryOutcome(each.at, each.probability, min(len(each.matches), WITHIN)))
+    return found
 
 
-def _followed(discoveries: Iterable[Discovery], needs: Iterable[Event]) -> set[int]:
-    """Return the ids of the discoveries after which their conversation soon needed another tool.
+def _followed(discoveries: Iterable[Discovery], needs: Iterable[Event]) -> dict[int, Event]:
+    """Return the discoveries, by id, after which their conversation soon needed another tool, with such a need.
 
     Each is taken out as soon as that is known, so that many needs do not look at many discoveries.
     """
@@ -155,11 +222,11 @@ def _followed(discoveries: Iterable[Discovery], needs: Iterable[Event]) -> set[i
         pending.setdefault((each.session, each.handle), []).append((each.at, each.id))
     for own in pending.values():
         own.sort()
-    found: set[int] = set()
+    found: dict[int, Event] = {}
     for need in needs:
         if own := pending.get((need.session, need.handle), []):
             soon_before = slice(bisect_left(own, (need.at - FOLLOWS_S,)), bisect_left(own, (need.at,)))
-            found.update(id for _, id in own[soon_before])
+            found.update((id, need) for _, id in own[soon_before])
             del own[soon_before]
     return found
 

@@ -1,7 +1,8 @@
-"""The confidence of an answer, by words alone and with encoders, and the level that it says."""
+"""The judgement of a ranking: how likely k tools hold a needed one, the level, and how many tools to show."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import exp, log
 
 import pytest
@@ -9,107 +10,171 @@ from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval import confidence
-from foretool.retrieval.confidence import FAINTEST, Gate, Logistic, level, sufficiency
+from foretool.retrieval.confidence import FAINTEST, LEAST_SHOWN, MOST_SHOWN, Gate, Logistic, Weights, judge, level
+from foretool.retrieval.list_rules import FEATURES, Growth
 from foretool.retrieval.ranking import Evidence, ListFeatures, Ranked, Ranking
 from foretool.storage.records import ToolId
 
-SHARP = ListFeatures("minilm-tools+bge-small", top=14.0, margin=3.0, entropy=0.6, overlap=0.6, cosines=(0.75, 0.88))
-FLAT = ListFeatures("minilm-tools+bge-small", top=2.5, margin=0.0, entropy=3.8, overlap=0.0, cosines=(0.15, 0.6))
+NO_GAIN = (0.0,) * len(FEATURES)
+SHARP = ListFeatures("minilm-tools", top=14.0, margin=3.0, entropy=0.6, overlap=0.8, cosines=(0.75,))
+FLAT = ListFeatures("minilm-tools", top=2.5, margin=0.0, entropy=3.8, overlap=0.0, cosines=(0.21,))
+MET = Evidence(strength=2.0, entropy=0.5, coverage=0.9, terms=5)
+FAINT = Evidence(strength=0.4, entropy=3.7, coverage=0.1, terms=5)
 
 
-def ranking(signs: ListFeatures) -> Ranking:
-    evidence = Evidence(strength=1.0, entropy=1.0, coverage=0.9 if signs is SHARP else 0.0, features=signs)
-    return Ranking((Ranked(ToolId("a"), 1.0),), 1, (evidence,))
+def ranked(*scores: float, **parts: float) -> tuple[Ranked, ...]:
+    """Tools with these scores; `parts`: what was added to the score of the first one."""
+    named = [Ranked(ToolId(f"t{place}"), score) for place, score in enumerate(scores)]
+    return (replace(named[0], parts=parts), *named[1:]) if parts else tuple(named)
 
 
-def ranked_by(*evidence: Evidence) -> Ranking:
-    return Ranking((Ranked(ToolId("a"), 1.0),), 1, evidence)
+def sharp(**parts: float) -> Ranking:
+    return Ranking(ranked(14.0, *([2.0] * 30), **parts), 31, (replace(MET, features=SHARP),), bool(parts))
 
 
-def test_the_probability_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = {"": Logistic(0.0, {}), "one": Logistic(-1.0, {"top": 0.5, "cosine_0": 2.0})}
-    monkeypatch.setattr(confidence, "shipped", lambda: Gate("", models))
-    evidence = Evidence(features=ListFeatures("one", top=3.0, cosines=(0.25,)))
-    assert confidence.probability(evidence) == pytest.approx(1 / (1 + exp(-(-1.0 + 1.5 + 0.5))))
-    unknown = Evidence(features=ListFeatures("another", top=3.0))
-    assert confidence.probability(unknown) == 0.5
+def flat(**parts: float) -> Ranking:
+    return Ranking(ranked(*([2.5] * 31), **parts), 31, (replace(FAINT, features=FLAT),), bool(parts))
 
 
-KNOWN = ("minilm", "minilm+bge-small", "minilm-tools", "minilm-tools+bge-small")
+def only(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the gate have these weights whatever was ranked."""
+    gate = Gate("", {confidence.ANY: weights, confidence.ANY + confidence.AFTER_LEARNING: weights}, {"near": 0.2})
+    monkeypatch.setattr(confidence, "shipped", lambda: gate)
 
 
-@pytest.mark.parametrize("encoders", [*KNOWN, "of a folder"])
+@requirement("gate:adaptive")
+def test_as_many_tools_are_shown_as_the_promise_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # k tools hold a needed one with sigmoid(log k) = k / (k + 1), which is .9 at 9.
+    only(Weights(NO_GAIN, Logistic(0.0, {"more": 1.0})), monkeypatch)
+    found = judge(Ranking(ranked(*[1.0] * 40), 40, (MET,)))
+    assert found.k == 9
+    assert found.held[:3] == pytest.approx((1 / 2, 2 / 3, 3 / 4))
+    assert (found.level, found.probability) == ("high", pytest.approx(5 / 6))
+    # A log in which such answers held half as often as said: even 25 tools do not reach the promise.
+    doubtful = judge(Ranking(ranked(*[1.0] * 40), 40, (MET,)), lambda said: said / 2)
+    assert (doubtful.k, doubtful.level, doubtful.probability) == (MOST_SHOWN, "low", found.probability)
+    sure = judge(Ranking(ranked(*[1.0] * 40), 40, (MET,)), lambda said: min(2 * said, 1.0))
+    assert (sure.k, sure.level) == (LEAST_SHOWN, "high")
+    assert judge(Ranking(ranked(1.0, 1.0), 2, (MET,))).k == 2  # there are no more
+
+
+def test_the_probability_reads_the_gain_of_every_shown_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each tool is needed with sigmoid(-1.0986) = 1/4: two of them hold a needed one with 1 - (3/4)^2 = 7/16.
+    gain = (*NO_GAIN[:-1], -log(3.0))
+    only(Weights(gain, Logistic(0.0, {"held": 1.0})), monkeypatch)
+    found = judge(Ranking(ranked(1.0, 1.0, 1.0), 3, (MET,)))
+    assert found.chances == pytest.approx((0.25, 0.25, 0.25))
+    assert found.held == pytest.approx((1 / 4, 7 / 16, 1 - 27 / 64))
+    # What was learned here takes the place of the shipped gain.
+    learned = judge(Ranking(ranked(1.0, 1.0, 1.0), 3, (MET,)), growth=Growth((*NO_GAIN[:-1], 0.0), 1.0))
+    assert learned.chances == pytest.approx((0.5, 0.5, 0.5))
+    assert learned.held == pytest.approx((1 / 2, 3 / 4, 7 / 8))
+
+
+def test_the_gate_reads_the_shape_of_the_list_and_how_the_line_was_met() -> None:
+    found = confidence.signs(sharp(tasks=7.0))
+    assert found["margin"] == pytest.approx(5.0 / 14.0 * 12.0)
+    assert found["taught"] == 0.5
+    assert found["agreed"] == 1.0  # 14 - 7 is still the highest score
+    assert confidence.signs(sharp(tasks=13.0))["agreed"] == pytest.approx(1 / 20)
+    assert found["cosine_0"] == 0.75 and found["overlap"] == 0.8 and found["coverage"] == 0.9
+    assert found["strength"] == pytest.approx(log(2.0)) and found["long"] == pytest.approx(log(6.0))
+    assert confidence.signs(flat())["entropy"] == pytest.approx(log(20.0))
+    assert confidence.signs(Ranking(ranked(1.0), 1, (Evidence(named=True),))) == {}
+
+
+KINDS = ("words", "minilm-tools", "any")
+
+
+@pytest.mark.parametrize("encoders", ["words", "minilm-tools", "of a folder"])
 def test_the_shipped_file_tells_a_sharp_list_from_a_flat_one(encoders: str) -> None:
-    sharp, flat = (
-        confidence.probability(Evidence(coverage=coverage, features=ListFeatures(encoders, *signs)))
-        for coverage, signs in (
-            (0.9, (SHARP.top, SHARP.margin, SHARP.entropy, SHARP.overlap, SHARP.cosines)),
-            (0.0, (FLAT.top, FLAT.margin, FLAT.entropy, FLAT.overlap, FLAT.cosines)),
-        )
-    )
-    assert flat < 0.4 < 0.8 < sharp
+    def told(ranking: Ranking) -> float:
+        (evidence,) = ranking.evidence
+        features = evidence.features
+        kept = None if encoders == "words" or features is None else replace(features, encoders=encoders)
+        probability = judge(replace(ranking, evidence=(replace(evidence, features=kept),))).probability
+        assert probability is not None
+        return probability
+
+    assert told(flat()) < 0.55 < 0.8 < told(sharp())
 
 
 def test_the_shipped_file_says_what_it_was_fitted_on() -> None:
     assert "train (MIT)" in confidence.shipped().fitted_on
-    assert confidence.shipped().models.keys() == {"", *KNOWN}
-    assert confidence.shipped().least.keys() == set(KNOWN)
+    assert {*KINDS, *(f"{kind} learned" for kind in KINDS)} <= confidence.shipped().models.keys()
+    assert "minilm-tools" in confidence.shipped().least
 
 
-def test_levels_follow_the_probability() -> None:
-    assert level(ranking(SHARP)) == "high"
-    assert level(ranking(FLAT)) in ("low", "none")
-    assert sufficiency(Evidence(named=True, features=FLAT)) == 1.0
+def test_more_tools_never_hold_less() -> None:
+    for ranking in (sharp(), flat(), sharp(tasks=7.0), flat(tasks=1.0)):
+        held = judge(ranking).held
+        assert all(one <= next_one for one, next_one in pairwise(held))
 
 
 def test_a_line_that_names_a_tool_is_no_chance() -> None:
-    named = Ranking((Ranked(ToolId("a"), 1.0),), 1, (Evidence(named=True, features=FLAT),))
-    assert level(named) == "high"
+    named = Ranking(ranked(1001.0, 1.0), 2, (Evidence(named=True, features=FLAT),))
+    assert (judge(named).level, judge(named).k) == ("high", 1)
+    two = Ranking(ranked(1001.0, 1001.0, 1.0), 3, (Evidence(named=True), Evidence(named=True)))
+    assert (judge(two).level, judge(two).k) == ("high", 2)
 
 
 @requirement("gate:none")
 def test_no_tool_fits_what_is_far_from_all_of_them() -> None:
-    far = ListFeatures("minilm+bge-small", top=6.0, margin=2.0, entropy=1.0, overlap=0.6, cosines=(0.1, 0.5))
-    assert level(ranking(far)) == "none"
-    near = replace(far, cosines=(0.25, 0.6))
-    assert level(ranking(near)) != "none"
-    # Nobody looked at these cosines, so the probability decides: that of a sharp list is high enough.
-    assert confidence.fits(Evidence(coverage=0.9, features=replace(SHARP, encoders="of a folder", cosines=(0.1,))))
+    far = replace(SHARP, cosines=(0.1,))
+    ranking = Ranking(ranked(6.0, 5.0), 2, (replace(FAINT, features=far),))
+    assert (judge(ranking).level, judge(ranking).k) == ("none", 0)
+    near = Ranking(ranked(6.0, 5.0), 2, (replace(FAINT, features=replace(far, cosines=(0.25,))),))
+    assert judge(near).level != "none" and judge(near).k > 0
+
+
+@requirement("gate:learned")
+def test_what_something_learned_ranks_surely_is_never_none() -> None:
+    far = (replace(FAINT, features=replace(FLAT, cosines=(0.1,))),)
+    by_words = Ranking(ranked(6.0, 5.0, 1.0), 3, far)
+    assert level(by_words) == "none"
+    # 120 deviations above the rest, by what was learned alone.
+    surely = Ranking(ranked(120.0, 5.0, 1.0, tasks=118.0), 3, far, is_learned=True)
+    found = judge(surely)
+    assert found.level in ("high", "medium", "low") and found.k > 0
+    # What the models hardly say counts for nothing.
+    assert level(Ranking(ranked(6.0, 5.0, 1.0, tasks=0.2), 3, far, is_learned=True)) == "none"
 
 
 @requirement("learn:detection")
 def test_a_task_that_needs_no_tool_is_not_met_by_a_good_match() -> None:
-    good = Evidence(strength=3.0, entropy=0.5)
-    assert sufficiency(replace(good, needed=0.9)) == sufficiency(replace(good, needed=0.5)) == sufficiency(good)
-    assert sufficiency(replace(good, needed=0.25)) == pytest.approx(0.5 * sufficiency(good))
-    assert level(ranked_by(replace(good, needed=0.9))) == "high"
-    assert level(ranked_by(replace(good, needed=0.04))) == "none"
-    assert level(ranked_by(replace(good, needed=0.04, named=True))) == "high"
+    good = Ranking(ranked(14.0, 2.0, 1.0), 3, (MET,))
+
+    def needing(chance: float, named: bool = False) -> Ranking:
+        return replace(good, evidence=(replace(MET, needed=chance, named=named),))
+
+    first, sure = judge(good).held[0], judge(needing(0.5)).held[0]
+    assert sure == first
+    assert judge(needing(0.25)).held[0] == pytest.approx(0.5 * first)
+    assert level(needing(0.04)) == "none"
+    assert level(needing(0.04, named=True)) == "high"
 
 
-def test_sufficiency_is_the_logistic_of_its_two_features() -> None:
-    evidence = Evidence(strength=2.0, entropy=1.0)
-    assert sufficiency(evidence) == pytest.approx(1 / (1 + exp(-(1.49 + 1.29 * log(2.0) - 0.52))))
-    assert sufficiency(Evidence(named=True)) == 1.0
-    assert sufficiency(Evidence()) == 0.0
+def test_several_needs_share_the_places_and_count_by_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(Weights(NO_GAIN, Logistic(0.0, {"more": 1.0})), monkeypatch)
+    found = judge(Ranking(ranked(*[1.0] * 8), 8, (MET, Evidence(named=True))))
+    assert found.held[:4] == pytest.approx(tuple((1 + each) / 2 for each in (1 / 2, 1 / 2, 2 / 3, 2 / 3)))
 
 
-@pytest.mark.parametrize(
-    ("evidence", "expected"),
-    [
-        ((Evidence(strength=2.0, entropy=0.5),), "high"),
-        ((Evidence(strength=1.0, entropy=2.0),), "medium"),
-        ((Evidence(strength=0.6, entropy=3.5),), "low"),
-        ((Evidence(strength=FAINTEST * 0.99, entropy=0.0),), "none"),
-        ((Evidence(named=True),), "high"),
-        ((Evidence(named=True), Evidence()), "low"),
-        ((Evidence(strength=2.0, entropy=0.5), Evidence(strength=0.6, entropy=3.5)), "medium"),
-        ((), "low"),
-    ],
-)
-def test_the_level_follows_the_evidence(evidence: tuple[Evidence, ...], expected: str) -> None:
-    assert level(ranked_by(*evidence)) == expected
+@pytest.mark.parametrize(("shown", "expected"), [(1, 0.5), (2, 2 / 3), (5, 5 / 6), (9, 5 / 6)])
+def test_a_short_answer_is_held_to_what_it_shows(shown: int, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(Weights(NO_GAIN, Logistic(0.0, {"more": 1.0})), monkeypatch)
+    found = judge(Ranking(ranked(*[1.0] * 9), 9, (MET,)))
+    assert found.among(shown) == pytest.approx(expected)
+    assert found.among(0) == found.probability
 
 
-def test_an_empty_ranking_is_none() -> None:
-    assert level(Ranking(evidence=(Evidence(named=True),))) == "none"
+def test_a_ranking_by_usage_alone_is_low_and_an_empty_one_none() -> None:
+    assert (level(Ranking(ranked(1.0), 1)), judge(Ranking(ranked(1.0), 1)).probability) == ("low", None)
+    assert judge(Ranking(evidence=(Evidence(named=True),))) == confidence.Judgement("none", None, 0)
+    assert level(Ranking(ranked(1.0), 1, (Evidence(strength=FAINTEST * 0.99),))) == "none"
+
+
+def test_the_logistic_by_hand() -> None:
+    model = Logistic(-1.0, {"best": 0.5, "cosine_0": 2.0})
+    assert model.probability({"best": 3.0, "cosine_0": 0.25}) == pytest.approx(1 / (1 + exp(-1.0)))
+    assert model.probability({}) == pytest.approx(1 / (1 + exp(1.0)))

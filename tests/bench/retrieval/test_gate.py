@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-from math import exp
 
 import pytest
 
 pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
-from bench.retrieval.gate import Sample, fit, floor, merge_gates, promise, sampled
-from foretool.retrieval.confidence import Gate, Logistic
+import numpy as np
+
+from bench.retrieval.gate import SAMPLE, Sample, adapt, fit, fit_logistic, floor, merge_gates, promise, sampled
+from foretool.retrieval import confidence
+from foretool.retrieval.confidence import Gate, Logistic, Weights, judge
+from foretool.retrieval.ranking import Evidence, Ranked, Ranking
+from foretool.storage.records import ToolId
 
 
 def test_the_number_to_show_is_told_by_one_half_and_held_against_the_other() -> None:
@@ -22,7 +26,7 @@ def test_the_number_to_show_is_told_by_one_half_and_held_against_the_other() -> 
 
 def test_a_sample_is_the_same_every_time_and_not_the_first_of_a_sorted_file() -> None:
     drawn = sampled(list(range(1000)))
-    assert drawn == sampled(list(range(1000))) and len(drawn) == 400 and max(drawn) > 900
+    assert drawn == sampled(list(range(1000))) and len(drawn) == SAMPLE and max(drawn) > 900
     assert sorted(sampled([3, 1, 2])) == [1, 2, 3]
 
 
@@ -31,18 +35,42 @@ def test_a_perfect_gate_has_a_floor_that_falls_with_the_number_of_queries() -> N
 
 
 def test_the_fit_finds_the_weights_that_made_the_data() -> None:
-    draw = random.Random(1)
-    data = []
-    for _ in range(6000):
-        x, y = draw.gauss(2, 1), draw.gauss(0, 3)
-        data.append(Sample({"x": x, "y": y}, float(draw.random() < 1 / (1 + exp(-(1.5 * x - 3))))))
-    model = fit(data, ["x", "y"])
+    draw = np.random.default_rng(1)
+    inputs = np.column_stack([draw.normal(2, 1, 6000), draw.normal(0, 3, 6000)])
+    came_true = (draw.random(6000) < 1 / (1 + np.exp(-(1.5 * inputs[:, 0] - 3)))).astype(np.float64)
+    model = fit_logistic(inputs, came_true, ["x", "y"], 1e-2)
     assert model.weights["x"] == pytest.approx(1.4, abs=0.2)
     assert model.weights["y"] == pytest.approx(0.0, abs=0.05)
 
 
+def drawn_samples(count: int) -> list[Sample]:
+    """Lists of 20 tools of which a sharp one has the needed tool first, and a flat one has it anywhere."""
+    draw = random.Random(3)
+    found = []
+    for _ in range(count):
+        is_sharp = draw.random() < 0.5
+        scores = [12.0 if is_sharp else 3.0, *[2.0] * 19]
+        ranked = tuple(Ranked(ToolId(f"t{place}"), score) for place, score in enumerate(scores))
+        evidence = Evidence(strength=2.0 if is_sharp else 0.8, entropy=0.5, coverage=0.5, terms=5)
+        rank = 1 if is_sharp else draw.randrange(1, 21)
+        found.append(Sample(Ranking(ranked, 20, (evidence,)), frozenset({rank})))
+    return found
+
+
+def test_a_fitted_gate_shows_fewer_tools_where_the_list_is_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = drawn_samples(400)
+    weights = fit(data)
+    monkeypatch.setattr(confidence, "shipped", lambda: Gate("", {"words": weights}))
+    sharp, flat = (next(each for each in data if each.ranking.ranked[0].score == score) for score in (12.0, 3.0))
+    assert judge(sharp.ranking).k < 12 < judge(flat.ranking).k
+    found = adapt(data[0::2], data[1::2], {each.tool: 10 for each in data[0].ranking.ranked})
+    assert found["held"] >= 0.85 and found["tokens"] == pytest.approx(10 * found["k"], abs=1)
+    assert found["tokens_fixed"] == 120
+
+
 def test_what_was_fitted_for_other_encoders_stays() -> None:
-    kept = Gate("before", {"": Logistic(0.0, {}), "old": Logistic(1.0, {})}, {"old": 0.1})
-    new = Gate("now", {"": Logistic(2.0, {}), "new": Logistic(3.0, {})}, {"new": 0.2})
-    models = {"": Logistic(0.0, {}), "old": Logistic(1.0, {}), "new": Logistic(3.0, {})}
+    one, two, three = (Weights((), Logistic(float(bias), {})) for bias in range(3))
+    kept = Gate("before", {"words": one, "old": one}, {"old": 0.1})
+    new = Gate("now", {"words": two, "new": three}, {"new": 0.2})
+    models = {"words": two, "old": one, "new": three}
     assert merge_gates(kept, new) == Gate("now", models, {"old": 0.1, "new": 0.2})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.server.methods.answer_shape import MOST_SHOWN, Shape, shape
+from foretool.server.methods.answer_shape import Shape, shape
 from foretool.storage.records import Level
 
 LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
@@ -13,10 +13,10 @@ LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
 @pytest.mark.parametrize(
     ("level", "k", "expected"),
     [
-        ("high", 12, Shape(3, 2, has_map=False)),
+        ("high", 12, Shape(3, 9, has_map=False)),
         ("high", 1, Shape(1, 0, has_map=False)),
         ("medium", 4, Shape(3, 1, has_map=False)),
-        ("low", 12, Shape(0, MOST_SHOWN["low"], has_map=True)),
+        ("low", 12, Shape(0, 12, has_map=True)),
         ("none", 0, Shape(0, 0, has_map=True)),
     ],
 )
@@ -27,7 +27,7 @@ def test_a_level_decides_how_much_is_shown_and_fewer_tools_where_fewer_suffice(
 
 
 def test_each_further_need_has_room_of_its_own() -> None:
-    assert shape("high", 12, 12, needs=3) == Shape(7, 2, has_map=False)
+    assert shape("high", 12, 12, needs=3) == Shape(7, 5, has_map=False)
     assert shape("high", 4, 12, needs=3) == Shape(4, 0, has_map=False)
 
 

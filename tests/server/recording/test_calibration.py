@@ -16,9 +16,10 @@ from foretool.server.recording import calibration
 from foretool.server.recording.calibration import (
     FOLLOWS_S,
     LEAST,
+    Calibration,
     Recalibrator,
     discovery_outcomes,
-    fit_recalibration,
+    fit_calibration,
     rate_confidence,
 )
 from foretool.storage.opening import open_store
@@ -37,7 +38,7 @@ def drawn(n: int, worth: float, seed: int = 7) -> list[DiscoveryOutcome]:
 
 @requirement("gate:recorded")
 def test_a_gate_that_is_too_sure_here_is_put_right() -> None:
-    calibrate = fit_recalibration(drawn(600, worth=0.6))
+    calibrate = fit_calibration(drawn(600, worth=0.6)).map
     assert calibrate is not None
     assert abs(calibrate(0.9) - 0.54) < 0.1
     found = rate_confidence(drawn(600, worth=0.6))
@@ -45,10 +46,29 @@ def test_a_gate_that_is_too_sure_here_is_put_right() -> None:
 
 
 def test_one_that_holds_is_left_alone_and_so_are_few_outcomes() -> None:
-    assert fit_recalibration(drawn(LEAST - 1, worth=0.6)) is None
-    kept = [fit_recalibration(drawn(400, worth=1.0, seed=seed)) for seed in range(5)]
+    assert fit_calibration(drawn(LEAST - 1, worth=0.6)) == Calibration()
+    kept = [fit_calibration(drawn(400, worth=1.0, seed=seed)).map for seed in range(5)]
     # Where chance makes the map look better, it may be taken; then it is close to what was said.
     assert all(each is None or abs(each(0.8) - 0.8) < 0.1 for each in kept)
+
+
+@requirement("gate:drift")
+def test_confidence_that_no_longer_holds_has_drifted_until_later_outcomes_agree() -> None:
+    before, since = drawn(400, worth=1.0), drawn(600, worth=0.3, seed=8)
+    assert fit_calibration(before).state in ("shipped", "recalibrated")
+    drifted = fit_calibration([*before, *since[:100]])
+    assert (drifted.state, drifted.map, drifted.has_drifted) == ("drifted", None, True)
+    assert drifted.said > 0.7 and drifted.came_true < 0.4
+    told_of = rate_confidence([*before, *since[:100]])
+    assert (told_of.state, told_of.said, told_of.came_true) == ("drifted", drifted.said, drifted.came_true)
+    # Once the older ones are out of the window, the map of the later ones serves.
+    again = fit_calibration([*before, *since])
+    assert again.state == "recalibrated" and again.map is not None and again.map(0.8) < 0.4
+
+
+def test_chance_alone_is_seldom_a_drift() -> None:
+    states = [fit_calibration(drawn(300, worth=1.0, seed=seed)).state for seed in range(60)]
+    assert states.count("drifted") <= 2
 
 
 def test_the_number_to_show_is_worked_out_before_and_checked_after() -> None:
@@ -90,12 +110,12 @@ async def test_the_record_is_read_once_in_a_while(kept: Store) -> None:
     watch = Recalibrator(kept)
     watch.tick()
     await watch.finish()
-    assert watch.calibrate is None
+    assert watch.calibration.map is None
     watch._due = 0.0
     watch.tick()
     assert watch._due > calibration.EVERY_S
     await watch.finish()
-    assert watch.calibrate is not None and watch.calibrate(0.9) < 0.7
+    assert watch.calibration.map is not None and watch.calibration.map(0.9) < 0.7
 
 
 @pytest.mark.anyio
@@ -117,27 +137,30 @@ async def test_the_loop_goes_on_while_the_record_is_read(kept: Store, monkeypatc
     kept.calls.record(
         [Call("s", 1e6, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", 0)]
     )  # nor does it hold the file
-    assert watch.calibrate is None
+    assert watch.calibration.map is None
     let_go.set()
     await watch.finish()
-    assert watch.calibrate is not None
+    assert watch.calibration.map is not None
 
 
 @pytest.mark.anyio
 async def test_a_record_that_cannot_be_read_leaves_the_map_in_force(kept: Store, tmp_path: Path) -> None:
     watch = Recalibrator(kept)
-    watch.calibrate = force = Platt(0.5, 0.0)
+    watch.calibration = force = Calibration("recalibrated", Platt(0.5, 0.0))
     kept.path = tmp_path / "notes.txt"
     kept.path.write_text("this is no database, whatever its name says; it is long enough to have a header" * 20)
     watch._due = 0.0
     watch.tick()
     await watch.finish()
-    assert watch.calibrate is force
+    assert watch.calibration is force
 
 
-def asked(store: Store, at: float, *tools: ToolId, session: str = "s", handle: str = "", p: float | None = 0.7) -> int:
+def asked(
+    store: Store, at: float, *tools: ToolId, session: str = "s", handle: str = "", p: float | None = 0.7,
+    rated: float | None = None,
+) -> int:  # fmt: skip
     matches = tuple(Match(tool, rank, 1.0) for rank, tool in enumerate(tools, 1))
-    found = Discovery(session, at, "task", (), None, "high", matches, 100, 1.0, handle=handle, probability=p)
+    found = Discovery(session, at, "task", (), rated, "high", matches, 100, 1.0, handle=handle, probability=p)
     return store.discoveries.add(found)
 
 
@@ -164,6 +187,24 @@ def test_another_search_or_call_means_that_the_needed_tool_was_not_found() -> No
             DiscoveryOutcome(10.0, 0.7, None),
             DiscoveryOutcome(20.0, None, None),
         ]
+
+
+@requirement("gate:rated")
+@pytest.mark.parametrize(
+    ("rated", "expected"),
+    [(None, (None,)), (0.2, (None,)), (0.6, ()), (0.7, (2,)), (1.0, (2,))],
+)
+def test_a_client_that_searches_again_may_say_that_it_had_found_what_it_needed(
+    rated: float | None, expected: tuple[int | None, ...]
+) -> None:
+    with open_store(":memory:") as store:
+        asked(store, 10.0, A, B)
+        asked(store, 20.0, C, rated=rated)
+        assert tuple(each.rank for each in discovery_outcomes(store.discoveries)) == expected
+    with open_store(":memory:") as store:  # a call says more than a rating
+        called(store, 11.0, B, asked(store, 10.0, A, B))
+        asked(store, 20.0, C, rated=rated)
+        assert [each.rank for each in discovery_outcomes(store.discoveries)] == [2]
 
 
 def test_a_discovery_has_no_outcome_if_nothing_soon_follows_in_its_conversation() -> None:
