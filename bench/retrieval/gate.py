@@ -47,7 +47,7 @@ FITTED = {"toole": "MIT", "ultratool": "MIT", "sealtools": "Apache-2.0"}
 EXAMINED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "bfcl", "toole_unseen", "apibank", "stabletoolbench")
 DETECTED = {"metatool_awareness": "metatool_awareness", "tooldet": "toole"}
 """Sets with queries that need no tool, and the set whose queries and tools they are compared with."""
-SAMPLE = 300
+SAMPLE = 240
 ASKED = 250
 """Queries of each train split that the gate is fitted on."""
 EVERY = 4
