@@ -4,63 +4,50 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 from pathlib import Path
 
 import click
-from msgspec import Struct
+from click import UsageError
 
 from foretool.server.commands import hint, output
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.commands.prompt_hooks import HOOKS, hook_entry
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
-
-CLAUDE_CODE = HOOKS["claude-code"]
-NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
-
-
-class Registration(Struct, frozen=True):
-    """How one client learns about foretool."""
-
-    client: str
-    title: str
-    file: str
-    """The file that `entry` belongs into; the user creates it if it does not exist."""
-    entry: dict[str, object]
-    command: str
-    """A command of the client that does the same, or ""."""
-    after: str
-    """What the user does next."""
-    hook: dict[str, object] | None = None
-    """The setting that runs `foretool hint` at each prompt; None if the client has no such hooks."""
-    hook_file: str = ""
+from foretool.server.setup.clients import ClientFile, client_files, this_machine
+from foretool.server.setup.registrations import Registration, registration
 
 
 @click.command("connect")
-@click.argument("client", type=click.Choice(NAMES), required=False, metavar=f"[{'|'.join(NAMES)}]")
+@click.argument("client", required=False)
 @profile_option
 @config_option
 @json_option
 def command(path: Path | None, as_json: bool, profile: str, client: str | None) -> int:
-    """Print the config entry that registers foretool with a client.
+    """Print the config entry that registers foretool with CLIENT.
 
-    Prints the entries of all clients if you name none. Writes no file.
+    Prints the names of all clients if you name none. Writes no file; `foretool init` does.
     """
     chosen = find_place(path, os.environ).path
     config = load(chosen) if chosen.exists() or profile else None
     if config is not None:
         config.require_profile(profile)
-    found = [registration(name, hint.launcher(), chosen, profile) for name in NAMES if client in (None, name)]
+    files = _files()
+    if client is not None and client not in files:
+        raise UsageError(f"no client is called {client!r}; the clients are {', '.join(sorted(files))}")
+    launch = [*hint.launcher(), "serve", "--config", str(chosen), *(["--profile", profile] if profile else [])]
+    found = [registration(file, launch) for name, file in files.items() if client in (None, name)]
     if as_json:
-        output.emit(found)
+        output.emit([_with_hook(each, chosen, profile) for each in found])
+    elif client is None:
+        _print_names(files)
     else:
-        for each in found:
-            _print(each)
+        _print(found[0], chosen, profile)
+    if client is None and not as_json:
+        return 0
     if config is None:
-        output.warn(f"{chosen}: no such file yet; create it with your servers, in the format of your client's own file")
-    elif any(chosen == Path(each.file).expanduser().absolute() for each in found):
+        output.warn(f"{chosen}: no such file yet; foretool init makes it out of the servers of your clients")
+    elif any(chosen == Path(each.file) for each in found):
         output.warn(
             f"{chosen} is the client's own file: foretool would start itself; copy your servers to another file"
         )
@@ -69,37 +56,41 @@ def command(path: Path | None, as_json: bool, profile: str, client: str | None) 
     return 0
 
 
-def registration(client: str, command: list[str], config: Path, profile: str = "") -> Registration:
-    """Return the entry for a client that starts `command` to serve a profile of a config."""
-    of_profile = ["--profile", profile] if profile else []
-    program, rest = command[0], [*command[1:], "serve", "--config", str(config), *of_profile]
-    server: dict[str, object] = {"command": program, "args": rest}
-    servers: dict[str, object] = {"mcpServers": {"foretool": server}}
-    if client == "claude-desktop":
-        folders = {"darwin": "~/Library/Application Support/Claude/", "win32": "%APPDATA%\\Claude\\"}
-        file = f"{folders.get(sys.platform, '~/.config/Claude/')}claude_desktop_config.json"
-        return Registration(client, "Claude Desktop", file, servers, "", "Then restart Claude Desktop.")
-    if client == "claude-code":
-        typed = f"claude mcp add --scope user foretool -- {shlex.join([program, *rest])}"
-        after, hook = "Check with: claude mcp list", hook_entry(CLAUDE_CODE, hint.hook_command(config, profile))
-        return Registration(client, "Claude Code", "~/.claude.json", servers, typed, after, hook, CLAUDE_CODE.file)
-    if client == "cursor":
-        return Registration(client, "Cursor", "~/.cursor/mcp.json", servers, "", "Then enable it in Settings, MCP.")
-    entry: dict[str, object] = {"servers": {"foretool": {"type": "stdio", **server}}}
-    typed = f"code --add-mcp {shlex.quote(json.dumps({'name': 'foretool', **server}))}"
-    return Registration(client, "VS Code", ".vscode/mcp.json", entry, typed, "Then start it in the MCP servers view.")
+def _files() -> dict[str, ClientFile]:
+    """Return the file of each client that foretool is registered in."""
+    found: dict[str, ClientFile] = {}
+    for each in client_files(this_machine()):
+        if each.registers:
+            found.setdefault(each.client, each)
+    return found
 
 
-def _print(each: Registration) -> None:
+def _with_hook(each: Registration, config: Path, profile: str) -> dict[str, object]:
+    hook = HOOKS.get(each.client)
+    entry = hook_entry(hook, hint.hook_command(config, profile, each.client)) if hook else None
+    told: dict[str, object] = {name: getattr(each, name) for name in each.__struct_fields__}
+    return {**told, "hook": entry, "hook_file": hook.file if hook else ""}
+
+
+def _print_names(files: dict[str, ClientFile]) -> None:
+    output.say("foretool init registers foretool with all clients. By hand, with one of them:\n")
+    for name, file in files.items():
+        output.say(f"foretool connect {name:<16} {file.title}{', installed' if file.is_installed else ''}")
+
+
+def _print(each: Registration, config: Path, profile: str) -> None:
     output.say(each.title, "bold")
     if each.command:
         click.echo(f"\n{each.command}\n")
-    output.say(f"{'or add' if each.command else 'Add'} to {each.file}:")
-    click.echo(f"\n{json.dumps(each.entry, indent=2)}\n")
+    if each.link:
+        output.say("or open:" if each.command else "Open:")
+        click.echo(f"\n{each.link}\n")
+    output.say(f"{'or add' if each.command or each.link else 'Add'} to {each.file}:")
+    click.echo(f"\n{each.text}\n")
     output.say(f"{each.after}\n")
-    if each.hook:
-        output.say(
-            "To have foretool name likely tools at every prompt, and learn from your tasks: foretool hint --install"
-        )
-        output.say(f"or add to {each.hook_file}:")
-        click.echo(f"\n{json.dumps(each.hook, indent=2)}\n")
+    if (hook := HOOKS.get(each.client)) is not None:
+        typed = f"foretool hint --install{'' if each.client == 'claude-code' else f' --client {each.client}'}"
+        output.say(f"To have foretool name likely tools at every prompt, and learn from your tasks: {typed}")
+        output.say(f"or add to {hook.file}:")
+        entry = hook_entry(hook, hint.hook_command(config, profile, each.client))
+        click.echo(f"\n{json.dumps(entry, indent=2)}\n")

@@ -19,7 +19,7 @@ from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
 from foretool.server.setup import changes
 from foretool.server.setup.changes import Change, ChangeError
-from foretool.server.setup.clients import Machine, System, client_files
+from foretool.server.setup.clients import Machine, client_files, this_machine
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.merge import Choice, Conflict, Merged, merge
 from foretool.server.setup.plan import plan, read_own, secrets_of
@@ -65,7 +65,7 @@ def command(
     can_ask = sys.stdin.isatty() and not as_json
     if not (agreed or dry_run or can_ask):
         raise UsageError("there is nobody to ask: add --yes to change the files, or --dry-run to see what would change")
-    files = _find(_machine(), clients, with_project)
+    files = _find(this_machine(), clients, with_project)
     try:
         own = read_own(place)
         merged = merge(files, own.servers(), str(place), _ask if can_ask and not agreed else _keep_both)
@@ -91,11 +91,6 @@ def command(
         output.say(f"\nDone. The old files are in {_short(kept)}; to put them back: foretool init --undo")
     diagnosis = None if no_start else _start(place, as_json)
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
-
-
-def _machine() -> Machine:
-    system: System = "darwin" if sys.platform == "darwin" else "win32" if sys.platform == "win32" else "linux"
-    return Machine(system, Path.home(), os.environ, Path(os.environ.get("PWD") or "."))
 
 
 def _find(machine: Machine, clients: Sequence[str], with_project: bool) -> list[FoundFile]:

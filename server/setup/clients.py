@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
@@ -39,6 +41,12 @@ class Machine(Struct, frozen=True):
         if self.system == "win32":
             return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming")
         return self.config
+
+
+def this_machine() -> Machine:
+    """Return the machine that this process runs on."""
+    system: System = "darwin" if sys.platform == "darwin" else "win32" if sys.platform == "win32" else "linux"
+    return Machine(system, Path.home(), os.environ, Path(os.environ.get("PWD") or "."))
 
 
 class ClientFile(Struct, frozen=True, kw_only=True):

@@ -12,10 +12,10 @@ from foretool.server.setup.changes import Change
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.documents import DocumentError, open_document, value_at
 from foretool.server.setup.merge import Merged
+from foretool.server.setup.registrations import NAME
 from foretool.server.setup.scan import FoundFile
 
 OURS = "mcpServers"
-NAME = "foretool"
 
 
 class OwnFile(Struct, frozen=True):

@@ -1,34 +1,39 @@
 """`foretool connect`: lines that work where they are pasted."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
 from command_fakes import write_config
 
-from foretool.server.commands.connect import NAMES, registration
 from foretool.server.commands.group import run
 
 
 def test_every_client_gets_absolute_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path, profiles={"work": {}})
     assert run(["connect", "--json", "--profile", "work", "--config", str(path)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [each["client"] for each in found] == list(NAMES)
-    for each in found:
-        (servers,) = each["entry"].values()
+    found = {each["client"]: each for each in json.loads(capsys.readouterr().out)}
+    assert {"claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "zed", "goose"} <= set(found)
+    for name in ("claude-desktop", "claude-code", "cursor", "vscode"):
+        (servers,) = found[name]["entry"].values()
         assert servers["foretool"]["args"][-5:] == ["serve", "--config", str(path), "--profile", "work"]
         assert Path(servers["foretool"]["command"]).is_absolute()
+    assert "hint --config" in json.dumps(found["claude-code"]["hook"]) and found["cursor"]["hook"] is None
 
 
-def test_words_are_quoted_for_the_shell() -> None:
-    told = registration("claude-code", ["/opt/my tools/foretool"], Path("/a b/mcp.json"))
-    after = shlex.split(told.command)[shlex.split(told.command).index("--") + 1 :]
-    assert after == ["/opt/my tools/foretool", "serve", "--config", "/a b/mcp.json"]
-    vscode = shlex.split(registration("vscode", ["/opt/it's/foretool"], Path("/it's.json")).command)
-    args = ["serve", "--config", "/it's.json"]
-    assert json.loads(vscode[2]) == {"name": "foretool", "command": "/opt/it's/foretool", "args": args}
+def test_all_clients_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".codex").mkdir()
+    assert run(["connect", "--config", str(write_config(tmp_path))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "foretool connect codex            Codex, installed" in lines
+    assert "foretool connect cursor           Cursor" in lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_client_that_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["connect", "emacs", "--config", str(write_config(tmp_path))]) == 2
+    assert "no client is called 'emacs'; the clients are claude-code, " in capsys.readouterr().err
 
 
 def test_one_client_is_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
