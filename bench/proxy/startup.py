@@ -72,7 +72,7 @@ async def run(command: Sequence[str], path: Path, server: str | None, known: int
 async def until_known(client: StdioClient, known: int) -> None:
     """Wait until `discover_tools` says that it searches `known` tools. Raises `TimeoutError`."""
     async with asyncio.timeout(READY_S):
-        while f"among {known} of " not in json.dumps(await client.tools()):
+        while f"among {known} tools on " not in json.dumps(await client.tools()):
             await asyncio.sleep(0.1)
 
 
