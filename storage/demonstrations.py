@@ -12,8 +12,8 @@ from msgspec import Struct
 from foretool.storage.records import Episode, ToolId
 
 _FORMAT: Final = (
-    'expected an object with "query" (text), "calls" (list of tool names) and, if wanted, "edges" (pairs of places in'
-    ' "calls", counted from 0)'
+    'expected an object with "query" (text), "calls" (list of tool names) and, if wanted, "args" (an object of'
+    ' arguments for each call) and "edges" (pairs of places in "calls", counted from 0)'
 )
 
 
@@ -29,6 +29,7 @@ class Imported(Struct, frozen=True):
 class _Row(Struct):
     calls: list[str]
     query: str = ""
+    args: list[dict[str, Any]] | None = None
     edges: list[tuple[int, int]] | None = None
     id: Any = None
     needs_tool: Any = True
@@ -61,6 +62,7 @@ def read_demonstrations(path: Path, names: Mapping[str, ToolId]) -> Imported:
                 edges=tuple(row.edges) if row.edges is not None else None,
                 source="import",
                 key=f"{path.name}:{number if row.id is None else row.id}",
+                arguments=tuple(msgspec.json.encode(each).decode() for each in row.args or ()) if calls else (),
             )
         )
     return Imported(tuple(found), rows, tuple(unknown))
@@ -71,6 +73,8 @@ def _read_row(place: str, line: str) -> _Row:
         row = _row.decode(line)
     except msgspec.DecodeError as error:
         raise ValueError(f"{place}: {error}; {_FORMAT}") from None
+    if row.args is not None and len(row.args) != len(row.calls):
+        raise ValueError(f'{place}: "args" has {len(row.args)} objects, "calls" has {len(row.calls)} tools; {_FORMAT}')
     for end in (end for edge in row.edges or () for end in edge):
         if not 0 <= end < len(row.calls):
             raise ValueError(f'{place}: "edges" has the place {end}, "calls" has {len(row.calls)} tools; {_FORMAT}')

@@ -108,11 +108,13 @@ def cut_conversation(key: str, events: Sequence[Event], is_over: bool) -> list[E
     steps_of_parts = ((number, part, _steps(part)) for number, part in enumerate(parts, 1))
     return [
         Episode(
-            calls=steps[:LONGEST],
+            calls=tuple(ToolId(event.text) for event in steps[:LONGEST]),
             tasks=tuple(dict.fromkeys(event.text for event in part if event.kind != "call")),
             ended=(is_over or number < len(parts)) and len(steps) <= LONGEST,
             at=part[0].at,
             key=f"{key}:{number}",
+            arguments=_arguments(steps[:LONGEST]),
+            failed=_failed(part),
         )
         for number, part, steps in steps_of_parts
         if steps
@@ -149,9 +151,23 @@ def are_alike(one: str, other: str) -> bool:
     return one == other or (least > 0 and len(words[0] & words[1]) >= ALIKE * least)
 
 
-def _steps(part: Sequence[Event]) -> tuple[ToolId, ...]:
-    """Return the tools whose calls succeeded, in order; a tool called several times in a row comes once."""
-    return tuple(ToolId(tool) for tool, _ in groupby(each.text for each in part if each.kind == "call" and each.ok))
+def _steps(part: Sequence[Event]) -> list[Event]:
+    """Return the calls that succeeded, in order; of several calls of one tool in a row the first."""
+    succeeded = (each for each in part if each.kind == "call" and each.ok)
+    return [next(calls) for _, calls in groupby(succeeded, key=lambda each: each.text)]
+
+
+def _arguments(steps: Sequence[Event]) -> tuple[str, ...]:
+    """Return the arguments of each call; () if no call has any."""
+    found = tuple(event.arguments for event in steps)
+    return found if any(each not in ("", "{}") for each in found) else ()
+
+
+def _failed(part: Sequence[Event]) -> tuple[ToolId, ...]:
+    """Return the tools whose calls all failed, in the order of their first call."""
+    calls = [each for each in part if each.kind == "call"]
+    worked = {each.text for each in calls if each.ok}
+    return tuple(dict.fromkeys(ToolId(each.text) for each in calls if each.text not in worked))
 
 
 def drop_calls(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> list[Episode]:
@@ -169,5 +185,12 @@ def drop_calls(episodes: Iterable[Episode], kept: Mapping[ToolId, object]) -> li
             edges = each.edges
             if edges is not None:
                 edges = tuple((new[a], new[b]) for a, b in edges if a in new and b in new)
-            found.append(replace(each, calls=tuple(each.calls[place] for place in places), edges=edges))
+            found.append(
+                replace(
+                    each,
+                    calls=tuple(each.calls[place] for place in places),
+                    edges=edges,
+                    arguments=tuple(each.arguments[place] for place in places) if each.arguments else (),
+                )
+            )
     return found

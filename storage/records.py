@@ -192,6 +192,8 @@ class Event(Struct, frozen=True):
     handle: str = ""
     """The conversation within the session, where that is known."""
     session: str = ""
+    arguments: str = ""
+    """Of a call, as in `Call`."""
 
 
 class Turn(Struct, frozen=True):
@@ -341,6 +343,10 @@ class Episode(Struct, frozen=True):
     """When it began; 0 if it was imported."""
     key: str = ""
     """Its origin: session and number in the log, or the id in a file."""
+    arguments: tuple[str, ...] = ()
+    """For each call its arguments as JSON, values or types as in `Call`; empty if none of them are known."""
+    failed: tuple[ToolId, ...] = ()
+    """Tools that were called for the task and failed, and no call of theirs succeeded."""
 
 
 class Flow(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -28,6 +29,7 @@ from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material
+from foretool.retrieval.training.continuation import write_call
 from foretool.retrieval.training.masstool import METHOD as PAST
 from foretool.retrieval.training.ports import Answers, keep_called, shipped_adapter
 from foretool.retrieval.training.ports_trainer import Example, Trainer
@@ -90,18 +92,20 @@ class World(NamedTuple):
 
 
 def read_world(folder: Path, queries: str) -> World:
-    """Read a set; queries whose tool is not in the catalogue are left out."""
+    """Read a set; a query of several tools is one for each, and queries whose tool is not in the catalogue are left
+    out."""
     tools = read_tools(folder)
     place = place_by_name(tools)
-    known = [row for row in read_rows(folder / queries) if row["calls"] and row["calls"][0] in place]
-    asked = [(row["query"], place[row["calls"][0]]) for row in known]
-    misfits = frozenset(at for at, row in enumerate(known) if row.get("scope") == MISFIT)
+    asked_rows = read_rows(folder / queries)
+    known = [(row, call) for row in asked_rows for call in dict.fromkeys(row["calls"]) if call in place]
+    asked = [(row["query"], place[call]) for row, call in known]
+    misfits = frozenset(at for at, (row, _) in enumerate(known) if row.get("scope") == MISFIT)
     seen = [row.get("seen_in_training") for row in read_rows(folder / "tools.jsonl")]
     test = [at for at, was in enumerate(seen) if was is False] or sorted({gold for _, gold in asked})
     examples = [
-        Example(row["query"], place[row["calls"][0]])
+        each
         for row in (read_rows(folder / "train.jsonl") if is_there(folder / "train.jsonl") else ())
-        if row["calls"][0] in place
+        for each in examples_of_row(row, place)
     ]
     random.Random(7).shuffle(examples)
     texts, gold = [query for query, _ in asked], [at for _, at in asked]
@@ -109,6 +113,16 @@ def read_world(folder: Path, queries: str) -> World:
     if len(test) < len(tools):
         pools["test"] = test
     return World(folder.name, tools, examples, texts, gold, pools, misfits)
+
+
+def examples_of_row(row: Mapping[str, Any], place: Mapping[str, int]) -> Iterator[Example]:
+    """Yield an example for each tool of a line, with its call where the set has the arguments."""
+    right = [place[call] for call in dict.fromkeys(row["calls"]) if call in place]
+    for tool in right:
+        name = next(call for call in row["calls"] if place.get(call) == tool)
+        arguments = row["args"][row["calls"].index(name)] if row.get("args") else None
+        call = row.get("answer") or (write_call(name, json.dumps(arguments)) if arguments is not None else "")
+        yield Example(row["query"], tool, tuple(each for each in right if each != tool), call)
 
 
 def hits(scores: Floats, world: World, pool: Sequence[int]) -> dict[int, list[float]]:

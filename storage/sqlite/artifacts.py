@@ -20,6 +20,7 @@ _ADD = insert_into(
     "artifacts", ("kind", "number", "created_at", "sha256", "data", "active", "previous", "promoted_at", "report")
 )
 
+_YOUNGER = ("arguments", "failed")
 _episode = msgspec.json.Decoder(Episode)
 
 
@@ -115,7 +116,7 @@ class Artifacts(Subject):
     def add_demonstrations(self, episodes: Sequence[Episode], at: float | None = None) -> int:
         now = time.time() if at is None else at
         before = self._count_demonstrations()
-        encoded = map(msgspec.json.encode, map(self._hide_secrets, episodes))
+        encoded = [_encode_episode(self._hide_secrets(each)) for each in episodes]
         self._database.write_all(
             "INSERT INTO demonstrations (digest, episode, at) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING",
             [(hashlib.sha256(each).digest(), each.decode(), now) for each in encoded],
@@ -123,7 +124,10 @@ class Artifacts(Subject):
         return self._count_demonstrations() - before
 
     def _hide_secrets(self, episode: Episode) -> Episode:
-        return msgspec.structs.replace(episode, tasks=tuple(map(self._database.clean, episode.tasks)))
+        clean = self._database.clean
+        return msgspec.structs.replace(
+            episode, tasks=tuple(map(clean, episode.tasks)), arguments=tuple(map(clean, episode.arguments))
+        )
 
     def demonstrations(self) -> list[Episode]:
         rows = self._database.rows("SELECT episode FROM demonstrations ORDER BY at, rowid")
@@ -131,6 +135,13 @@ class Artifacts(Subject):
 
     def _count_demonstrations(self) -> int:
         return int(self._database.rows("SELECT count(*) FROM demonstrations")[0][0])
+
+
+def _encode_episode(episode: Episode) -> bytes:
+    """Encode an episode without the fields that are younger than the table, where they are empty: the digest of a
+    demonstration must not change, or importing a file again would add all of it again."""
+    fields = msgspec.to_builtins(episode)
+    return msgspec.json.encode({name: value for name, value in fields.items() if value or name not in _YOUNGER})
 
 
 def _read_artifact(row: Sequence[Any]) -> Artifact:

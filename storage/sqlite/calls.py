@@ -15,7 +15,10 @@ _CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "hand
 _MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
 _USAGE = Table("usage", Usage)
 _FLOWS = Table("flows", Flow)
-_GET_EVENTS = "SELECT at, tool, outcome, handle, session FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?"
+_GET_EVENTS = (
+    "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
+    " ORDER BY id DESC LIMIT ?"
+)
 
 _FOLD_CALLS = """
 INSERT INTO usage (tool, calls, misses, last_at)
@@ -64,8 +67,8 @@ class Calls(Subject):
 
     def events(self, limit: int) -> list[Event]:
         return [
-            Event(at, "call", tool, outcome == "ok", handle, session)
-            for at, tool, outcome, handle, session in reversed(self._database.rows(_GET_EVENTS, (limit,)))
+            Event(at, "call", tool, outcome == "ok", handle, session, arguments)
+            for at, tool, outcome, handle, session, arguments in reversed(self._database.rows(_GET_EVENTS, (limit,)))
         ]
 
     def failing(self, limit: int) -> set[ToolId]:

@@ -16,7 +16,7 @@ from foretool.storage.records import Episode, ToolId
 def test_demonstrations_may_use_any_name_of_a_tool_and_rows_with_unknown_tools_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "demos.jsonl"
     rows = [
-        {"id": "7", "query": "do", "calls": ["a", "u/b"], "edges": [[0, 1]]},
+        {"id": "7", "query": "do", "calls": ["a", "u/b"], "edges": [[0, 1]], "args": [{"x": 1}, {}]},
         {"query": "other", "calls": ["gone"]},
         {"query": "chat", "calls": ["a"], "needs_tool": False},
     ]
@@ -25,7 +25,14 @@ def test_demonstrations_may_use_any_name_of_a_tool_and_rows_with_unknown_tools_a
     found = read_demonstrations(path, names)
     assert (found.rows, found.unknown) == (3, ("gone",))
     assert found.episodes == (
-        Episode((ToolId("u__a"), ToolId("u__b")), ("do",), ((0, 1),), source="import", key="demos.jsonl:7"),
+        Episode(
+            (ToolId("u__a"), ToolId("u__b")),
+            ("do",),
+            ((0, 1),),
+            source="import",
+            key="demos.jsonl:7",
+            arguments=('{"x":1}', "{}"),
+        ),
         Episode((), ("chat",), source="import", key="demos.jsonl:3"),
     )
 
@@ -42,6 +49,10 @@ def test_demonstrations_may_use_any_name_of_a_tool_and_rows_with_unknown_tools_a
         (
             '{"query": "x", "calls": ["a"], "edges": [[0, 1]]}',
             'line 2: "edges" has the place 1, "calls" has 1 tools; expected',
+        ),
+        (
+            '{"query": "x", "calls": ["a"], "args": []}',
+            'line 2: "args" has 0 objects, "calls" has 1 tools; expected an object with',
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from requirements import requirement
@@ -66,6 +67,24 @@ def test_failed_calls_are_left_out_and_repeated_calls_are_one_step(store: Store)
     store.calls.record([call("s", float(at), tool, outcome) for at, (tool, outcome) in enumerate(outcomes)])
     store.calls.record([call("t", 3.0, "x", "lost")])
     assert [each.calls for each in read_episodes(store, now=10.0)] == [("a", "e", "a")]
+
+
+@requirement("learn:episodes")
+def test_an_episode_has_the_arguments_of_its_steps_and_the_tools_that_failed(store: Store) -> None:
+    calls = [
+        ("a", "tool_error", '{"x":"string"}'), ("a", "ok", '{"x":"number"}'), ("a", "ok", '{"x":"array"}'),
+        ("b", "lost", "{}"), ("c", "ok", "{}"), ("d", "error", ""),
+    ]  # fmt: skip
+    store.calls.record(
+        [
+            Call("s", float(at), ToolId(tool), "u", "name", False, cast(Outcome, outcome), 1.0, True, arguments)
+            for at, (tool, outcome, arguments) in enumerate(calls)
+        ]
+    )
+    (found,) = read_episodes(store, now=10.0)
+    assert (found.calls, found.arguments, found.failed) == (("a", "c"), ('{"x":"number"}', "{}"), ("b", "d"))
+    (kept,) = drop_calls([found], {ToolId("c"): None})
+    assert (kept.calls, kept.arguments) == (("c",), ("{}",))
 
 
 @requirement("learn:episodes")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.papers.ports_set import World, hits, read_world, recalls
+from bench.papers.ports_set import World, examples_of_row, hits, read_world, recalls
 from foretool.retrieval.training.ports_trainer import Example
 
 
@@ -28,6 +28,19 @@ def test_a_set_has_its_unseen_tools_as_the_test_pool_and_drops_what_is_not_in_it
     assert (list(world.queries), list(world.gold)) == (["where"], [2])
     assert sorted(world.examples, key=lambda each: each.tool) == [Example("roll", 0), Example("read", 1)]
     assert {name: list(pool) for name, pool in world.pools.items()} == {"all": [0, 1, 2], "test": [2]}
+
+
+def test_a_query_of_several_tools_is_one_for_each_and_carries_the_calls_of_the_set() -> None:
+    place = {"dice": 0, "news": 1}
+    several = {"query": "both", "calls": ["news", "dice", "news", "?"], "args": [{"of": "Rome"}, {}, {"of": "x"}, {}]}
+    assert list(examples_of_row(several, place)) == [
+        Example("both", 1, (0,), 'news(of="Rome")'),
+        Example("both", 0, (1,), "dice()"),
+    ]
+    (written_out,) = examples_of_row({"query": "roll", "calls": ["dice"], "answer": "dice(6)"}, place)
+    assert written_out.call == "dice(6)"
+    (bare,) = examples_of_row({"query": "roll", "calls": ["dice"]}, place)
+    assert bare.call == "", "the name alone is asked about"
 
 
 def test_a_query_is_hit_where_its_tool_is_among_the_first_of_the_pool() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foretool.retrieval.training.continuation import Question, Score, ScoreFile, score_all
+import pytest
+
+from foretool.retrieval.training.continuation import LONGEST_VALUE, Question, Score, ScoreFile, score_all, write_call
 
 DICE = 'def diceroller():\n"""\nRolls dice using the d20 or Fate systems.\n"""'
 NEWS = 'def newsreader():\n"""\nReads the news of the day.\n"""'
@@ -27,6 +29,22 @@ def test_the_prompt_shows_one_document_the_query_and_then_the_answer() -> None:
     asked = Question(DICE, "Roll a d20", "diceroller()")
     assert f"Docstring:\n{DICE}\n\nQuery: Roll a d20\nAnswer:" in asked.prompt
     assert asked.continuation == " diceroller()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "call"),
+    [
+        ('{"city":"Rome","days":3,"metric":true}', 'roll(city="Rome", days=3, metric=true)'),
+        ('{"city":"string"}', 'roll(city="string")'),
+        ("{}", "roll()"),
+        ("", "roll()"),
+        ("no json", "roll()"),
+        ("[1]", "roll()"),
+        (f'{{"text":"{"a" * 500}"}}', f'roll(text="{"a" * (LONGEST_VALUE - 1)})'),
+    ],
+)
+def test_a_call_is_written_with_its_arguments(arguments: str, call: str) -> None:
+    assert write_call("roll", arguments) == call
 
 
 def test_the_mean_is_per_token() -> None:

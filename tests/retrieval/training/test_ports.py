@@ -12,8 +12,8 @@ import pytest
 from foretool.retrieval import encoders
 from foretool.retrieval.training import Material, TooLittle, ports, thin_encoder
 from foretool.retrieval.training.continuation import Score, ScoreFile
-from foretool.retrieval.training.ports_trainer import Example, Trainer
-from foretool.storage.records import Episode, Tool, ToolId
+from foretool.retrieval.training.ports_trainer import Example, Trainer, choose_candidates, log_usefulness
+from foretool.storage.records import Episode, Flow, Tool, ToolId
 
 TOOLS = tuple(
     Tool(ToolId(name), "", name, f'{{"name":"{name}","description":"{text}"}}'.encode(), "")
@@ -33,10 +33,49 @@ def test_a_task_of_two_tools_is_two_examples() -> None:
     ]
 
 
+def test_an_example_has_the_call_what_failed_and_whether_its_result_was_used() -> None:
+    news, maps, dice = ToolId("news"), ToolId("maps"), ToolId("dice")
+    episode = Episode(
+        (news, maps, news), ("what happens near me",), arguments=('{"near":"string"}', "{}", ""), failed=(dice,)
+    )
+    flows = (Flow(news, maps, "place", "at", 3, 1.0),)
+    assert ports.examples_of(Material(TOOLS, (episode,), flows=flows)) == [
+        Example("what happens near me", 1, (2,), 'news(near="string")', (0,), True),
+        Example("what happens near me", 2, (1,), "maps()", (0,), False),
+    ]
+
+
+def test_what_failed_is_a_negative_before_all_others() -> None:
+    cosines = np.asarray([0.9, 0.8, 0.1, 0.7], np.float32)
+    assert choose_candidates(cosines, Example("a", 0, tried=(2,)), None, 2) == [0, 2, 1]
+    assert choose_candidates(cosines, Example("a", 0, (1,), tried=(1, 2)), None, 2) == [0, 2, 3]
+    assert choose_candidates(cosines, Example("a", 0, tried=(2,)), [0, 1, 3], 2) == [0, 1, 3]
+
+
 def test_tools_that_nobody_called_are_not_trained_with() -> None:
-    called, examples = ports.keep_called([Example("a", 5), Example("b", 2, (7,))])
+    called, examples = ports.keep_called([Example("a", 5, tried=(2, 9)), Example("b", 2, (7,), "b()")])
     assert called == [2, 5, 7]
-    assert examples == [Example("a", 1), Example("b", 0, (2,))]
+    assert examples == [Example("a", 1, tried=(0,)), Example("b", 0, (2,), "b()")]
+
+
+def test_real_outcomes_weigh_in_what_the_model_says(tmp_path: Path) -> None:
+    """Eq. 2 over a right tool whose result was used, one that failed, and one that nobody tried."""
+
+    class Level:
+        model = "level"
+
+        def logprob(self, prompt: str, continuation: str) -> Score:
+            assert continuation == " dice(sides=6)"
+            return Score(-4.0, 2)
+
+    example = Example("roll", 0, (), "dice(sides=6)", (1,), True)
+    trainer = SimpleNamespace(examples=[example], cosines=lambda _: np.zeros((1, 3), np.float32))
+    with ScoreFile(tmp_path / "scores.txt") as kept:
+        asked = ports.ask(cast(Trainer, trainer), TOOLS, Level(), kept, hard=2)
+    means = asked.useful(0, [0, 1, 2])
+    assert means == [-2.0 + ports.OUTCOME, -2.0 - ports.OUTCOME, -2.0]
+    shares = np.exp(log_usefulness(np.asarray([means]), 0.5))[0]
+    assert shares == pytest.approx(np.asarray([np.e, 1 / np.e, 1.0]) / (np.e + 1 / np.e + 1.0))
 
 
 def test_the_model_is_asked_for_the_right_call_given_the_right_tool_and_the_hardest_others(tmp_path: Path) -> None:

