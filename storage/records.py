@@ -299,6 +299,18 @@ class Miss(Struct, frozen=True):
     """Id of the call that revealed it, or 0. Before it is written: the place of that call in its batch, from 1."""
 
 
+class MissedNeed(Struct, frozen=True):
+    """A miss as training reads it."""
+
+    at: float
+    task: str
+    """The words that the client searched with."""
+    tool: ToolId
+    """The hidden tool that it then called."""
+    shown: tuple[ToolId, ...] = ()
+    """Tools that stood above it in the answer."""
+
+
 class ClientRecord(Struct, frozen=True):
     """What was measured about one client name and version."""
 

@@ -374,6 +374,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:detection": Promise("docs/learning.md", "a task that needs no tool is told apart, and the gate says none"),
     "learn:unseen": Promise("docs/learning.md", "a tool that came after training is still found"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),
+    "learn:misses": Promise("docs/learning.md", "training reads which words led to which hidden tool"),
     "conversation:handle": Promise(
         "SEP-2567: explicit state handles", "chats on one process are told apart by the handle of an answer"
     ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from foretool.retrieval.model_format import Floats
-from foretool.storage.records import Episode, Flow, Tool
+from foretool.storage.records import Episode, Flow, MissedNeed, Tool
 
 if TYPE_CHECKING:
     from foretool.retrieval.training.continuation import ContinuationScorer
@@ -42,6 +42,8 @@ class Material(Struct, frozen=True):
     """Turns tasks into vectors of all encoders side by side, each of length 1; None without an encoder."""
     flows: tuple[Flow, ...] = ()
     """Which tools' values came back as arguments of which others."""
+    missed: tuple[MissedNeed, ...] = ()
+    """Which words led to which hidden tool, the oldest first."""
     open_scorer: Callable[[], ContinuationScorer | None] | None = None
     """Opens the language model that scores calls, None if there is none; raises `continuation.ScorerError`."""
     seed: int = 7

@@ -39,6 +39,7 @@ from foretool.retrieval.training.masstool_trust import (
     split_strangers,
 )
 from foretool.retrieval.training.optimizers import Adam
+from foretool.storage.records import ToolId
 
 MINIMUM: Final = 20
 """Fewest tasks."""
@@ -110,6 +111,7 @@ class _Training:
             for text in each.tasks
             if text.strip()
         ]
+        said += _read_missed(material, len(material.episodes))
         self.with_tools = [(text, calls) for text, calls, _ in said if calls][-MOST:]
         self.without = [text for text, calls, _ in said if not calls][-MOST:]
         self.episode_of = np.asarray([number for _, calls, number in said if calls][-MOST:], np.int64)
@@ -226,6 +228,21 @@ def _pack(tasks: Tasks, known: Classes, heads: Sequence[Head]) -> dict[str, NDAr
         out[SIZE:] *= LOUD
         found[f"out{number}"], found[f"bias{number}"] = out.astype(np.float16), head.bias
     return found
+
+
+def _read_missed(material: Material, count: int) -> list[tuple[str, frozenset[ToolId], int]]:
+    """Return what each miss adds: its words, the one tool that they led to, and the episode that it belongs to.
+
+    The words are in an episode already, with all of its calls; a row of their own tells which of these they are for. A
+    miss whose words no episode has stands for itself, `count` and up.
+    """
+    place_of = {text: place for place, each in enumerate(material.episodes) for text in each.tasks}
+    new = {each.task: count + place for place, each in enumerate(material.missed)}
+    return [
+        (each.task, frozenset({each.tool}), place_of.get(each.task, new[each.task]))
+        for each in material.missed
+        if each.task.strip()
+    ]
 
 
 def train(material: Material, progress: Progress) -> bytes:

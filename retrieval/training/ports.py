@@ -168,7 +168,29 @@ def examples_of(material: Material) -> list[Example]:
                 )
                 for each in right
             ]  # fmt: skip
-    return found
+    return [*_examples_of_missed(material, place), *found]
+
+
+def _examples_of_missed(material: Material, place: Mapping[ToolId, int]) -> list[Example]:
+    """Return an example for each miss; what stood above the needed tool are its first negatives.
+
+    They come first, for the language model is asked about the latest examples, and of these only calls are known.
+    """
+    right: dict[str, set[ToolId]] = {}
+    for each in material.missed:
+        right.setdefault(each.task, set()).add(each.tool)
+    for episode in material.episodes:
+        for task in set(episode.tasks) & right.keys():
+            right[task] |= set(episode.calls)
+    return [
+        Example(
+            each.task, place[each.tool],
+            tuple(sorted(place[other] for other in right[each.task] if other != each.tool and other in place)),
+            tried=tuple(place[other] for other in each.shown if other in place and other not in right[each.task]),
+        )
+        for each in material.missed
+        if each.tool in place
+    ]  # fmt: skip
 
 
 def _written(material: Material, episode: Episode, tool: int) -> str:

@@ -31,6 +31,7 @@ from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import KnownModels, Timeline, trusted_tools
 from foretool.storage.episodes import read_episodes
+from foretool.storage.missed import read_missed
 from foretool.storage.records import ToolId
 from foretool.storage.stores import Store
 
@@ -93,6 +94,7 @@ class Learner:
         self._upstream_of = {tool.id: tool.upstream for tool in self._tools}
         artifacts = store.artifacts
         self.timeline = Timeline(artifacts.demonstrations(), read_episodes(store, now=now), self._upstream_of)
+        self._missed = read_missed(store, self._upstream_of)
         self._texts = EncodedTexts.open(config.settings, store)
         self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now)
         own = own_tools.definitions(catalog.upstreams())
@@ -179,6 +181,7 @@ class Learner:
             documents=texts.documents if texts else None,
             queries=texts.queries if texts else None,
             flows=tuple(self._store.flows.all()),
+            missed=tuple(self.timeline.missed_before(place, self._missed)),
             open_scorer=scorer_of_environment,
         )
 

@@ -6,6 +6,7 @@ It decides which episodes train a method, and which later ones judge it.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from foretool.storage.episodes import drop_calls
-from foretool.storage.records import Artifact, Episode, Tool, ToolId, Usage
+from foretool.storage.records import Artifact, Episode, MissedNeed, Tool, ToolId, Usage
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class Timeline:
     def usage_before(self, place: int) -> dict[ToolId, Usage]:
         """Return the usage of tools as the episodes before a place would have left it."""
         return usage_of(self.calls(0, place))
+
+    def missed_before(self, place: int, missed: Sequence[MissedNeed]) -> list[MissedNeed]:
+        """Return the needs that were known before the episode at a place began."""
+        begins = self.episodes[place].at if place < len(self) else math.inf
+        return [each for each in missed if each.at < begins]
 
     def place_after(self, model: Artifact | None) -> int:
         """Return the place from which the episodes are new to a model; with no model, the first that is to be

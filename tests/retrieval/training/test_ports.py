@@ -13,7 +13,7 @@ from foretool.retrieval import encoders
 from foretool.retrieval.training import Material, TooLittle, ports, thin_encoder
 from foretool.retrieval.training.continuation import Score, ScoreFile
 from foretool.retrieval.training.ports_trainer import Example, Trainer, choose_candidates, log_usefulness
-from foretool.storage.records import Episode, Flow, Tool, ToolId
+from foretool.storage.records import Episode, Flow, MissedNeed, Tool, ToolId
 
 TOOLS = tuple(
     Tool(ToolId(name), "", name, f'{{"name":"{name}","description":"{text}"}}'.encode(), "")
@@ -43,6 +43,19 @@ def test_an_example_has_the_call_what_failed_and_whether_its_result_was_used() -
         Example("what happens near me", 1, (2,), 'news(near="string")', (0,), True),
         Example("what happens near me", 2, (1,), "maps()", (0,), False),
     ]
+
+
+def test_a_miss_is_an_example_whose_first_negatives_stood_above_the_needed_tool() -> None:
+    news, maps, dice = (ToolId(name) for name in ("news", "maps", "dice"))
+    episodes = (Episode((news, maps), ("a trip", "find a way")),)
+    missed = (
+        MissedNeed(1.0, "find a way", maps, (dice, news, ToolId("gone"))),
+        MissedNeed(2.0, "something else", ToolId("gone")),
+    )
+    found = ports.examples_of(Material(TOOLS, episodes, missed=missed))
+    # `news` was called in the same episode, so it is right too and no negative; the calls come last.
+    assert found[0] == Example("find a way", 2, (1,), tried=(0,))
+    assert [each.query for each in found[1:]] == ["a trip", "a trip"]
 
 
 def test_what_failed_is_a_negative_before_all_others() -> None:

@@ -1,0 +1,31 @@
+"""Reads misses as what training learns from: the words of a search, the tool that it was for, and what stood above it.
+
+An episode joins all words of a task with all of its calls. A miss says which words led to which tool. Only misses that
+a discovery found are read: others have no words that belong to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from foretool.storage.records import MissedNeed, ToolId
+from foretool.storage.stores import Store
+
+MOST: Final = 20_000
+"""How many misses are read, the latest ones."""
+SHOWN: Final = 5
+"""How many tools that stood above the needed one are kept."""
+
+
+def read_missed(store: Store, tools: Mapping[ToolId, object]) -> list[MissedNeed]:
+    """Return the needs that misses revealed, the oldest first; without tools that are gone."""
+    misses = [each for each in store.calls.misses(limit=MOST) if each.query and each.discovery and each.tool in tools]
+    answers = {each.id: each for each in store.discoveries.answered(MOST)} if misses else {}
+    found = []
+    for each in reversed(misses):
+        answer = answers.get(each.discovery)
+        above = [match.tool for match in answer.matches if match.rank < each.rank] if answer else []
+        shown = tuple(tool for tool in above if tool in tools and tool != each.tool)[:SHOWN]
+        found.append(MissedNeed(each.at, each.query, ToolId(each.tool), shown))
+    return found
