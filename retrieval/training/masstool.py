@@ -151,7 +151,7 @@ class _Training:
             mix=mix,
             even=EVEN,
             tasks=count,
-            familiar=familiar_share(golds),
+            familiar=familiar_share(golds, self.episode_of.tolist()),
             detects=detects,
         )
         self.progress("packing", 1.0)

@@ -94,10 +94,15 @@ def find_classes(golds: Sequence[tuple[int, ...]]) -> Classes:
     return Classes(sets, tuple(targets))
 
 
-def familiar_share(golds: Sequence[tuple[int, ...]]) -> float:
-    """Return the share of the tasks all of whose tools were taken by another task too."""
-    tasks = Counter(tool for each in golds for tool in each)
-    return sum(all(tasks[tool] > 1 for tool in each) for each in golds) / max(len(golds), 1)
+def familiar_share(golds: Sequence[tuple[int, ...]], episode_of: Sequence[int]) -> float:
+    """Return the share of the tasks all of whose tools another episode took too.
+
+    `episode_of`: the episode of each task. Several texts of one episode are one task here: they have the same tools, so
+    with them every tool would seem familiar.
+    """
+    taken = {(tool, episode) for each, episode in zip(golds, episode_of, strict=True) for tool in each}
+    episodes = Counter(tool for tool, _ in taken)
+    return sum(all(episodes[tool] > 1 for tool in each) for each in golds) / max(len(golds), 1)
 
 
 def build_vocabulary(counts: Sequence[Counter[int]]) -> tuple[NDArray[np.uint32], Floats]:

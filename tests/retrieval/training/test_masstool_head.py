@@ -30,8 +30,12 @@ def test_a_set_seen_once_is_learnt_tool_by_tool() -> None:
 
 
 def test_familiar_tasks_took_what_others_took() -> None:
-    assert familiar_share([(0, 1), (0,), (1,), (1, 2)]) == 0.75
-    assert familiar_share([]) == 0.0
+    golds = [(0, 1), (0,), (1,), (1, 2)]
+    assert familiar_share(golds, range(4)) == 0.75
+    # The first two are texts of one episode, so only tool 1 was taken by another one.
+    assert familiar_share(golds, [0, 0, 1, 2]) == 0.25
+    assert familiar_share([(0,), (0,)], [5, 5]) == 0.0, "an episode does not make its own tools familiar"
+    assert familiar_share([], []) == 0.0
 
 
 def test_the_vocabulary_is_what_two_tasks_share() -> None:
