@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator, Mapping
 from statistics import fmean
 
-from bench.papers.ports_set import RECALLS, Bench, Recipe, World, hits, recalls, untrainable
+from bench.papers.ports_set import RECALLS, Bench, Recipe, World, hits, ranks, recalls, untrainable
 from bench.reports import Row, difference
 from foretool.retrieval.papers.ports import Loss
 from foretool.retrieval.training.continuation import ContinuationScorer, ScoreFile, ScorerError
@@ -93,7 +93,7 @@ def drawn(world: World) -> World:
 def hits_of(bench: Bench, world: World, loss: Loss, seed: int, asked: Answers) -> Found:
     """Train with one loss and one seed."""
     scores = bench.scores(bench.trained(Recipe(loss, seed, FEW, 1, BATCH), asked), world)
-    return {pool: hits(scores, world, members) for pool, members in world.pools.items()}
+    return {pool: hits(ranks(scores, world, members)) for pool, members in world.pools.items()}
 
 
 def mean(every: list[dict[int, list[float]]]) -> dict[int, list[float]]:

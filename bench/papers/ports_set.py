@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from importlib.util import find_spec
+from math import log2
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -37,6 +38,9 @@ from foretool.storage.records import Episode, Tool
 from foretool.storage.stores import VectorStore
 
 RECALLS = (1, 2, 3)
+GAINS = (1, 3, 5)
+DEPTH = 5
+"""Ranks beyond this are not told apart."""
 CROSSED = ("toole", "octopus")
 """Sets with the rows of toole_unseen and octopus_unseen, split otherwise. The shipped encoder may have been trained on
 their queries, so everything begins with untrained encoders."""
@@ -125,12 +129,24 @@ def examples_of_row(row: Mapping[str, Any], place: Mapping[str, int]) -> Iterato
         yield Example(row["query"], tool, tuple(each for each in right if each != tool), call)
 
 
-def hits(scores: Floats, world: World, pool: Sequence[int]) -> dict[int, list[float]]:
-    """For each k, whether each query's tool is among the first k of the pool; `scores` (queries, tools)."""
+def ranks(scores: Floats, world: World, pool: Sequence[int]) -> list[int]:
+    """The rank of each query's tool in the pool, 0 beyond `DEPTH`; `scores` (queries, tools)."""
     columns = np.asarray(pool)
-    order = columns[np.argsort(-scores[:, columns], 1, kind="stable")[:, : max(RECALLS)]]
+    order = columns[np.argsort(-scores[:, columns], 1, kind="stable")[:, :DEPTH]]
     found = order == np.asarray(world.gold)[:, None]
-    return {k: found[:, :k].any(1).astype(float).tolist() for k in RECALLS}
+    return [int(row.argmax()) + 1 if row.any() else 0 for row in found]
+
+
+def hits(places: Sequence[int]) -> dict[int, list[float]]:
+    """For each k, whether each query's tool is among the first k, from its rank."""
+    return {k: [float(0 < place <= k) for place in places] for k in RECALLS}
+
+
+def gains(places: Sequence[int]) -> Row:
+    """NDCG@k of one right tool a query: 1 / log2(1 + rank)."""
+    return {
+        f"ndcg@{k}": round(fmean(1 / log2(1 + place) if 0 < place <= k else 0.0 for place in places), 4) for k in GAINS
+    }
 
 
 def recalls(found: Mapping[int, Sequence[float]], misfits: frozenset[int] = frozenset()) -> Row:
@@ -192,7 +208,8 @@ class Bench:
         """A row for each pool; `scores` (queries, tools)."""
         for pool, members in self.world.pools.items():
             head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
-            yield {**head, **recalls(hits(scores, self.world, members), self.world.misfits), **told}
+            places = ranks(scores, self.world, members)
+            yield {**head, **recalls(hits(places), self.world.misfits), **gains(places), **told}
 
     def served(
         self, method: str, models: Mapping[str, LearnedModel], others: Sequence[KeptEncoder] = (), **told: Any
@@ -202,16 +219,15 @@ class Bench:
             tools = [self.world.tools[at] for at in members]
             pipeline = Pool(tools, {}, others or self.encoders).pipeline(models=models)
             head = {**self.head, "method": method, "pool": pool, "tools": len(members)}
-            yield {**head, **recalls(self._found(pipeline), self.world.misfits), **told}
+            places = self._places(pipeline)
+            yield {**head, **recalls(hits(places), self.world.misfits), **gains(places), **told}
 
-    def _found(self, pipeline: Pipeline) -> dict[int, list[float]]:
-        found: dict[int, list[float]] = {k: [] for k in RECALLS}
-        for query, gold in zip(self.world.queries, self.world.gold, strict=True):
-            ranking = pipeline.rank(Query(tuple(query.splitlines())), limit=max(RECALLS))
-            places = [each.tool for each in ranking.ranked]
-            for k in RECALLS:
-                found[k].append(float(self.world.tools[gold].id in places[:k]))
-        return found
+    def _places(self, pipeline: Pipeline) -> list[int]:
+        asked = zip(self.world.queries, self.world.gold, strict=True)
+        return [
+            pipeline.rank(Query(tuple(query.splitlines())), limit=DEPTH).rank_of(self.world.tools[gold].id)
+            for query, gold in asked
+        ]
 
     def scores(self, model: bytes, world: World | None = None) -> Floats:
         """Cosines of every query to every tool by a trained adapter; (queries, tools)."""

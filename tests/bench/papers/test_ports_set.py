@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.papers.ports_set import World, examples_of_row, hits, read_world, recalls
+from bench.papers.ports_set import World, examples_of_row, gains, hits, ranks, read_world, recalls
 from foretool.retrieval.training.ports_trainer import Example
 
 
@@ -46,17 +46,26 @@ def test_a_query_of_several_tools_is_one_for_each_and_carries_the_calls_of_the_s
 def test_a_query_is_hit_where_its_tool_is_among_the_first_of_the_pool() -> None:
     world = World("toy", (), (), ("a", "b"), (0, 3), {})
     scores = np.asarray([[0.1, 0.9, 0.8, 0.7], [0.9, 0.1, 0.2, 0.8]], np.float32)
-    assert hits(scores, world, range(4)) == {1: [0.0, 0.0], 2: [0.0, 1.0], 3: [0.0, 1.0]}
-    assert hits(scores, world, [0, 3]) == {1: [0.0, 0.0], 2: [1.0, 1.0], 3: [1.0, 1.0]}
-    found = recalls(hits(scores, world, [0, 3]))
+    assert hits(ranks(scores, world, range(4))) == {1: [0.0, 0.0], 2: [0.0, 1.0], 3: [0.0, 1.0]}
+    assert hits(ranks(scores, world, [0, 3])) == {1: [0.0, 0.0], 2: [1.0, 1.0], 3: [1.0, 1.0]}
+    found = recalls(hits(ranks(scores, world, [0, 3])))
     assert {key: found[key] for key in ("r@1", "r@2", "r@3")} == {"r@1": 0.0, "r@2": 1.0, "r@3": 1.0}
     assert found["r@1_interval"] == [0.0, 0.0]
+
+
+def test_the_gain_of_a_rank_falls_with_its_logarithm() -> None:
+    assert gains([1, 2, 3, 0]) == {
+        "ndcg@1": 0.25,
+        "ndcg@3": round((1 + 1 / np.log2(3) + 0.5) / 4, 4),
+        "ndcg@5": round((1 + 1 / np.log2(3) + 0.5) / 4, 4),
+    }
+    assert gains([5])["ndcg@3"] == 0.0 and gains([5])["ndcg@5"] == round(1 / np.log2(6), 4)
 
 
 @pytest.mark.parametrize("pool", [[0], [0, 3]])
 def test_a_small_pool_is_no_error(pool: list[int]) -> None:
     world = World("toy", (), (), ("a",), (0,), {})
-    assert hits(np.ones((1, 4), np.float32), world, pool)[1] == [1.0]
+    assert hits(ranks(np.ones((1, 4), np.float32), world, pool))[1] == [1.0]
 
 
 def test_a_pool_that_is_all_tools_is_ranked_once(tmp_path: Path) -> None:
