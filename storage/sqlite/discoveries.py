@@ -80,7 +80,9 @@ class Tasks(Subject):
 
     def add_prompt(self, prompt: Prompt) -> int:
         # A hook that got no answer in time records its prompt itself; the proxy that it asked may have done so too.
-        same = self._database.row("SELECT id FROM prompts WHERE at = ? AND session = ?", (prompt.at, prompt.session))
+        same = self._database.row(
+            "SELECT id FROM prompts WHERE at = ? AND session = ? AND text = ?", (prompt.at, prompt.session, prompt.text)
+        )
         if same is not None:
             return int(same[0])
         return self._database.insert(_PROMPTS.insert, _PROMPTS.row(prompt))

@@ -61,7 +61,7 @@ EXACT: dict[str, set[str]] = {
     "discoveries": {"session", "level", "matches"},
     "prompts": set(),
     "steps": {"session", "tools", "fallback"},
-    "working_sets": {"key", "tools", "inputs"},
+    "working_sets": {"key", "tools", "named", "inputs"},
     "upstream_states": {"upstream", "state", "era"},
     "sessions": {"key", "era", "transport", "profile"},
 }
