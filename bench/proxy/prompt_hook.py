@@ -33,9 +33,9 @@ from bench.proxy import claude_code
 from bench.reports import Row, print_row, times_row
 from foretool.server.catalog.hint_text import HEAD
 from foretool.server.commands import hint as installing
-from foretool.server.commands import prompt_hooks
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
+from foretool.server.setup import changes, prompt_hooks
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
 
@@ -151,7 +151,9 @@ def run_hook(claude: str) -> dict[str, Any]:
         home = folder / "home"
         path = claude_code.write_config(folder, "frozen")
         typed = f"env FORETOOL_HINT_MS=5000 {installing.hook_command(path)}"
-        prompt_hooks.install(prompt_hooks.HOOKS["claude-code"], home / ".claude" / "settings.json", typed)
+        hook, settings = prompt_hooks.HOOKS["claude-code"], home / ".claude" / "settings.json"
+        if change := prompt_hooks.change(hook, settings, typed):
+            changes.apply([change], folder / changes.FOLDER)
         with claude_code.server_entry(processes.installed(None), path, "stdio") as server:
             for _ in range(2):
                 claude_code.converse(claude, server, home, url, prompt)

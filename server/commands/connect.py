@@ -11,10 +11,10 @@ from click import UsageError
 
 from foretool.server.commands import hint, output
 from foretool.server.commands.options import config_option, json_option, profile_option
-from foretool.server.commands.prompt_hooks import HOOKS, hook_entry
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
+from foretool.server.setup.prompt_hooks import HOOKS, hook_entry
 from foretool.server.setup.registrations import Registration, registration
 
 

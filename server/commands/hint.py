@@ -12,12 +12,16 @@ import sys
 from pathlib import Path
 
 import click
+from click import ClickException
 
 from foretool.server import hint
-from foretool.server.commands import output, prompt_hooks
+from foretool.server.commands import output
 from foretool.server.commands.options import config_option, profile_option
-from foretool.server.commands.prompt_hooks import HOOKS
 from foretool.server.config.places import find_place
+from foretool.server.setup import changes, prompt_hooks
+from foretool.server.setup.changes import ChangeError
+from foretool.server.setup.documents import DocumentError
+from foretool.server.setup.prompt_hooks import HOOKS
 
 
 @click.command("hint")
@@ -51,15 +55,22 @@ def command(
         return hint.main(hint.HintOptions(path, profile, client))
     hook = HOOKS[client]
     file = (settings or Path(hook.file)).expanduser()
-    typed = hook_command(find_place(path, os.environ).path, profile, client)
-    if wanted == "install":
-        changed = prompt_hooks.install(hook, file, typed, dry_run=dry_run)
-    else:
-        changed = prompt_hooks.remove(hook, file, dry_run=dry_run)
-    if not changed:
+    place = find_place(path, os.environ).path
+    typed = hook_command(place, profile, client)
+    try:
+        changed = prompt_hooks.change(hook, file, typed if wanted == "install" else "")
+        if changed is not None and not dry_run:
+            changes.apply([changed], place.parent / changes.FOLDER)
+    except (DocumentError, UnicodeDecodeError) as error:
+        raise ClickException(f"{file}: {error}") from None
+    except OSError as error:
+        raise ClickException(f"{file}: cannot be read ({error.strerror}); check its permissions") from None
+    except ChangeError as error:
+        raise ClickException(str(error)) from None
+    if changed is None:
         output.say(f"{file}: nothing to change")
     elif dry_run:
-        click.echo(changed, nl=False)
+        click.echo("\n".join(changes.difference(changed)))
     elif wanted == "install":
         undo = "foretool hint --remove" if client == "claude-code" else f"foretool hint --remove --client {client}"
         output.say(f"{file}: {hook.title} now runs this at every prompt:\n{typed}\nTo remove it: {undo}")

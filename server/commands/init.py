@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
-from foretool.server.setup import changes
+from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import Change, ChangeError
 from foretool.server.setup.clients import Machine, client_files, this_machine
 from foretool.server.setup.documents import DocumentError
@@ -25,8 +26,6 @@ from foretool.server.setup.merge import Choice, Conflict, Merged, merge
 from foretool.server.setup.plan import plan, read_own, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
 
-BACKUPS: Final = "backups"
-"""The folder beside our config that has the old files."""
 SHOWN: Final = 6
 """How many names of servers one client shows."""
 
@@ -39,6 +38,9 @@ SHOWN: Final = 6
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing; of two servers of one name keep both.")
 @click.option("--undo", "wanted_undo", is_flag=True, help="Put every file back as it was before the latest init.")
+@click.option(
+    "--hook/--no-hook", "wants_hook", default=None, help="Add the prompt hook to clients that have hooks, or do not."
+)
 @click.option("--no-start", is_flag=True, help="Do not start the servers once at the end.")
 @config_option
 @json_option
@@ -50,6 +52,7 @@ def command(
     dry_run: bool,
     agreed: bool,
     wanted_undo: bool,
+    wants_hook: bool | None,
     no_start: bool,
 ) -> int:
     """Set everything up: one file for the servers of all your clients.
@@ -59,7 +62,7 @@ def command(
     every server once and says what is wrong with which.
     """
     place = find_place(path, os.environ).path
-    backups = place.parent / BACKUPS
+    backups = place.parent / changes.FOLDER
     if wanted_undo:
         return _undo(backups, as_json)
     can_ask = sys.stdin.isatty() and not as_json
@@ -70,10 +73,13 @@ def command(
         own = read_own(place)
         merged = merge(files, own.servers(), str(place), _ask if can_ask and not agreed else _keep_both)
         planned, problems = plan(own, merged, files, _launch(place))
+        hooked = _with_hooks(planned, files, place)
     except OSError as error:
         raise ClickException(f"{place}: cannot be read ({error.strerror}); check its permissions") from None
     except (DocumentError, UnicodeDecodeError) as error:
         raise ClickException(f"{place}:{error}; correct the file first") from None
+    if hooked != planned and (wants_hook or (wants_hook is None and can_ask and not agreed and _wants_hook())):
+        planned = hooked
     if not as_json:
         _show(files, merged, planned, problems, place)
         if dry_run:
@@ -105,6 +111,24 @@ def _find(machine: Machine, clients: Sequence[str], with_project: bool) -> list[
 
 def _launch(config: Path) -> list[str]:
     return [*hint.launcher(), "serve", "--config", str(config)]
+
+
+def _with_hooks(planned: Sequence[Change], files: Iterable[FoundFile], config: Path) -> list[Change]:
+    """Return the changes, and those that add the prompt hook to each client that has such hooks."""
+    by_path = {change.path: change for change in planned}
+    for client in dict.fromkeys(file.file.client for file in files if not file.problem):
+        if (hook := prompt_hooks.HOOKS.get(client)) is not None:
+            path = Path(hook.file).expanduser()
+            typed = hint.hook_command(config, "", client)
+            with suppress(DocumentError, OSError, UnicodeDecodeError):  # `hint --install` says what is wrong
+                if change := prompt_hooks.change(hook, path, typed, by_path.get(path)):
+                    by_path[path] = change
+    return list(by_path.values())
+
+
+def _wants_hook() -> bool:
+    output.say("\nA prompt hook names the likely tools to the model at each of your prompts, before its first call.")
+    return click.confirm("Add it to the clients that have such hooks?", default=True)
 
 
 def _keep_both(conflict: Conflict) -> Choice:
@@ -185,9 +209,17 @@ def _end(
     if as_json:
         output.emit(_report(files, merged, planned, problems, kept, diagnosis))
     elif kept is not None:
+        _say_hooks(planned)
         titles = list(dict.fromkeys(file.file.title for file in files if file.file.registers and not file.problem))
         output.say(f"\nNow restart {', '.join(titles)}. What was hidden from them: foretool misses")
     return int(diagnosis is not None and not diagnosis.is_well)
+
+
+def _say_hooks(planned: Iterable[Change]) -> None:
+    paths = {change.path for change in planned}
+    for hook in prompt_hooks.HOOKS.values():
+        if hook.after and Path(hook.file).expanduser() in paths:
+            output.say(hook.after)
 
 
 def _report(

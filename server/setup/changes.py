@@ -17,6 +17,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+FOLDER: Final = "backups"
+"""The folder beside our config that has the old files."""
 LIST: Final = "changes.json"
 UNDONE: Final = "undone.json"
 """The list of changes that were undone: the copies stay."""

@@ -160,3 +160,17 @@ def test_a_client_that_wrote_meanwhile_is_not_overwritten(
     assert run(["init", "--yes", "--no-start"]) == 1
     assert "it has changed in the meantime; run the command again" in capsys.readouterr().err
     assert contents(home) == {**before, ".cursor/mcp.json": b"{}"}
+
+
+def test_the_prompt_hook_is_added_where_the_user_wants_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    before = contents(home)
+    assert run(["init", "--yes", "--no-start", "--hook"]) == 0
+    assert "hint --config" in (home / ".claude/settings.json").read_text()
+    gemini = json.loads((home / ".gemini/settings.json").read_text())
+    assert list(gemini["mcpServers"]) == ["foretool"] and "BeforeAgent" in gemini["hooks"]
+    assert "type /hooks" in capsys.readouterr().out
+    assert run(["init", "--yes", "--no-start", "--hook"]) == 0
+    assert "Nothing has to change" in capsys.readouterr().out
+    assert run(["init", "--undo"]) == 0
+    assert contents(home) == before

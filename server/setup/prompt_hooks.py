@@ -6,19 +6,16 @@ Only clients are here whose hook can put words before the model. Cursor (`before
 
 from __future__ import annotations
 
-import difflib
 import json
-import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from click import ClickException
 from msgspec import Struct
 
-BACKUP: Final = ".before-foretool"
-"""Ends the name of the copy that is made of a file before its first change."""
+from foretool.server.setup.changes import Change
+from foretool.server.setup.documents import Document, DocumentError, open_document
 
 Settings = dict[str, Any]
 
@@ -71,29 +68,73 @@ def hook_entry(hook: PromptHook, typed: str) -> Settings:
     return {**dict(hook.top), "hooks": {hook.event: [{"hooks": [entry]} if hook.is_grouped else entry]}}
 
 
-def install(hook: PromptHook, file: Path, typed: str, *, dry_run: bool = False) -> str:
-    """Add the hook, or update the existing one. Returns the difference, "" for none. Raises `ClickException`."""
-    before = _read(file)
-    after = _without(hook, before)
+def with_hook(hook: PromptHook, text: str, typed: str) -> str:
+    """Return the text of a file with our hook in it, or with its command brought up to date. Raises `DocumentError`."""
+    document = open_document(text, "json")
+    after = _without(hook, _settings(document))
     for key, value in hook.top:
         after.setdefault(key, value)
     after.setdefault("hooks", {}).setdefault(hook.event, []).extend(hook_entry(hook, typed)["hooks"][hook.event])
-    return _write(file, before, after, dry_run=dry_run)
+    return _written(hook, document, after)
 
 
-def remove(hook: PromptHook, file: Path, *, dry_run: bool = False) -> str:
-    """Remove the hook. Returns the difference, "" where there was none. Raises `ClickException`."""
-    before = _read(file)
-    return _write(file, before, _without(hook, before), dry_run=dry_run)
+def without_hook(hook: PromptHook, text: str) -> str:
+    """Return the text of a file without our hook and without what this leaves empty. Raises `DocumentError`."""
+    document = open_document(text, "json")
+    return _written(hook, document, _without(hook, _settings(document)))
+
+
+def change(hook: PromptHook, file: Path, typed: str, planned: Change | None = None) -> Change | None:
+    """Return what adds our hook to a file, or what takes it out where `typed` is empty; None where nothing changes.
+
+    `planned` is what else is to change in this file. Raises `DocumentError` and `OSError`.
+    """
+    try:
+        before = planned.before if planned else file.read_bytes()
+    except FileNotFoundError:
+        before = None
+    text = (planned.after if planned else before or b"").decode()
+    if not typed and before is None:
+        return None
+    after = with_hook(hook, text, typed) if typed else without_hook(hook, text)
+    if before is not None and after == text:
+        return None
+    why = "runs foretool hint at every prompt" if typed else "runs foretool hint no more"
+    return Change(file, before, after.encode(), f"{planned.why}, and {why}" if planned else why)
+
+
+def _settings(document: Document) -> Settings:
+    found = document.data()
+    if not isinstance(found, dict):
+        raise DocumentError(f"expected an object, found {type(found).__name__}; correct the file first")
+    return found
+
+
+def _written(hook: PromptHook, document: Document, after: Settings) -> str:
+    """Write the hooks of one event, and the members that go with them."""
+    before = _settings(document)
+    for key in ("hooks", *dict(hook.top)):
+        if key not in after:
+            document.remove((key,))
+    for key, _ in hook.top:
+        if key in after:
+            document.set((key,), after[key])
+    if "hooks" in after:
+        members = after["hooks"].get(hook.event)
+        if members is None:
+            document.remove(("hooks", hook.event))
+        elif members != before.get("hooks", {}).get(hook.event):
+            document.set(("hooks", hook.event), members)
+    return document.text()
 
 
 def _without(hook: PromptHook, settings: Settings) -> Settings:
-    """Return the settings without our hook and without what this leaves empty. Raises `ClickException`."""
+    """Return the settings without our hook and without what this leaves empty. Raises `DocumentError`."""
     copy: Settings = json.loads(json.dumps(settings))
     hooks = copy.get("hooks", {})
     members = hooks.get(hook.event, []) if isinstance(hooks, dict) else None
     if not isinstance(members, list) or not all(isinstance(member, dict) for member in members):
-        raise ClickException(
+        raise DocumentError(
             f"hooks: expected {hook.event} with a list of objects, found something else; correct it, or add the hook"
             " by hand"
         )
@@ -121,54 +162,3 @@ def _is_ours(entry: Any) -> bool:
     except ValueError:
         return False
     return "hint" in words[1:5] and any("foretool" in Path(word).name for word in words[:4])
-
-
-def _read(path: Path) -> Settings:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ClickException(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
-    except ValueError as error:
-        raise ClickException(
-            f"{path}: expected JSON without comments, found something else ({error}); add the hook by hand"
-        ) from None
-    if not isinstance(found, dict):
-        raise ClickException(f"{path}: expected an object, found {type(found).__name__}; correct the file first")
-    return found
-
-
-def _write(path: Path, before: Settings, after: Settings, *, dry_run: bool) -> str:
-    """Replace the file in one step, so that a client never reads half of it, and keep a copy of the first one."""
-    if before == after:
-        return ""
-    old, new = _as_text(before) if path.exists() else "", _as_text(after)
-    shown = "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), str(path)))
-    if dry_run:
-        return shown
-    target = path.resolve()
-    beside = target.with_name(f"{target.name}.foretool-{os.getpid()}")
-    backup = target.with_name(target.name + BACKUP)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        if target.exists() and not backup.exists():
-            _write_new(backup, target.read_bytes(), mode)
-        _write_new(beside, new.encode(), mode)
-        beside.replace(target)
-    except OSError as error:
-        raise ClickException(f"{path}: cannot be written ({error.strerror}); add the hook by hand") from None
-    return shown
-
-
-def _write_new(path: Path, data: bytes, mode: int) -> None:
-    # Settings may hold secrets, so the copy is never open to more users than the file.
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    path.chmod(mode)
-
-
-def _as_text(settings: Settings) -> str:
-    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"

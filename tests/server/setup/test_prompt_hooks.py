@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,10 @@ from requirements import requirement
 from foretool.server.catalog.hint_text import HEAD
 from foretool.server.commands.group import run
 from foretool.server.commands.hint import hook_command
-from foretool.server.commands.prompt_hooks import BACKUP, HOOKS, PromptHook, hook_entry, install, remove
+from foretool.server.config import jsonc
+from foretool.server.setup import changes
+from foretool.server.setup.changes import Change, undo
+from foretool.server.setup.prompt_hooks import HOOKS, PromptHook, change, hook_entry, with_hook, without_hook
 
 CLIENTS = pytest.mark.parametrize("hook", HOOKS.values(), ids=HOOKS)
 
@@ -40,23 +42,15 @@ def others(hook: PromptHook) -> dict[str, Any]:
 @CLIENTS
 @requirement("hint:install")
 def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: PromptHook, tmp_path: Path) -> None:
-    file = tmp_path / "settings.json"
-    file.write_text(json.dumps(others(hook)))
-    file.chmod(0o640)
+    before = "// mine\n" + json.dumps(others(hook), indent=2)
     typed = hook_command(tmp_path / "mcp.json", "docs", hook.client)
-    assert install(hook, file, typed)
-    assert install(hook, file, typed) == ""
-    members = json.loads(file.read_text())["hooks"][hook.event]
+    after = with_hook(hook, before, typed)
+    assert with_hook(hook, after, typed) == after
+    members = jsonc.loads(after)["hooks"][hook.event]
     assert members == [*others(hook)["hooks"][hook.event], *hook_entry(hook, typed)["hooks"][hook.event]]
-    assert install(hook, file, hook_command(tmp_path / "other.json", "", hook.client))
-    assert len(json.loads(file.read_text())["hooks"][hook.event]) == 2
-    assert remove(hook, file)
-    assert remove(hook, file) == ""
-    assert json.loads(file.read_text()) == others(hook)
-    backup = tmp_path / f"settings.json{BACKUP}"
-    assert json.loads(backup.read_text()) == others(hook)
-    assert (file.stat().st_mode & 0o777, backup.stat().st_mode & 0o777) == (0o640, 0o640)
-    assert sorted(tmp_path.iterdir()) == [file, backup]
+    other = with_hook(hook, after, hook_command(tmp_path / "other.json", "", hook.client))
+    assert len(jsonc.loads(other)["hooks"][hook.event]) == 2
+    assert without_hook(hook, other) == before == without_hook(hook, before)
 
 
 @CLIENTS
@@ -64,14 +58,23 @@ def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: Prom
 def test_a_missing_file_is_made_for_its_owner_alone_and_left_empty(hook: PromptHook, tmp_path: Path) -> None:
     file = tmp_path / "new" / "settings.json"
     typed = hook_command(tmp_path / "mcp.json", "", hook.client)
-    shown = install(hook, file, typed, dry_run=True)
-    assert not file.exists() and shlex.split(typed)[0] in shown
-    assert install(hook, file, typed) == shown
+    made = change(hook, file, typed)
+    assert made is not None and change(hook, file, "") is None
+    changes.apply([made], tmp_path / "backups")
     assert json.loads(file.read_text()) == hook_entry(hook, typed)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert remove(hook, file, dry_run=True) and json.loads(file.read_text()) == hook_entry(hook, typed)
-    remove(hook, file)
-    assert json.loads(file.read_text()) == {}
+    assert change(hook, file, typed) is None
+    assert json.loads(without_hook(hook, file.read_text())) == {}
+    assert undo(tmp_path / "backups") == ([file], []) and not file.exists()
+
+
+def test_a_change_that_is_planned_anyway_takes_the_hook_along(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text("{}")
+    planned = Change(file, b"{}", b'{"mcpServers": {"foretool": {}}}', "gets foretool")
+    found = change(HOOKS["gemini"], file, "foretool hint", planned)
+    assert found is not None and found.before == b"{}" and found.why.startswith("gets foretool, and runs")
+    assert set(json.loads(found.after)) == {"mcpServers", "hooks"}
 
 
 @CLIENTS
@@ -116,7 +119,7 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(tmp_path: Path, capsy
     assert "nothing to change" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("text", ["{not json", "// mine\n{}", "[]", '{"hooks": {"BeforeAgent": {}}}', '{"hooks": []}'])
+@pytest.mark.parametrize("text", ["{not json", "[]", '{"hooks": {"BeforeAgent": {}}}', '{"hooks": []}'])
 def test_settings_that_cannot_be_read_are_left_alone(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,12 +129,3 @@ def test_settings_that_cannot_be_read_are_left_alone(
     assert run([*wanted, "--config", str(write_config(tmp_path))]) == 1
     assert file.read_text() == text
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_a_link_where_the_copy_would_go_is_not_followed(tmp_path: Path) -> None:
-    file, victim = tmp_path / "settings.json", tmp_path / "victim"
-    file.write_text("{}")
-    (tmp_path / f"settings.json{BACKUP}").symlink_to(victim)
-    with pytest.raises(Exception, match="cannot be written"):
-        install(HOOKS["claude-code"], file, "foretool hint")
-    assert not victim.exists() and file.read_text() == "{}"
