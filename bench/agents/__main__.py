@@ -252,10 +252,10 @@ def find(names: Sequence[str], folder: Path | None) -> dict[str, Path | None]:
     return {name: Path(found) if (found := shutil.which(name, path=path)) else None for name in names}
 
 
-def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> None:
     """Print the rows under their columns."""
-    widths = {column: max(len(column), *(len(str(row[column])) for row in rows)) for column in COLUMNS}
-    for row in ({column: column for column in COLUMNS}, *rows):
+    widths = {column: max([len(column), *(len(str(row[column])) for row in rows)]) for column in columns}
+    for row in ({column: column for column in columns}, *rows):
         print("  ".join(f"{row[column]!s:<{width}}" for column, width in widths.items()).rstrip())
 
 
@@ -288,7 +288,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if arguments.json:
             print(json.dumps(rows[-1]), flush=True)
     if rows and not arguments.json:
-        print_table(rows)
+        print_rows(rows)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ class ToolLookup:
     def _unknown_text(self, exchange: Exchange, name: str) -> tuple[str, list[ToolId]]:
         """Return what is said of a name that no tool of the profile has, and which of its tools may be meant."""
         candidates = close_names(name, self._catalog, self._policy.reach(exchange.client.profile))
-        meant = f"; did you mean {', '.join(candidates)}?" if candidates else ""
+        meant = f"; did you mean {', '.join(candidates)}?" if candidates else ";"
         return f"Unknown tool: {name}{meant} discover_tools finds tools by task", candidates
 
 
