@@ -239,8 +239,8 @@ def show(terminal: Terminal) -> None:
     with LOG.open("a", encoding="utf-8") as log:
         asyncio.run(converse(terminal, upstreams, log))
     terminal.line()
-    terminal.line("5  The record of needed tools that were hidden: foretool misses")
-    run_foretool("misses")
+    terminal.line("5  The record of needed tools that were hidden: foretool misses --all")
+    run_foretool("misses", "--all")
     terminal.line()
     terminal.line("6  Registering it with a client; `foretool connect` says more")
     print_registrations(terminal)

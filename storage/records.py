@@ -299,6 +299,37 @@ class Miss(Struct, frozen=True):
     """Id of the call that revealed it, or 0. Before it is written: the place of that call in its batch, from 1."""
 
 
+class MissFilter(Struct, frozen=True):
+    """Which misses are wanted; a miss has to fit every condition that is given."""
+
+    since: float = 0.0
+    until: float | None = None
+    server: str = ""
+    """Only misses of tools of this upstream."""
+    tool: str = ""
+    """A part of the name in upper or lower case, or a shell pattern."""
+    cause: Cause | None = None
+    client: str = ""
+    """The client's name, in upper or lower case."""
+    profile: str | None = None
+    """"" is the list without a profile; None is every list."""
+    recovered: bool | None = None
+
+
+class MissCount(Struct, frozen=True):
+    """How often one tool was missed for one cause."""
+
+    tool: str
+    cause: Cause
+    count: int
+    recovered: int
+    """How many of them the client recovered from."""
+    turns: int
+    tokens: int
+    last_at: float
+    last_id: int
+
+
 class MissedNeed(Struct, frozen=True):
     """A miss as training reads it."""
 

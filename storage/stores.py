@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         FlowKey,
         Forgotten,
         Miss,
+        MissCount,
+        MissFilter,
         Prompt,
         Selection,
         SessionRecord,
@@ -84,8 +86,10 @@ class CallStore(Protocol):
     def miss(self, id: int) -> Miss | None: ...
     def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]: ...
 
-    def count_causes(self, since: float) -> dict[str, int]:
-        """Return how many misses each cause has, the most frequent cause first."""
+    def find_misses(self, wanted: MissFilter, limit: int = -1) -> list[Miss]: ...
+
+    def count_misses(self, wanted: MissFilter) -> list[MissCount]:
+        """Return how often each tool was missed for each cause, the most frequent first."""
 
     def usage(self) -> list[Usage]:
         """Return every tool ever called or missed, the most called first; misses of unknown names do not count."""

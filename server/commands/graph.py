@@ -100,7 +100,7 @@ def _print_all(edges: Sequence[Edge]) -> None:
         output.say("No dependencies between tools are known yet; foretool finds them as tools are called.")
         return
     rows = [(edge.before, *_cells(edge.after, edge)) for edge in edges]
-    output.table(("needed first", "by", "sure#", "because…"), rows)
+    output.table(("needed first…", "by…", "sure#", "because…"), rows)
 
 
 def _print_around(around: Neighbours) -> None:
@@ -108,7 +108,7 @@ def _print_around(around: Neighbours) -> None:
     feeds = [_cells(edge.after, edge) for edge in around.feeds]
     for verb, rows in (("needs", needs), ("feeds", feeds)):
         if rows:
-            output.table(("tool", "sure#", "because…"), rows, title=f"{around.tool} {verb}")
+            output.table(("tool…", "sure#", "because…"), rows, title=f"{around.tool} {verb}")
     if not around.needs and not around.feeds:
         output.say(f"{around.tool}: no known dependencies.")
     elif not around.served:

@@ -1,4 +1,4 @@
-"""How commands print: JSON for programs, tables for people, times and sizes in words.
+"""How commands print: JSON for programs, tables or cards for people, times and sizes in words.
 
 Texts of upstreams and clients are printed on one line, without the characters that would control a terminal; `--json`
 escapes them instead.
@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from threading import Timer
 from typing import Any, Final, TypeVar
 
 import click
 import msgspec
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +30,10 @@ from foretool.server.trust import text as trust_text
 T = TypeVar("T")
 WIDE: Final = 10_000
 """Width of the output when it is not a terminal, so that no line is cut for another program."""
+LEAST_WRAPPED: Final = 24
+"""Columns that a text which may wrap needs in a table; with fewer the table becomes cards."""
+PATIENCE_S: Final = 0.5
+"""What takes longer than this says what it does."""
 
 _STEPS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -43,10 +53,34 @@ def show(value: T, as_json: bool, print_value: Callable[[T], object]) -> int:
 
 
 def say(text: str = "", style: str = "") -> None:
-    """Print a line on stdout; line breaks at its ends stay, others become spaces."""
+    """Print a line on stdout; line breaks at its ends stay, others become spaces.
+
+    Where the terminal breaks it, what follows stands below its text, not below its spaces.
+    """
     inner = text.strip("\n")
     before, _, after = text.partition(inner)
-    console().print(Text(f"{before}{clean(inner)}{after}", style))
+    indent = len(inner) - len(inner.lstrip(" "))
+    target = console()
+    if target.soft_wrap or not indent:
+        target.print(Text(f"{before}{clean(inner)}{after}", style))
+        return
+    target.print(before, end="")
+    target.print(Padding(Text(clean(inner).lstrip(" "), style), (0, 0, 0, indent), expand=False))
+    target.print(after, end="")
+
+
+def say_fact(name: str, value: str, style: str = "", *, indent: int = 0, column: int = 10) -> None:
+    """Print a name, and what it is from a column on; where the terminal breaks the value, the rest stands below it."""
+    target = console()
+    label = clean(f"{' ' * indent}{name} ".ljust(indent + column))
+    if target.soft_wrap:
+        target.print(Text(label + clean(value), style))
+        return
+    grid = Table.grid()
+    grid.add_column(no_wrap=True, width=len(label))
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(label, style), Text(clean(value), style))
+    target.print(grid)
 
 
 def say_lines(text: str) -> None:
@@ -61,18 +95,76 @@ def warn(text: str) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print rows. A column name that ends in `#` holds numbers; the text of one that ends in `…` may wrap."""
-    drawn = Table(title=Text(clean(title)) if title else None, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in columns:
+    """Print rows as a table where it fits the terminal, and as one card per row where it does not.
+
+    A column name that ends in `#` holds numbers; the text of one that ends in `…` may wrap. Nothing is cut. A card
+    starts with the first column, or with the first two if the first one holds numbers.
+    """
+    cells = [[cell if isinstance(cell, Text) else Text(clean(str(cell))) for cell in row] for row in rows]
+    if title:
+        say(title, "bold")
+    drawn = Table(box=box.SIMPLE_HEAD)
+    for number, name in enumerate(columns):
+        wraps, header = name.endswith("…"), name.rstrip("#…")
+        texts = [Text(header), *(row[number] for row in cells)]
+        width = max(text.cell_len for text in texts)
+        if wraps:
+            word = max(cell_len(word) for text in texts for word in text.plain.split() or [""])
+            width = min(width, max(LEAST_WRAPPED, word))
+        right = name.endswith("#")
         drawn.add_column(
-            name.rstrip("#…"),
-            justify="right" if name.endswith("#") else "left",
-            overflow="fold" if name.endswith("…") else "ellipsis",
-            no_wrap=not name.endswith("…"),
+            header, justify="right" if right else "left", overflow="fold", no_wrap=not wraps, min_width=width
         )
-    for row in rows:
-        drawn.add_row(*(cell if isinstance(cell, Text) else Text(clean(str(cell))) for cell in row))
-    console().print(drawn)
+    for row in cells:
+        drawn.add_row(*row)
+    target = console()
+    if Measurement.get(target, target.options.update(width=WIDE), drawn).minimum <= target.width:
+        target.print(drawn)
+        return
+    for row in cells:
+        _print_card(columns, row)
+
+
+def _print_card(columns: Sequence[str], row: Sequence[Text]) -> None:
+    """Print one row under its first cells, the others side by side as far as they fit; empty ones are left out."""
+    heads = 2 if columns[0].endswith("#") and len(columns) > 1 else 1
+    target = console()
+    target.print(Text("  ").join([cell for cell in row[:heads] if cell.plain]), style="bold")
+    line = Text()
+    for name, cell in zip(columns[heads:], row[heads:], strict=False):
+        if cell.plain in ("", "-"):
+            continue
+        header = name.rstrip("#…")
+        part = Text.assemble((f"{header}: " if header else "", "dim"), cell)
+        if line and line.cell_len + part.cell_len + 4 > target.width:
+            target.print(Padding(line, (0, 0, 0, 2), expand=False))
+            line = Text()
+        line = Text.assemble(line, "; ", part) if line else part
+    if line:
+        target.print(Padding(line, (0, 0, 0, 2), expand=False))
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on stderr what is being done, and for how long, once it has taken `PATIENCE_S`; only if that is a terminal.
+
+    The line goes away at the end.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    bar = Progress(*columns, console=console(error=True), transient=True)
+    bar.add_task(clean(what), total=None)
+    timer = Timer(PATIENCE_S, bar.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if bar.live.is_started:
+            bar.stop()
 
 
 def console(*, error: bool = False) -> Console:

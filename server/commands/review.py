@@ -248,7 +248,7 @@ def _print_all(batches: Sequence[Batch]) -> None:
         )
         for batch in batches
     ]  # fmt: skip
-    output.table(("server", "waits…", "since", "findings#"), rows)
+    output.table(("server…", "waits…", "since", "findings#"), rows)
     output.say("`foretool review SERVER` shows the changes; until then what was approved is served.")
 
 

@@ -144,7 +144,7 @@ def _print(found: SearchResult) -> None:
         for hit in found.matches
     ]  # fmt: skip
     if rows:
-        output.table(("#", "tool", "score#", "parts", "why…", "schema", "description…"), rows)
+        output.table(("#", "tool…", "score#", "parts…", "why…", "schema", "description…"), rows)
     else:
         output.say_lines(found.answer)
     output.say(

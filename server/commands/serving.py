@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,13 @@ from foretool.server.commands.exit import complain
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
+
+ON_TERMINAL = (
+    "foretool serve talks to the MCP client that starts it. It now waits for that client's messages on this terminal;"
+    " press Ctrl-C to end it.\n"
+    "To set up your clients, run `foretool init`; to check your servers, run `foretool doctor`.\n"
+)
+"""What `serve` says to a person who types it."""
 
 
 class ServeOptions(NamedTuple):
@@ -50,6 +58,8 @@ def serve(options: ServeOptions) -> int:
     try:
         config = load(options.config)
         _check_options(options, config)
+        if options.http is None and sys.stdin is not None and sys.stdin.isatty():
+            sys.stderr.write(ON_TERMINAL)
 
         import asyncio
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 import click
 from msgspec import Struct
@@ -37,6 +38,15 @@ from foretool.storage.stores import StorageError, Store
 
 STDERR_SHOWN = 3
 """How many stderr lines of a failing upstream are shown without `--verbose`."""
+STATES: Final[dict[str, str]] = {
+    State.KNOWN.value: "not started",
+    State.STARTING.value: "starting",
+    State.READY.value: "running",
+    State.UNLISTED.value: "running, tools unknown",
+    State.RETRYING.value: "down",
+    State.STOPPED.value: "stopped",
+}
+"""The states of an upstream for people."""
 LEAST_RATED = 50
 """Fewer rated searches say nothing about the quality of search."""
 
@@ -178,25 +188,25 @@ def _print(status: Status, verbose: bool) -> None:
     for proxy in status.proxies:
         _print_proxy(proxy, verbose)
     for name, problem in status.broken.items():
-        output.say(f"broken    {name}: {problem}", "red")
+        output.say_fact("broken", f"{name}: {problem}", "red")
     if status.disabled:
-        output.say(f"disabled  {', '.join(status.disabled)}")
+        output.say_fact("disabled", ", ".join(status.disabled))
     for text in status.held.values():
-        output.say(f"held      {text}", "yellow")
+        output.say_fact("held", text, "yellow")
     for warning in status.warnings:
-        output.say(f"warning   {warning}", "yellow")
+        output.say_fact("warning", warning, "yellow")
     _print_findings(status.findings)
-    output.say(f"config    {status.config} ({status.config_named_by})")
+    output.say_fact("config", f"{status.config} ({status.config_named_by})")
     if status.storage_trouble:
-        output.say(f"storage   {status.storage_trouble}", "red")
+        output.say_fact("storage", status.storage_trouble, "red")
     else:
-        output.say(f"storage   {status.storage}: {_say_contents(status.contents)}")
+        output.say_fact("storage", f"{status.storage}: {_say_contents(status.contents)}")
     encoding, recording = status.encoder, status.recording
     embedded = (f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
     ranks = f"only words rank: {encoding.problem}" if encoding.problem else ", ".join(embedded)
-    output.say(f"encoder   {ranks}")
+    output.say_fact("encoder", ranks)
     last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
-    output.say(f"recorder  record: {recording.level}; {last}")
+    output.say_fact("recorder", f"record: {recording.level}; {last}")
     if status.confidence.verdicts >= LEAST_RATED:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
 
@@ -209,23 +219,26 @@ def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:
         if counts.keys() - {"low"}
     ]
     if said:
-        output.say(f"findings  {'; '.join(said)} (suspicious text; `foretool tools --findings` shows it)", "yellow")
+        output.say_fact(
+            "findings", f"{'; '.join(said)} (suspicious text; `foretool tools --findings` shows it)", "yellow"
+        )
 
 
 def _say_quality(found: Confidence, verbose: bool) -> str:
     said = f"({found.verdicts} rated searches): right tool in the top {WITHIN}: {found.found:.0%}."
     if found.state == "drifted":
         said += (
-            f" Confidence has drifted: of the last {RECENT} searches {found.said:.0%} should have shown the needed"
-            f" tool, {found.came_true:.0%} did. Answers say what foretool was shipped with until this agrees again."
+            f" Answers were surer than they should be: of the last {RECENT} searches {found.said:.0%} should have shown"
+            f" the needed tool, {found.came_true:.0%} did. Until these agree again, answers use the confidence that"
+            " foretool was shipped with."
         )
     if not verbose:
         return said
-    said += f" Confidence is off by {found.error:.2f}"
+    said += f" What answers promise differs from what comes true by {found.error:.0%} on average"
     if found.recalibrated_error < found.error:
-        said += f", {found.recalibrated_error:.2f} after calibration"
+        said += f", by {found.recalibrated_error:.0%} with what was learned from your searches"
     if found.show is not None:
-        said += f"; the first {found.show} should contain {1 - EPS:.0%} of needed tools and contained {found.kept:.0%}"
+        said += f". The first {found.show} should contain {1 - EPS:.0%} of needed tools and contained {found.kept:.0%}"
     return f"{said}."
 
 
@@ -245,12 +258,12 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
     now = time.time()
     rows = [
         (
-            state.upstream, state.state, output.span(now - state.since), state.era or "", state.tools, state.restarts,
-            state.skipped_lines, state.last_error,
+            state.upstream, STATES.get(state.state, state.state), output.span(now - state.since), state.era or "",
+            state.tools, state.restarts, state.skipped_lines, state.last_error,
         )
         for state in proxy.upstreams
     ]  # fmt: skip
-    columns = ("upstream", "state", "since", "era", "tools#", "restarts#", "skipped#", "last error…")
+    columns = ("server…", "state…", "for", "protocol", "tools#", "restarts#", "skipped#", "last error…")
     output.table(columns, rows, title)
     for state in proxy.upstreams:
         if state.stderr and (verbose or state.last_error):

@@ -191,7 +191,7 @@ def _print(inventory: Inventory, unused: bool) -> None:
             )
             for row in inventory.tools
         ]  # fmt: skip
-        output.table(("name…", "risk", "tokens#", "listed for", "calls#", "misses#", "last used"), rows)
+        output.table(("name…", "risk", "tokens#", "listed for…", "calls#", "misses#", "last used"), rows)
         if unused:
             _print_unused(inventory.tools)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, ToolId, Usage
+from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, ToolId, Usage
 from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table
 
 _CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
@@ -33,6 +33,11 @@ WHERE id > ? AND id <= ? AND tool <> '' AND noticed NOT IN ('unknown_name', 'not
 ON CONFLICT (tool) DO UPDATE SET misses = misses + excluded.misses
 """
 
+
+_COUNT_MISSES = """
+SELECT tool, cause, count(*), sum(recovered <> 'no'), sum(turns), sum(tokens), max(at), max(id) FROM misses
+WHERE {} GROUP BY tool, cause ORDER BY count(*) DESC, max(at) DESC, tool
+"""
 
 _FAILING = """
 SELECT tool FROM (SELECT tool, outcome FROM calls ORDER BY id DESC LIMIT ?)
@@ -80,9 +85,13 @@ class Calls(Subject):
     def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]:
         return _MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
 
-    def count_causes(self, since: float) -> dict[str, int]:
-        sql = "SELECT cause, count(*) FROM misses WHERE at >= ? GROUP BY cause ORDER BY count(*) DESC, cause"
-        return dict(self._database.rows(sql, (since,)))
+    def find_misses(self, wanted: MissFilter, limit: int = -1) -> list[Miss]:
+        where, values = _conditions(wanted)
+        return _MISSES.find_all(self._database, f"WHERE {where} ORDER BY at DESC, id DESC LIMIT ?", (*values, limit))
+
+    def count_misses(self, wanted: MissFilter) -> list[MissCount]:
+        where, values = _conditions(wanted)
+        return [MissCount(*row) for row in self._database.rows(_COUNT_MISSES.format(where), values)]
 
     def usage(self) -> list[Usage]:
         self.fold_usage()
@@ -99,6 +108,24 @@ class Calls(Subject):
             self._database.run(_FOLD_CALLS, (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
             self._database.run("INSERT OR REPLACE INTO usage_folded (id, call, miss) VALUES (1, ?, ?)", until)
+
+
+def _conditions(wanted: MissFilter) -> tuple[str, tuple[Any, ...]]:
+    """Return the condition of a WHERE clause, and its values."""
+    is_pattern = any(mark in wanted.tool for mark in "*?[")
+    given: list[tuple[str, object, bool]] = [
+        ("at >= ?", wanted.since, True),
+        ("at < ?", wanted.until, wanted.until is not None),
+        ("tool IN (SELECT exposed FROM exposed_names WHERE upstream = ?)", wanted.server, bool(wanted.server)),
+        ("tool GLOB ?", wanted.tool, bool(wanted.tool) and is_pattern),
+        ("instr(lower(tool), lower(?))", wanted.tool, bool(wanted.tool) and not is_pattern),
+        ("cause = ?", wanted.cause, wanted.cause is not None),
+        ("session IN (SELECT key FROM sessions WHERE lower(client) = lower(?))", wanted.client, bool(wanted.client)),
+        ("session IN (SELECT key FROM sessions WHERE profile = ?)", wanted.profile, wanted.profile is not None),
+        ("(recovered <> 'no') = ?", wanted.recovered, wanted.recovered is not None),
+    ]
+    used = [(condition, value) for condition, value, is_given in given if is_given]
+    return " AND ".join(condition for condition, _ in used), tuple(value for _, value in used)
 
 
 def _miss_row(miss: Miss) -> tuple[Any, ...]:

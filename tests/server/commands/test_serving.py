@@ -17,7 +17,7 @@ from command_fakes import echo, write_config
 
 from foretool.server.commands.group import root
 from foretool.server.commands.serve import command as serve_command
-from foretool.server.commands.serving import ServeOptions, plain_serve
+from foretool.server.commands.serving import ON_TERMINAL, ServeOptions, plain_serve
 from foretool.server.config.addresses import EXPECTED
 from foretool.server.config.tokens import WAY_OUT
 
@@ -210,3 +210,19 @@ def test_clients_are_served_over_http_until_a_signal(tmp_path: Path) -> None:
                 assert b'"serverInfo"' in answer.read()
         proxy.send_signal(signal.SIGTERM)
         assert proxy.wait(timeout=30) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_person_who_types_serve_reads_what_it_is_and_what_to_do(tmp_path: Path) -> None:
+    import pty
+
+    path = write_config(tmp_path, {})
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "foretool", "serve", "--config", str(path)]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        os.close(theirs)
+        assert process.stderr is not None
+        said = process.stderr.readline() + process.stderr.readline()
+        os.close(ours)
+        process.communicate(timeout=30)
+    assert said == ON_TERMINAL

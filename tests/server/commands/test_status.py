@@ -45,7 +45,7 @@ def test_a_running_proxy_shows_each_upstream(tmp_path: Path, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert f"proxy {os.getpid()}, up " in out
     assert [line.split() for line in out.splitlines() if line.startswith("  calc ")] == [
-        ["calc", "ready", "2", "min", "legacy", "3", "1", "7"],
+        ["calc", "running", "2", "min", "legacy", "3", "1", "7"],
         ["calc", "stderr:", "calc", "is", "listening"],
     ]
     assert "3 tools, 1 session, 1 call, 1 discovery, 1 miss, 1 client" in out
@@ -71,7 +71,7 @@ def test_so_does_one_whose_tools_could_not_be_listed(tmp_path: Path, capsys: pyt
         store.serving.save_state(state("sky", os.getpid(), state="unlisted", last_error=error))
     assert run(["status", "--config", str(path)]) == 1
     out = capsys.readouterr().out
-    assert "unlisted" in out and error in out
+    assert "running, tools unknown" in out and error in out
 
 
 def test_a_killed_proxy_is_marked_as_dead_and_is_nothing_wrong(
@@ -110,8 +110,8 @@ def test_it_says_whether_the_confidence_of_answers_held(tmp_path: Path, capsys: 
     assert quality in capsys.readouterr().out.splitlines()
     assert run(["status", "--verbose", "--config", str(path)]) == 0
     line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("Search quality"))
-    assert line.startswith(f"{quality} Confidence is off by 0.05")
-    assert line.endswith("; the first 2 should contain 90% of needed tools and contained 100%.")
+    assert line.startswith(f"{quality} What answers promise differs from what comes true by 5% on average")
+    assert line.endswith(". The first 2 should contain 90% of needed tools and contained 100%.")
 
 
 def test_a_few_rated_searches_say_nothing_about_their_quality(

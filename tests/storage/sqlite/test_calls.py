@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from stored_records import CALL, MISS, SESSION
 
-from foretool.storage.records import Flow, ToolId, Usage
+from foretool.storage.records import Flow, MissCount, MissFilter, ToolId, Usage
 from foretool.storage.stores import Store
 
 LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")
@@ -47,9 +47,48 @@ def test_misses_since_a_time_come_newest_first(store: Store) -> None:
     assert [miss.at for miss in store.calls.misses(0.0, limit=1)] == [3.0]
 
 
-def test_causes_are_counted(store: Store) -> None:
-    store.calls.record([], [MISS, replace(MISS, cause="rank"), replace(MISS, cause="rank"), replace(MISS, at=1.0)])
-    assert list(store.calls.count_causes(2.0).items()) == [("rank", 2), ("budget", 1)]
+def test_misses_are_counted_by_tool_and_cause(store: Store) -> None:
+    missed = replace(MISS, tool="u__a", recovered="no", turns=1, tokens=10)
+    other = replace(missed, cause="rank", recovered="called")
+    store.calls.record([], [missed, other, replace(other, at=99.0), replace(missed, at=1.0)])
+    assert store.calls.count_misses(MissFilter(since=2.0)) == [
+        MissCount("u__a", "rank", 2, 2, 2, 20, 99.0, 3),
+        MissCount("u__a", "budget", 1, 0, 1, 10, MISS.at, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        (MissFilter(), [3, 2, 1]),
+        (MissFilter(since=2.0), [3, 2]),
+        (MissFilter(until=2.0), [1]),
+        (MissFilter(server="git"), [2]),
+        (MissFilter(tool="LAME"), [2]),
+        (MissFilter(tool="git__*"), [2]),
+        (MissFilter(tool="lame*"), []),
+        (MissFilter(cause="rank"), [1]),
+        (MissFilter(client="CURSOR"), [3]),
+        (MissFilter(profile=""), [2, 1]),
+        (MissFilter(profile="work"), [3]),
+        (MissFilter(recovered=False), [1]),
+        (MissFilter(recovered=True, tool="x"), [3]),
+    ],
+)
+def test_misses_are_found_by_each_condition(wanted: MissFilter, ids: list[int], store: Store) -> None:
+    store.sessions.begin(replace(SESSION, key="a", client="codex", profile=""))
+    store.sessions.begin(replace(SESSION, key="b", client="cursor", profile="work"))
+    store.catalog.save_exposed_names({ToolId("git__blame"): ("git", "blame")})
+    store.calls.record(
+        [],
+        [
+            replace(MISS, at=1.0, session="a", tool="x", cause="rank", recovered="no"),
+            replace(MISS, at=2.0, session="a", tool="git__blame", cause="budget", recovered="called"),
+            replace(MISS, at=3.0, session="b", tool="x", cause="budget", recovered="discovered"),
+        ],
+    )
+    assert [miss.id for miss in store.calls.find_misses(wanted)] == ids
+    assert sum(each.count for each in store.calls.count_misses(wanted)) == len(ids)
 
 
 def test_tools_that_failed_at_each_of_their_latest_calls_are_found(store: Store) -> None:
