@@ -21,6 +21,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.clients.exchange import Outbox
 from foretool.server.clients.exposure import Exposures
+from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
@@ -35,6 +36,7 @@ from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.methods.lists import CHANGES, ListTools, MergedLists
+from foretool.server.methods.long_results import LongResults, cuts_results
 from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_answer import PromptAnswers
 from foretool.server.methods.prompt_hook import PromptHook
@@ -108,18 +110,22 @@ class App:
             self.policy,
         )  # fmt: skip
         self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
-        self.clients = ClientRegistry(live, self.upstreams, self.exposures, self.recorder, self.flows, self.outbox)
+        kept = KeptResults()
+        self.clients = ClientRegistry(
+            live, self.upstreams, self.exposures, self.recorder, self.flows, self.outbox, kept
+        )
         self.announcements = Announcements(self.clients)
 
         # What answers requests
         self.server_requests = ServerRequests(self.clients.only_client, self.upstreams.admits)
         forwarder = Forwarder(self.outbox, self.server_requests, live)
+        results = LongResults(live, self.policy, kept)
         self._arguments = ArgumentCheck(live, self.start_checker)
         self.predictor = Predictor(self.search, self.catalog, live, self.policy, self.recorder)
         self.notices = HeldNotices(self.clients, self.gatekeeper)
-        self.greeting = Greeting(self.upstreams, self.catalog, self.clients)
+        self.greeting = Greeting(self.upstreams, self.catalog, self.clients, lambda: cuts_results(live.now))
         lists = MergedLists(self.upstreams, self.clients, forwarder, live)
-        resources = Resources(self.upstreams, lists, forwarder, self.catalog)
+        resources = Resources(self.upstreams, lists, forwarder, self.catalog, results)
         prompts = Prompts(
             self.upstreams, lists, forwarder, self.catalog, resources, self.gatekeeper,
             lambda exchange: self.steps.answer_prompt(exchange),
@@ -135,7 +141,10 @@ class App:
             ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, self.policy, self.gatekeeper),
             Admission(self.policy, self.catalog, self.recorder, Confirmation(live, self.server_requests)),
             Bridge(self._arguments),
-            ToolRunner(self.upstreams, forwarder, self.recorder, self.flows, self.predictor, resources.note_result),
+            ToolRunner(
+                self.upstreams, forwarder, self.recorder, self.flows, self.predictor, results, resources.note_result
+            ),
+            results,
         )
         listing = ListTools(self.upstreams, self.catalog, self.recorder.now, self.notices)
         self.router = Router(

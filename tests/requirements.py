@@ -26,6 +26,18 @@ DTDR = "DTDR (dynamic tool dependency retrieval)"
 ITR = "ITR (dynamic system instructions and tool exposure), section 4"
 
 MANIFEST: Final[dict[str, Promise]] = {
+    # Long results
+    "result:cut": Promise(
+        "docs/configuration.md", "a text over `result_tokens` is cut, and its parts together are the whole text"
+    ),
+    "result:per-tool": Promise("docs/configuration.md", "a server and a pattern of its tools have their own budget"),
+    "result:structured": Promise(
+        "docs/configuration.md", "structured content stays valid: it is cut where any string may stand, else whole"
+    ),
+    "trust:results:own": Promise("SECURITY.md", "no other client can read what was cut off a result"),
+    "trust:results:bounded": Promise(
+        "SECURITY.md", "what is kept of long results is bounded, and who holds most makes room first"
+    ),
     # Trust
     "trust:text:quoted": Promise(
         "SECURITY.md", "no line of a server's text can pose as another server's, as the user's or as ours"

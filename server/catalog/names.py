@@ -31,7 +31,9 @@ CLIENT_HEAD: Final = "mcp"
 DISCOVER: Final = ToolId("discover_tools")
 CALL: Final = ToolId("call_tool")
 CALL_WRITE: Final = ToolId("call_tool_write")
-OWN: Final = frozenset({DISCOVER, CALL, CALL_WRITE})
+READ_MORE: Final = ToolId("read_more")
+"""Is not listed: a result that was cut names it."""
+OWN: Final = frozenset({DISCOVER, CALL, CALL_WRITE, READ_MORE})
 
 Key = tuple[str, str]
 """The name of an upstream and the name of a tool there."""

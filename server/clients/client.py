@@ -70,6 +70,8 @@ class Client:
         self.listens: dict[object, tuple[Exchange, dict[str, Any]]] = {}
         """Open `subscriptions/listen` requests and their filters."""
         self.log_level = ""
+        self.version = ""
+        """The version of the protocol that a legacy client was told."""
         self.warned = ""
         """What it was last told about foretool itself."""
         self._outbox = outbox

@@ -32,6 +32,7 @@ class Caller(Protocol):
     info: dict[str, Any]
     capabilities: dict[str, Any]
     log_level: str
+    version: str
     tools: ToolList
 
     def is_kin(self, other: Caller) -> bool:

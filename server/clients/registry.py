@@ -11,6 +11,7 @@ from typing import Any, Final
 from foretool.server.clients.client import LEVELS, Client, Router
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.exposure import Exposures
+from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.session import Session
 from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import LiveConfig
@@ -43,7 +44,7 @@ class ClientRegistry:
 
     def __init__(
         self, config: LiveConfig, upstreams: UpstreamRegistry, exposures: Exposures, recorder: Recorder,
-        flows: FlowWatch, outbox: Outbox,
+        flows: FlowWatch, outbox: Outbox, kept: KeptResults,
     ) -> None:  # fmt: skip
         self._config = config
         self._upstreams = upstreams
@@ -51,6 +52,7 @@ class ClientRegistry:
         self._recorder = recorder
         self._flows = flows
         self._outbox = outbox
+        self._kept = kept
         self._clients: list[Client] = []
 
     def __iter__(self) -> Iterator[Client]:
@@ -114,6 +116,7 @@ class ClientRegistry:
     def end_session(self, session: Session) -> None:
         self._recorder.end_session(session.record.key)
         self._flows.forget(session.record.key)
+        self._kept.forget(session.record.key)
 
     async def wait_for_answers(self, patience_s: float) -> None:
         """Wait until every request except subscriptions is answered, at most `patience_s` seconds."""

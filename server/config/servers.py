@@ -61,6 +61,14 @@ class Server(Struct, frozen=True, kw_only=True):
         """Tell whether the upstream tool of this name exists for clients."""
         return (not self.entry.include or matches(tool, self.entry.include)) and not matches(tool, self.entry.exclude)
 
+    def result_tokens(self, tool: str) -> int | None:
+        """Return the tokens that a result of an upstream tool may have, None if the entry does not say."""
+        written = self.entry.result_tokens
+        if not isinstance(written, dict):
+            return written
+        fitting = {pattern: tokens for pattern, tokens in written.items() if matches(tool, (pattern,))}
+        return fitting[max(fitting, key=exactness)] if fitting else None
+
     def __repr__(self) -> str:
         return f"Server({self.name!r}, {self.type!r})"
 
@@ -68,6 +76,11 @@ class Server(Struct, frozen=True, kw_only=True):
 def matches(name: str, patterns: Iterable[str]) -> bool:
     """Tell whether a name matches one of these shell patterns (`*`, `?`, `[ab]`); upper and lower case differ."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def exactness(pattern: str) -> int:
+    """Return how many letters of a pattern are not wildcards. Of several patterns that fit, the most exact counts."""
+    return len(pattern) - sum(map(pattern.count, "*?[]!"))
 
 
 def same_connection(old: Server, new: Server) -> bool:

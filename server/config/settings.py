@@ -85,6 +85,9 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """Longest wait for one call; `0` means no limit."""
     description: str = ""
     """What the server is for. Search reads this text as well."""
+    result_tokens: Tokens | dict[str, Tokens] | None = None
+    """Longest result of its tools, as `foretool.result_tokens`. Or by patterns of tool names: `{"read_*": 4000}`; the
+    most exact pattern counts, and `0` cuts nothing."""
     trust: Trust = "pin"
     """What happens when the server changes a text that a model reads: `pin` serves the approved one until `foretool
     review` approves the new one, `auto` serves every change at once. The first list of a server is approved."""
@@ -153,6 +156,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fills what is left of `list_tokens` with tools that are probably needed, also before anything was called."""
     answer_tokens: Tokens = 1500
     """Budget of one `discover_tools` answer."""
+    result_tokens: Tokens = 0
+    """Longest result of a tool. A longer text is cut at the end of a paragraph, line or sentence; `read_more`, which
+    the result names, and a resource link give the rest until the session ends. `0` cuts nothing."""
     tool_tokens: Tokens = 300
     """Budget of one tool in an answer. A larger schema is trimmed, and the answer says so."""
     pin: tuple[str, ...] = ()

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER, OWN
+from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER, OWN, READ_MORE
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_arguments import MOST_NAME
+from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.protocol import jsonrpc
@@ -34,17 +35,20 @@ class ToolCalls:
     """Takes each call to whoever answers it."""
 
     def __init__(
-        self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, bridge: Bridge, runner: ToolRunner
-    ) -> None:
+        self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, bridge: Bridge, runner: ToolRunner,
+        results: LongResults,
+    ) -> None:  # fmt: skip
         self._discover = discover
         self._lookup = lookup
         self._admission = admission
         self._bridge = bridge
         self._runner = runner
+        self._results = results
         self._own: Mapping[str, OwnTool] = {
             DISCOVER: discover.start,
             CALL: partial(self._unwrap, "call_tool"),
             CALL_WRITE: partial(self._unwrap, "call_tool_write"),
+            READ_MORE: results.read_more,
         }
 
     def handlers(self, era: Era) -> dict[str, Any]:
@@ -73,6 +77,8 @@ class ToolCalls:
             exchange.tool_error(f"{bridge}: {_too_long(name)}")
         elif name == DISCOVER:
             self._discover.start(exchange, arguments)
+        elif name == READ_MORE:
+            self._results.read_more(exchange, arguments)
         elif name in OWN:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{bridge} cannot call {name}; name the tool to call")
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from foretool.retrieval.tokens import estimate, fill_budget
@@ -37,10 +37,14 @@ QUOTING: Final = " Lines after > are the words of the server named above them."
 class Greeting:
     """Tells clients our capabilities, and which upstreams there are."""
 
-    def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry) -> None:
+    def __init__(
+        self, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry, cuts_results: Callable[[], bool]
+    ) -> None:
+        """`cuts_results`: whether results may link to resources of our own."""
         self._upstreams = upstreams
         self._catalog = catalog
         self._clients = clients
+        self._cuts_results = cuts_results
         self._quoted: dict[str, tuple[int, frozenset[str]]] = {}
 
     def handlers(self, era: Era) -> dict[str, Any]:
@@ -55,6 +59,7 @@ class Greeting:
         version = wanted if wanted in versions.LEGACY_VERSIONS else versions.LATEST_LEGACY
         client = exchange.client
         client.end_sessions()
+        client.version = version
         info = jsonrpc.plain_object(exchange.params.get("clientInfo")) or {}
         client.introduce(info, jsonrpc.plain_object(exchange.params.get("capabilities")) or {}, "legacy")
         exchange.own_result(
@@ -94,7 +99,7 @@ class Greeting:
         union = {key for known in declared for key in known}
         # We log ourselves, whatever the upstreams do.
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
-        if not is_whole or "resources" in union:
+        if not is_whole or "resources" in union or self._cuts_results():
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
         if not is_whole or "prompts" in union or offers_steps(profile):
             capabilities["prompts"] = {"listChanged": True}

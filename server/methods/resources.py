@@ -13,6 +13,7 @@ from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.lists import MergedLists, Parts
+from foretool.server.methods.long_results import SCHEME, LongResults
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -31,11 +32,19 @@ Found = Callable[[Upstream | None], None]
 class Resources:
     """Lists resources and finds the one upstream that each belongs to, within the profile of the client."""
 
-    def __init__(self, upstreams: UpstreamRegistry, lists: MergedLists, forwarder: Forwarder, catalog: Catalog) -> None:
+    def __init__(
+        self,
+        upstreams: UpstreamRegistry,
+        lists: MergedLists,
+        forwarder: Forwarder,
+        catalog: Catalog,
+        results: LongResults,
+    ) -> None:
         self._upstreams = upstreams
         self._lists = lists
         self._forwarder = forwarder
         self._catalog = catalog
+        self._results = results
         self._owners = ResourceOwners()
         self._asked_at: dict[str, float] = {}
         """By upstream: when it was asked for its lists because they were not known, in seconds of the loop."""
@@ -94,6 +103,10 @@ class Resources:
     # -- whose a resource is
 
     def read(self, exchange: Exchange) -> None:
+        uri = jsonrpc.text(exchange.params.get("uri"))
+        if uri is not None and uri.startswith(SCHEME):
+            self._results.read_resource(exchange, uri)
+            return
         self.with_owner(exchange, lambda upstream: self._forwarder.pass_on(exchange, upstream, exchange.params))
 
     def with_owner(self, exchange: Exchange, go: Callable[[Upstream], None]) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Forward, Session, Via
 from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.prediction import Predictor, with_meta, with_text
 from foretool.server.methods.successors import Hint
 from foretool.server.protocol import jsonrpc, translate
@@ -53,7 +54,7 @@ class ToolRunner:
 
     def __init__(
         self, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder, flows: FlowWatch,
-        predictor: Predictor, note_result: Callable[[str, Raw], None],
+        predictor: Predictor, results: LongResults, note_result: Callable[[str, Raw], None],
     ) -> None:  # fmt: skip
         """`note_result` takes in the result of an upstream, which may link to its resources."""
         self._upstreams = upstreams
@@ -61,6 +62,7 @@ class ToolRunner:
         self._recorder = recorder
         self._flows = flows
         self._predictor = predictor
+        self._results = results
         self._note_result = note_result
 
     def run_call(self, via: Via, exchange: Exchange, tool: Tool) -> None:
@@ -119,7 +121,7 @@ class ToolRunner:
             self._note_result(attempt.upstream.name, reply.result)
             self._record(attempt, "tool_error" if failed else "ok", True)
             self._flows.add_result((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
-            result = _fit(attempt, exchange, reply.result)
+            result = _fit(attempt, exchange, self._results.fit(exchange, attempt.tool, reply.result))
             if attempt.hint is not None and not failed:
                 result = self._tell(attempt, exchange, result, attempt.hint)
             if result is not reply.result:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.config.servers import Server, matches
+from foretool.server.config.servers import Server, exactness, matches
 from foretool.server.config.settings import CLASSES, Bridges, Risk, ServerEntry, Settings
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Tool
@@ -218,8 +218,8 @@ def rate(tool: Tool, entry: ServerEntry) -> tuple[Risk, Source]:
     """
     fitting = {pattern: risk for pattern, risk in entry.risk.items() if matches(tool.name, (pattern,))}
     if fitting:
-        most = max(map(_exactness, fitting))
-        return max((fitting[each] for each in fitting if _exactness(each) == most), key=_WORST.index), "config"
+        most = max(map(exactness, fitting))
+        return max((fitting[each] for each in fitting if exactness(each) == most), key=_WORST.index), "config"
     hints = _annotations(tool)
     destroys = hints.get("destructiveHint")
     if destroys is True:
@@ -227,10 +227,6 @@ def rate(tool: Tool, entry: ServerEntry) -> tuple[Risk, Source]:
     if hints.get("readOnlyHint") is True:
         return "read", "server"
     return "write", "server" if destroys is False else "none"
-
-
-def _exactness(pattern: str) -> int:
-    return len(pattern) - sum(map(pattern.count, "*?[]!"))
 
 
 def _annotations(tool: Tool) -> Mapping[str, Any]:

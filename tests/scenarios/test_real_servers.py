@@ -86,5 +86,32 @@ def test_two_servers_from_npm_are_searched_and_called(served: Served) -> None:
     assert any(prompt["name"].startswith("everything__") for prompt in served.ask("prompts/list")["prompts"])
 
 
+@requirement("result:structured")
+def test_a_large_file_of_the_filesystem_server_is_read_in_parts(
+    tmp_path: Path, installed: dict[str, dict[str, Any]]
+) -> None:
+    if "why" in installed["files"]:
+        pytest.skip(f"files: {installed['files']['why']}")
+    entry = {**installed["files"], "args": [*installed["files"]["args"][:-1], str(tmp_path)], "result_tokens": 3000}
+    large = "".join(f"Line {number}: order {number * 7} has arrived.\n" for number in range(5_000))
+    (tmp_path / "large.txt").write_text(large, encoding="utf-8")
+    serving = Served(write_config(tmp_path, {"files": entry}, cold_list_s=60))
+    serving.initialize()
+    serving.list_tools()
+    call = {"name": "files__read_text_file", "arguments": {"path": str(tmp_path / "large.txt")}}
+    result = serving.ask("tools/call", {"name": "call_tool", "arguments": call})
+    head, line, link = result["content"]
+    assert result["structuredContent"] == {"content": f"{head['text']}\n\n{line['text']}"}
+    assert head["text"] + serving.ask("resources/read", {"uri": link["uri"]})["contents"][0]["text"] == large
+    text, said, parts = head["text"], line["text"], 1
+    while "Next part" in said:
+        more = json.loads(said[said.index("{") : said.rindex("]")])
+        part, below = serving.ask("tools/call", {"name": "call_tool", "arguments": more})["content"]
+        text, said, parts = text + part["text"], below["text"], parts + 1
+    assert text == large
+    assert parts > 10
+    assert serving.leave() == 0
+
+
 def _repository() -> str:
     return str(demo_servers().REPOSITORY)
