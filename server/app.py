@@ -32,6 +32,7 @@ from foretool.server.methods.call_tool import Bridge, ToolCalls
 from foretool.server.methods.confirmation import Confirmation
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
+from foretool.server.methods.exemplars import Exemplars
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
 from foretool.server.methods.held_notices import HeldNotices
@@ -136,7 +137,14 @@ class App:
         )
         calls = ToolCalls(
             DiscoverTools(
-                self.upstreams, self.catalog, self.search, self.answers, self.recorder, self.predictor, self.policy
+                self.upstreams,
+                self.catalog,
+                self.search,
+                self.answers,
+                self.recorder,
+                self.predictor,
+                self.policy,
+                Exemplars(lambda most: self.store.calls.events(most), time.monotonic),
             ),
             ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, self.policy, self.gatekeeper),
             Admission(self.policy, self.catalog, self.recorder, Confirmation(live, self.server_requests)),

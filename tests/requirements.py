@@ -713,6 +713,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md",
         "our config and the copies of old files are open to their user alone, and no newer file is overwritten",
     ),
+    "itr:exemplars": Promise(
+        ITR, "an answer shows how its tools were called before, in plain names and types, within its tokens"
+    ),
     # What is kept
     "trust:data:no-secret-is-written": Promise(
         "SECURITY.md", "no field that a client or a server controls brings a secret into the store or the log"

@@ -38,6 +38,22 @@ def signature_tokens(tool: Tool) -> int:
     return estimate(written) if written else 0
 
 
+def required_arguments(tool: Tool) -> set[str]:
+    """Return the names of the arguments that a tool requires."""
+    try:
+        schema = jsonrpc.plain(jsonrpc.fields(tool.definition)["inputSchema"])
+    except (KeyError, ValueError):
+        return set()
+    required = schema.get("required") if isinstance(schema, dict) else None
+    return {each for each in required if isinstance(each, str)} if isinstance(required, list) else set()
+
+
+def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments whose names are plain, at most `MOST_ARGUMENTS` of them."""
+    names = [name for name in arguments if _plain.fullmatch(name)]
+    return {name: arguments[name] for name in names[:MOST_ARGUMENTS]}
+
+
 @lru_cache(maxsize=4096)
 def _arguments(definition: bytes) -> str:
     try:

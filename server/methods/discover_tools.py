@@ -11,8 +11,10 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Conversation
 from foretool.server.methods import discovery_answer, discovery_arguments
-from foretool.server.methods.discovery_answer import AnswerWriter
+from foretool.server.methods.answer_shape import READY
+from foretool.server.methods.discovery_answer import Answer, AnswerWriter
 from foretool.server.methods.discovery_arguments import Arguments
+from foretool.server.methods.exemplars import Exemplars
 from foretool.server.methods.prediction import Predictor
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
@@ -32,7 +34,7 @@ class DiscoverTools:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
-        predictor: Predictor, policy: TrustPolicy,
+        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars,
     ) -> None:  # fmt: skip
         self._upstreams = upstreams
         self._catalog = catalog
@@ -41,6 +43,7 @@ class DiscoverTools:
         self._recorder = recorder
         self._predictor = predictor
         self._policy = policy
+        self._exemplars = exemplars
 
     def start(self, exchange: Exchange, raw: Raw) -> None:
         """Answer one call of `discover_tools`; `raw` is its arguments."""
@@ -97,7 +100,7 @@ class DiscoverTools:
             self._recorder.miss(miss)
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, id))
         grows = self._predictor.grow_for_discovery(client, session, kept)
-        content = [{"type": "text", "text": text} for text in (answer.text, *self._endings(exchange, chat))]
+        content = [{"type": "text", "text": text} for text in (answer.text, *self._endings(exchange, chat, answer))]
         # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).
         result = {"content": content} | ({"structuredContent": answer.structured} if arguments.structured else {})
         if grows:
@@ -105,11 +108,13 @@ class DiscoverTools:
         else:
             exchange.own_result(result)
 
-    def _endings(self, exchange: Exchange, chat: Conversation) -> list[str]:
-        """Return what stands behind an answer, each text a block of its own: what is likely to come next."""
+    def _endings(self, exchange: Exchange, chat: Conversation, answer: Answer) -> list[str]:
+        """Return what stands behind an answer, each text a block of its own: how its first tools were called before,
+        and what is likely to come next."""
         session = exchange.own_session
+        shown = [tool for each in answer.matches[:READY] if (tool := self._catalog.get(each.tool)) is not None]
+        earlier = self._exemplars.write(shown)
         hint = self._predictor.hint(exchange.client, session, chat, self._predictor.predict(chat))
-        if hint is None:
-            return []
-        self._predictor.note_shown(session, chat, hint)
-        return [hint.text]
+        if hint is not None:
+            self._predictor.note_shown(session, chat, hint)
+        return [text for text in (earlier, hint.text if hint else "") if text]
