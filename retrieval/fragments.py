@@ -24,8 +24,8 @@ from foretool.retrieval.tokens import estimate
 from foretool.storage.records import ToolId
 
 LEAST: Final = 200
-MOST: Final = 560
-"""Tokens of a chunk (ITR 3.2: 200 to 600), as estimated, which may be some hundredths too few."""
+MOST: Final = 540
+"""Tokens of a chunk (ITR 3.2: 200 to 600), as estimated, which may be a tenth too few."""
 
 Priority = Literal["safety", "policy", "guidance", "example"]
 PRIORITIES: Final[tuple[Priority, ...]] = ("safety", "policy", "guidance", "example")

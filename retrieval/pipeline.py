@@ -54,7 +54,7 @@ class Pipeline:
             for slot, score in order
             if (tool := self.corpus.ids[slot]) is not None
         )
-        is_learned = request.sum is not None and request.learned is not None
+        is_learned = request.sum is not None and request.learned is not None and bool(request.learned.models)
         return Ranking(tuple(ranked), fitting, request.evidence(), is_learned)
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:

@@ -194,7 +194,7 @@ async def test_neither_a_copied_nor_a_stuffed_tool_takes_the_place_of_others(era
         await evil.asked("tools/list", 2)
         for _ in range(100):  # until its list has been read
             await asyncio.sleep(0)
-        answers = [await client.discover(f"{deed} a {thing}") for deed in deeds[:4] for thing in things[:3]]
+        answers = [await client.discover(f"{deed} a {thing}", limit=10) for deed in deeds[:4] for thing in things[:3]]
     assert first["matches"][0]["name"] == "office__read_invoice"
     found = {match["name"]: match["description"] for match in answers[2]["matches"]}
     assert answers[2]["matches"][0]["name"] == "office__read_invoice"

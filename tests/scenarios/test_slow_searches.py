@@ -34,7 +34,7 @@ async def test_a_search_that_waits_for_an_encoder_lets_other_requests_pass() -> 
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         stage.app.search.install_encoders(None, [encoder])
-        arguments = {"task": "send", "structured": True}
+        arguments = {"task": "send", "structured": True, "limit": 10}
         asked = stage.client.post("tools/call", {"name": "discover_tools", "arguments": arguments})
         assert (await stage.client.call_tool("mail__fax", {}))["content"][0]["text"] == "fax"
         assert encoder.asked == []
@@ -60,6 +60,6 @@ async def test_an_answer_says_how_many_tools_were_not_searched_yet(monkeypatch: 
         assert (short["matches"], short["advice"]) == ([], advice)
         assert await stage.client.call_tool("mail__fax", {})  # a name needs no index
         assert await stage.app.search.index(1.0)
-        whole = await stage.client.discover("send")
+        whole = await stage.client.discover("send", limit=10)
     assert {match["name"] for match in whole["matches"]} == {"mail__fax", "mail__post", "mail__send"}
     assert "searched yet" not in whole["advice"]
