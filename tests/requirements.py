@@ -716,6 +716,12 @@ MANIFEST: Final[dict[str, Promise]] = {
     "itr:exemplars": Promise(
         ITR, "an answer shows how its tools were called before, in plain names and types, within its tokens"
     ),
+    # Managing servers
+    "manage:undo": Promise(
+        "docs/cli.md", "each edit of the config keeps comments and order and is taken back byte for byte"
+    ),
+    "manage:list": Promise("docs/cli.md", "list shows each server with its state, its tools and what is wrong"),
+    "trust:manage:secrets": Promise("SECURITY.md", "commands that edit the config print no secret of it"),
     # What is kept
     "trust:data:no-secret-is-written": Promise(
         "SECURITY.md", "no field that a client or a server controls brings a secret into the store or the log"

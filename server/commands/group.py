@@ -14,6 +14,12 @@ from foretool.storage.stores import StorageError
 
 COMMANDS = (
     "init",
+    "remove",
+    "enable",
+    "disable",
+    "list",
+    "pin",
+    "unpin",
     "serve",
     "status",
     "tools",

@@ -274,12 +274,17 @@ def diff(old: Config, new: Config) -> Changes:
     )
 
 
+def find_server_key(document: Mapping[str, Any]) -> str:
+    """Return the key that holds the servers: `mcpServers`, or VS Code's `servers`."""
+    return "servers" if "servers" in document and "mcpServers" not in document else "mcpServers"
+
+
 def _read_top_level(source: Source) -> tuple[str, dict[str, Any], list[str]]:
     """Return the key that holds the servers, its value, and the first warnings. Raises `Invalid`."""
     document = source.document
     if not isinstance(document, dict):
         raise Invalid((), f'expected an object, found {kind_of(document)}; write {{"mcpServers": {{...}}}}')
-    key = "servers" if "servers" in document and "mcpServers" not in document else "mcpServers"
+    key = find_server_key(document)
     entries = document.get(key)
     if key not in document:
         found = ", ".join(f'"{one_line(name)}"' for name in list(document)[:4]) or "no key at all"

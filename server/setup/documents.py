@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from foretool.server.config import jsonc
@@ -45,7 +45,7 @@ def open_document(text: str, kind: Kind) -> Document:
     """Read a text, which may be empty. Raises `DocumentError`."""
     if kind == "toml":
         return _Toml(text)
-    return _Yaml(text) if kind == "yaml" else _Json(text)
+    return _Yaml(text) if kind == "yaml" else JsonDocument(text)
 
 
 def value_at(data: Any, keys: Keys) -> Any:
@@ -60,7 +60,7 @@ def value_at(data: Any, keys: Keys) -> Any:
     return data
 
 
-class _Json:
+class JsonDocument:
     """A text in JSON that may hold comments and trailing commas."""
 
     def __init__(self, text: str) -> None:
@@ -99,13 +99,54 @@ class _Json:
 
     def remove(self, keys: Keys) -> None:
         places = jsonc.places(self._text)
-        if keys not in places.keys:
+        if keys in places.keys:
+            siblings = [path for path in places.keys if path[:-1] == keys[:-1]]
+            self._cut(places, keys, siblings)
+
+    def add_item(self, keys: Keys, item: str) -> None:
+        """Add a text at the end of a list, which is made if it is missing. Raises `DocumentError` if it is no list."""
+        found = value_at(self.data(), keys)
+        if found is None:
+            self.set(keys, [item])
             return
-        start, end = places.keys[keys], places.ends[keys]
+        if not isinstance(found, list):
+            raise DocumentError(f"{'.'.join(keys)}: expected a list")
+        if item in found:
+            return
+        places = jsonc.places(self._text)
+        opened, closed = places.values[keys], places.ends[keys] - 1
+        if not found:
+            self._splice(closed, closed, json.dumps(item, ensure_ascii=False))
+            return
+        last: jsonc.Path = (*keys, len(found) - 1)
+        end = places.ends[last]
+        comma, written = self._comma_after(end), json.dumps(item, ensure_ascii=False)
+        if "\n" not in self._text[opened:closed]:
+            start, between = (end, ", ") if comma is None else (comma + 1, " ")
+            self._splice(start, start, between + written)
+            return
+        # A comment may follow the last item, on its line or on lines of its own.
+        stop = len(self._text[:closed].rstrip())
+        line = self._newline() + self._indent_of(places.values[last]) + written
+        self._splice(stop, stop, line + ("," if comma is not None else ""))
+        if comma is None:
+            self._splice(end, end, ",")
+
+    def remove_item(self, keys: Keys, item: str) -> None:
+        """Remove a text from a list; nothing happens if it is not there."""
+        found = value_at(self.data(), keys)
+        if isinstance(found, list) and item in found:
+            places = jsonc.places(self._text)
+            siblings: list[jsonc.Path] = [(*keys, index) for index in range(len(found))]
+            self._cut(places, siblings[found.index(item)], siblings)
+
+    def _cut(self, places: jsonc.Places, place: jsonc.Path, siblings: Sequence[jsonc.Path]) -> None:
+        """Remove a member of an object or an item of a list, with one comma and its line."""
+        start, end = places.keys.get(place, places.values[place]), places.ends[place]
         text, comma = self._text, self._comma_after(end)
         if comma is not None:
             end = comma + 1
-        elif (before := self._comma_before(places, keys)) is not None:
+        elif (before := self._comma_before(places, place, siblings)) is not None:
             # The comma goes, and what stands between it and the key, such as a comment, stays.
             self._splice(before, before + 1, "")
             start, end = start - 1, end - 1
@@ -116,11 +157,13 @@ class _Json:
             start, end = line, rest.end()
         elif comma is not None and text[end : end + 1] == " ":
             end += 1
+        elif comma is None and text[start - 1] == " ":
+            start -= 1
         self._splice(start, end, "")
         places = jsonc.places(self._text)
-        opened, closed = places.values[keys[:-1]], places.ends[keys[:-1]]
+        opened, closed = places.values[place[:-1]], places.ends[place[:-1]]
         if not self._text[opened + 1 : closed - 1].strip():
-            self._splice(opened, closed, "{}")
+            self._splice(opened + 1, closed - 1, "")
 
     def _insert(self, parent: Keys, key: str, value: object) -> None:
         """Add a member at the end of an object."""
@@ -157,9 +200,8 @@ class _Json:
         at = self._skip(end)
         return at if self._text[at : at + 1] == "," else None
 
-    def _comma_before(self, places: jsonc.Places, keys: Keys) -> int | None:
-        siblings = [path for path in places.keys if path[:-1] == keys[:-1]]
-        position = siblings.index(keys)
+    def _comma_before(self, places: jsonc.Places, place: jsonc.Path, siblings: Sequence[jsonc.Path]) -> int | None:
+        position = siblings.index(place)
         return self._comma_after(places.ends[siblings[position - 1]]) if position else None
 
     def _skip(self, at: int) -> int:

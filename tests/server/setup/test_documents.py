@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretool.server.config import jsonc
-from foretool.server.setup.documents import DocumentError, Kind, open_document, value_at
+from foretool.server.setup.documents import DocumentError, JsonDocument, Kind, open_document, value_at
 
 SERVERS = """// head
 {
@@ -170,3 +170,27 @@ def test_a_change_that_changes_nothing_keeps_the_text(kind: Kind) -> None:
     document.set(("a", "b"), 1)
     document.remove(("a", "c"))
     assert document.text() == text
+
+
+@given(
+    items=st.lists(st.text("ab", min_size=1, max_size=2), max_size=5, unique=True),
+    steps=st.lists(st.tuples(st.booleans(), st.text("ab", min_size=1, max_size=2)), max_size=6),
+    style=st.sampled_from(["[{}]", "[ {} ]", "[\n    {}\n  ]", "[{},]", "[\n    {}, // last\n  ]"]),
+)
+def test_items_of_a_list_come_and_go_as_in_plain_data(
+    items: list[str], steps: list[tuple[bool, str]], style: str
+) -> None:
+    between = ",\n    " if "\n" in style else ", "
+    inside = style.replace("{}", between.join(map(json.dumps, items))) if items else "[]"
+    text = f'{{\n  "pin": {inside}, // behind\n  "z": 1\n}}\n'
+    document = JsonDocument(text)
+    wanted = list(items)
+    for adds, item in steps:
+        if adds:
+            document.add_item(("pin",), item)
+            wanted += [item] if item not in wanted else []
+        else:
+            document.remove_item(("pin",), item)
+            wanted = [each for each in wanted if each != item]
+        assert document.data() == {"pin": wanted, "z": 1}
+    assert document.text().count("// behind") == 1 and document.text().count("// last") == text.count("// last")

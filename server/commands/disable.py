@@ -1,0 +1,31 @@
+"""`foretool disable`: switches servers of the config off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foretool.server.commands import edits
+from foretool.server.commands.options import config_option, json_option
+
+
+@click.command("disable")
+@click.argument("names", nargs=-1, metavar="NAME...")
+@edits.dry_run_option
+@edits.undo_option
+@config_option
+@json_option
+def command(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: bool, wanted_undo: bool) -> int:
+    """Switch servers off without deleting their entries.
+
+    Their entries get "disabled": true. Running proxies stop them at once.
+    """
+    if wanted_undo:
+        return edits.undo(path, as_json)
+    own = edits.open_file(path)
+    edits.require_names(own, names)
+    with edits.errors_of(own.path):
+        for name in names:
+            own.switch(name, on=False)
+    return edits.finish(own, f"{', '.join(names)} disabled", "disable", dry_run=dry_run, as_json=as_json)

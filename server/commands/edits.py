@@ -1,0 +1,156 @@
+"""What the commands share that edit our config file: read it, show what changes, keep a copy, write, take back."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+from click import ClickException
+
+from foretool.server.commands import output
+from foretool.server.config.places import find_place
+from foretool.server.setup import changes
+from foretool.server.setup.changes import ChangeError
+from foretool.server.setup.documents import DocumentError
+from foretool.server.setup.masking import mask_text
+from foretool.server.setup.own_servers import OwnServers, read_own_servers
+
+COPIES: Final = 50
+"""How many earlier versions of the file are kept."""
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+undo_option = click.option(
+    "--undo", "wanted_undo", is_flag=True, help="Take back the latest change of the config by such a command."
+)
+
+
+def open_file(path: Path | None, *, may_be_missing: bool = False) -> OwnServers:
+    """Read our config file. `path` is that of `--config`. Raises `ClickException`."""
+    place = find_place(path, os.environ).path
+    with errors_of(place):
+        own = read_own_servers(place)
+    if own.before is None and not may_be_missing:
+        do = "create it with foretool init, or with foretool add"
+        raise click.UsageError(f"{place}: no such file; {do}")
+    return own
+
+
+@contextmanager
+def errors_of(place: Path) -> Iterator[None]:
+    """Turn errors of reading and editing a file into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise ClickException(f"{place}: cannot be read ({error.strerror}); check its permissions") from None
+    except DocumentError as error:
+        raise ClickException(f"{place}: {error}; correct the file first") from None
+
+
+def differing_lines(own: OwnServers) -> list[str]:
+    """Return the lines that change, with `+` and `-`, without any secret."""
+    before, after = mask_text((own.before or b"").decode()), mask_text(own.text())
+    found = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
+    return [line for line in found if not line.startswith(("+++", "---", "@@"))]
+
+
+def show_lines(lines: list[str]) -> None:
+    """Print lines of a difference."""
+    for line in lines:
+        output.say(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim"))
+
+
+def save(own: OwnServers, why: str, *, dry_run: bool) -> Path | None:
+    """Write the file after a copy of it, unless this is a trial; return the folder of the copy. Raises
+    `ClickException`."""
+    change = own.change(why)
+    if change is None or dry_run:
+        return None
+    folder = _copies_of(own.path)
+    try:
+        kept = changes.apply([change], folder)
+    except ChangeError as error:
+        raise ClickException(str(error)) from None
+    for old in sorted(folder.iterdir())[:-COPIES]:
+        shutil.rmtree(old, ignore_errors=True)
+    return kept
+
+
+def finish(own: OwnServers, why: str, command: str, *, dry_run: bool, as_json: bool) -> int:
+    """Show what an edit changes, write it, and say how to take it back. Returns the exit status."""
+    lines = differing_lines(own)
+    kept = save(own, why, dry_run=dry_run)
+    if as_json:
+        output.emit(report(own, why, lines, kept))
+    elif not lines:
+        output.say(f"Nothing has to change in {short(own.path)}.")
+    else:
+        output.say(f"{short(own.path)}{' would change' if dry_run else ''}: {why}", "bold")
+        show_lines(lines)
+        say_undo(command, dry_run=dry_run)
+    return 0
+
+
+def report(own: OwnServers, why: str, lines: list[str], kept: Path | None) -> dict[str, object]:
+    """Return an edit as `--json` prints it."""
+    return {
+        "config": str(own.path),
+        "what": why if lines else "",
+        "lines": lines,
+        "backup": str(kept) if kept else None,
+    }
+
+
+def say_undo(command: str, *, dry_run: bool) -> None:
+    """Say how a change is taken back, and when it holds."""
+    if dry_run:
+        output.say("Nothing was written.")
+    else:
+        output.say("Running proxies take this up by themselves.")
+        output.say(f"To take it back: foretool {command} --undo")
+
+
+def undo(path: Path | None, as_json: bool) -> int:
+    """Put the file back as it was before the latest edit. Returns the exit status."""
+    place = find_place(path, os.environ).path
+    try:
+        restored, problems = changes.undo(_copies_of(place))
+    except ChangeError:
+        raise ClickException(f"{place}: no earlier version is kept, so there is nothing to take back") from None
+    if as_json:
+        output.emit({"restored": [str(each) for each in restored], "problems": problems})
+    for each in () if as_json else restored:
+        output.say(f"{short(each)} is as it was before that change.")
+    for problem in () if as_json else problems:
+        output.say(problem, "yellow")
+    return int(bool(problems))
+
+
+def require_names(own: OwnServers, names: tuple[str, ...]) -> None:
+    """Refuse a name that no server has. Raises `UsageError`."""
+    if not names:
+        raise click.UsageError("name at least one server, or add --undo")
+    known = own.servers()
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            meant = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(known) or 'none'}"
+            raise click.UsageError(f"{short(own.path)} has no server {name!r}{meant}")
+
+
+def short(path: Path) -> str:
+    """Write a path with `~` for the home folder."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except ValueError:
+        return str(path)
+
+
+def _copies_of(place: Path) -> Path:
+    """Return the folder of the earlier versions of a config file; those of `init` lie beside it."""
+    return place.parent / "backups" / "edits" / place.name

@@ -1,0 +1,31 @@
+"""`foretool enable`: switches servers of the config on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foretool.server.commands import edits
+from foretool.server.commands.options import config_option, json_option
+
+
+@click.command("enable")
+@click.argument("names", nargs=-1, metavar="NAME...")
+@edits.dry_run_option
+@edits.undo_option
+@config_option
+@json_option
+def command(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: bool, wanted_undo: bool) -> int:
+    """Switch servers on that are disabled.
+
+    Their entries lose "disabled". Running proxies start them at once.
+    """
+    if wanted_undo:
+        return edits.undo(path, as_json)
+    own = edits.open_file(path)
+    edits.require_names(own, names)
+    with edits.errors_of(own.path):
+        for name in names:
+            own.switch(name, on=True)
+    return edits.finish(own, f"{', '.join(names)} enabled", "enable", dry_run=dry_run, as_json=as_json)

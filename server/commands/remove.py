@@ -1,0 +1,30 @@
+"""`foretool remove`: takes servers out of the config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foretool.server.commands import edits
+from foretool.server.commands.options import config_option, json_option
+
+
+@click.command("remove")
+@click.argument("names", nargs=-1, metavar="NAME...")
+@edits.dry_run_option
+@edits.undo_option
+@config_option
+@json_option
+def command(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: bool, wanted_undo: bool) -> int:
+    """Take servers out of the config.
+
+    What is on record of their tools stays; `foretool forget` deletes it. To keep the entry, use `foretool disable`.
+    """
+    if wanted_undo:
+        return edits.undo(path, as_json)
+    own = edits.open_file(path)
+    edits.require_names(own, names)
+    for name in names:
+        own.remove_server(name)
+    return edits.finish(own, f"{', '.join(names)} removed", "remove", dry_run=dry_run, as_json=as_json)

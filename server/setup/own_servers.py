@@ -1,0 +1,90 @@
+"""Edits of our own config file: servers come and go, are switched on and off, and tools are pinned.
+
+Each edit changes the text where it has to and keeps everything else, comments and order too. Nothing is written here;
+`changes` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from foretool.server.config.loader import find_server_key
+from foretool.server.setup.changes import Change
+from foretool.server.setup.dialects import Entry
+from foretool.server.setup.documents import DocumentError, JsonDocument, Keys, value_at
+
+PINS: Final[Keys] = ("foretool", "pin")
+
+
+class OwnServers:
+    """The text of our file while it is edited."""
+
+    def __init__(self, path: Path, data: bytes | None) -> None:
+        """`data` is None if there is no such file. Raises `DocumentError` for what is not JSON in UTF-8."""
+        self.path = path
+        self.before = data
+        try:
+            self._document = JsonDocument((data or b"").decode())
+        except UnicodeDecodeError:
+            raise DocumentError("expected UTF-8, found other bytes; save it as UTF-8") from None
+        found = self._document.data()
+        if not isinstance(found, Mapping):
+            raise DocumentError('expected an object; write {"mcpServers": {}}')
+        self.key = find_server_key(found)
+        if not isinstance(found.get(self.key, {}), Mapping):
+            raise DocumentError(f"{self.key}: expected an object of servers by name")
+        if self.key not in found:
+            self._document.set((self.key,), {})
+
+    def servers(self) -> dict[str, Any]:
+        """Return the entries as written, in the order of the file."""
+        return dict(value_at(self._document.data(), (self.key,)) or {})
+
+    def set_server(self, name: str, entry: Entry) -> None:
+        """Add a server, or write a new entry in place of its old one."""
+        self._document.set((self.key, name), entry)
+
+    def remove_server(self, name: str) -> None:
+        """Remove a server. Nothing happens if it is not there."""
+        self._document.remove((self.key, name))
+
+    def switch(self, name: str, *, on: bool) -> None:
+        """Switch a server on or off. Raises `DocumentError` if its entry is no object."""
+        keys = (self.key, name, "disabled")
+        if not on:
+            self._document.set(keys, True)
+        elif value_at(self._document.data(), keys) is True:
+            self._document.remove(keys)
+
+    def pins(self) -> dict[str, list[str]]:
+        """Return the patterns of pinned tools: under "" those of exposed names, under a server's name its own."""
+        data = self._document.data()
+        places: dict[str, Keys] = {"": PINS, **{name: (self.key, name, "pin") for name in self.servers()}}
+        found = {name: value_at(data, keys) for name, keys in places.items()}
+        return {name: [str(each) for each in pins] for name, pins in found.items() if isinstance(pins, list) and pins}
+
+    def pin(self, pattern: str) -> None:
+        """Pin what fits a pattern of exposed names. Raises `DocumentError` if the file holds no list there."""
+        self._document.add_item(PINS, pattern)
+
+    def unpin(self, pattern: str, server: str = "") -> None:
+        """Remove a pattern from our pins, or from those of a server."""
+        self._document.remove_item((self.key, server, "pin") if server else PINS, pattern)
+
+    def text(self) -> str:
+        return self._document.text()
+
+    def change(self, why: str) -> Change | None:
+        """Return what is to be written, None if that is what the file holds."""
+        after = self.text().encode()
+        return None if after == self.before else Change(self.path, self.before, after, why)
+
+
+def read_own_servers(path: Path) -> OwnServers:
+    """Read our file, which may be missing. Raises `OSError` and `DocumentError`."""
+    try:
+        return OwnServers(path, path.read_bytes())
+    except FileNotFoundError:
+        return OwnServers(path, None)

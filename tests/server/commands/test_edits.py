@@ -1,0 +1,106 @@
+"""Commands that edit the config show what changes, keep a copy, hide secrets, and can be taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_fakes import write_config
+from requirements import requirement
+
+from foretool.server.commands import edits
+from foretool.server.commands.group import run
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "mcp.json"
+    path.write_text(
+        '{ // mine\n  "mcpServers": {\n    "a": {"command": "x", "env": {"T": "pw1"}}, // one\n'
+        '    "b": {"command": "y"}\n  }\n}\n'
+    )
+    path.chmod(0o640)
+    return path
+
+
+@requirement("manage:undo", "trust:manage:secrets")
+def test_each_edit_is_shown_without_secrets_and_taken_back_byte_for_byte(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [config.read_bytes()]
+    for arguments in (["disable", "a"], ["enable", "a"], ["disable", "b"], ["remove", "a"]):
+        assert run([*arguments, "--config", str(config)]) == 0
+        texts.append(config.read_bytes())
+    out = capsys.readouterr().out
+    assert "pw1" not in out and '-    "a": {"command": "x", "env": {"T": "[T]"}}, // one' in out
+    assert "Running proxies take this up by themselves." in out and "foretool remove --undo" in out
+    assert texts[2] == texts[0] and config.stat().st_mode & 0o777 == 0o640
+    for text in reversed(texts[:-1]):
+        assert run(["remove", "--undo", "--config", str(config)]) == 0
+        assert config.read_bytes() == text
+    assert run(["remove", "--undo", "--config", str(config)]) == 1
+    assert "nothing to take back" in capsys.readouterr().err
+    copies = config.parent / "backups" / "edits" / "mcp.json"
+    assert all(each.stat().st_mode & 0o077 == 0 for each in copies.rglob("*"))
+
+
+def test_a_file_that_was_edited_by_hand_is_not_overwritten(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["disable", "a", "--config", str(config)])
+    config.write_text('{"mcpServers": {}}')
+    assert run(["disable", "--undo", "--config", str(config)]) == 1
+    assert config.read_text() == '{"mcpServers": {}}' and "it has changed since" in capsys.readouterr().out
+
+
+def test_a_trial_writes_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = config.read_bytes()
+    assert run(["remove", "a", "--dry-run", "--config", str(config)]) == 0
+    assert config.read_bytes() == before and [each.name for each in config.parent.iterdir()] == ["mcp.json"]
+    assert "Nothing was written." in capsys.readouterr().out
+
+
+def test_json_tells_what_changed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["disable", "b", "--json", "--config", str(config)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["what"] == "b disabled" and told["lines"][1] == '+    "b": {"command": "y", "disabled": true}'
+    assert Path(told["backup"]).is_dir()
+    assert run(["disable", "b", "--json", "--config", str(config)]) == 0
+    assert json.loads(capsys.readouterr().out)["lines"] == []
+
+
+@pytest.mark.parametrize("name", ["remove", "enable", "disable"])
+def test_a_wrong_name_is_one_line_that_names_the_near_one(
+    name: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = config.read_bytes()
+    assert run([name, "b", "aa", "--config", str(config)]) == 2
+    assert "has no server 'aa'; did you mean 'a'?" in capsys.readouterr().err and config.read_bytes() == before
+    assert run([name, "--config", str(config)]) == 2
+    assert "name at least one server" in capsys.readouterr().err
+
+
+def test_a_link_stays_a_link(config: Path, tmp_path: Path) -> None:
+    link = tmp_path / "dotfiles.json"
+    link.symlink_to(config)
+    assert run(["disable", "a", "--config", str(link)]) == 0
+    assert link.is_symlink() and '"disabled": true' in config.read_text()
+
+
+def test_old_copies_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edits, "COPIES", 3)
+    path = write_config(tmp_path)
+    for name in ("disable", "enable") * 4:
+        run([name, "calc", "--config", str(path)])
+    assert len(list((tmp_path / "backups/edits/mcp.json").iterdir())) == 3
+
+
+def test_a_broken_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": ')
+    assert run(["disable", "a", "--config", str(path)]) == 1
+    assert "mcp.json: 1:22: expected a value" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["disable", "a", "--config", str(tmp_path / "none.json")]) == 2
+    assert "no such file; create it with foretool init, or with foretool add" in capsys.readouterr().err

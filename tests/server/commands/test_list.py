@@ -1,0 +1,59 @@
+"""`foretool list`: each server of the config with its state, in 80 columns."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from command_fakes import fill, write_config
+from requirements import requirement
+
+from foretool.server.commands.group import run
+from foretool.storage.records import UpstreamState
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    servers = {
+        "calc": {"command": "calc", "args": ["--token", "t0p"]},
+        "sky": {"command": "sky"},
+        "new": {"url": "https://h/mcp?key=s3"},
+        "off": {"command": "x", "disabled": True},
+        "bad": {"command": 7},
+    }
+    path = write_config(tmp_path, servers)
+    store = fill(path)
+    state = UpstreamState(
+        os.getpid(), time.time(), "sky", "retrying", time.time(), None, 0, 2, 0, "exited with 1", ()
+    )  # fmt: skip
+    store.serving.save_state(state)
+    store.close()
+    return path
+
+
+@requirement("manage:list")
+def test_every_server_has_its_state(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list", "--json", "--config", str(config)]) == 1
+    told = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert {name: each["condition"] for name, each in told.items()} == {
+        "calc": "idle", "sky": "failing", "new": "new", "off": "disabled", "bad": "wrong",
+    }  # fmt: skip
+    assert (told["calc"]["tools"], told["calc"]["tokens"], told["calc"]["runs"]) == (1, 40, "calc --token [token]")
+    assert told["sky"]["error"] == "exited with 1" and told["new"]["runs"] == "https://h/mcp?key=[key]"
+    assert "expected a string" in told["bad"]["error"]
+
+
+def test_what_is_wrong_is_said_below(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list", "--config", str(config)]) == 1
+    out = capsys.readouterr().out
+    assert "sky: exited with 1" in out and "To see why sky fails: foretool doctor" in out
+    assert "Never started yet: new" in out and "t0p" not in out and "s3" not in out
+
+
+def test_an_empty_config_says_how_to_add(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path, {})
+    assert run(["list", "--config", str(path)]) == 0
+    assert "foretool add NAME -- COMMAND" in capsys.readouterr().out

@@ -1,0 +1,67 @@
+"""`foretool pin`: what is pinned, what it costs, and whether the budget of the list holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_fakes import fill, write_config
+
+from foretool.server.commands.group import run
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = write_config(tmp_path, list_tokens=70)
+    fill(path).close()
+    return path
+
+
+def test_a_pin_is_written_and_its_cost_said(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pin", "sky__forecast", "--config", str(config)]) == 0
+    assert json.loads(config.read_text())["foretool"]["pin"] == ["sky__forecast"]
+    out = capsys.readouterr().out
+    assert "1 pinned tool, 40 of the 70 tokens of the list." in out and "more than the budget" not in out
+
+
+def test_pins_over_the_budget_are_said_before_they_are_written(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = config.read_bytes()
+    assert run(["pin", "sky__*", "--dry-run", "--config", str(config)]) == 0
+    out = capsys.readouterr().out
+    assert "2 pinned tools, 80 of the 70 tokens" in out and "That is more than the budget" in out
+    assert config.read_bytes() == before
+
+
+def test_without_a_name_it_shows_what_is_pinned(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pin", "--config", str(config)]) == 0
+    assert "No tool is pinned." in capsys.readouterr().out
+    run(["pin", "sky__moon", "--config", str(config)])
+    capsys.readouterr()
+    assert run(["pin", "--json", "--config", str(config)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"tools": [{"name": "sky__moon", "tokens": 40}], "tokens": 40, "budget": 70, "over": {}}
+
+
+def test_json_has_the_edit_and_the_cost(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pin", "sky__*", "--json", "--config", str(config)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["pins"]["over"] == {"": [80, 70]} and told["what"] == "sky__* pinned"
+
+
+def test_an_unknown_tool_is_not_pinned(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = config.read_bytes()
+    assert run(["pin", "sky__forcast", "--config", str(config)]) == 1
+    assert "no tool is called or matches 'sky__forcast'; did you mean sky__forecast" in capsys.readouterr().err
+    assert config.read_bytes() == before
+
+
+def test_a_pattern_for_tools_that_are_not_known_yet_is_pinned_with_a_remark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path)
+    assert run(["pin", "sky__*", "--config", str(path)]) == 0
+    assert "not known yet are those of calc, sky" in capsys.readouterr().err
+    assert json.loads(path.read_text())["foretool"]["pin"] == ["sky__*"]

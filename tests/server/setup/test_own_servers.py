@@ -1,0 +1,100 @@
+"""Our config file keeps comments and order through every edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foretool.server.setup.documents import DocumentError
+from foretool.server.setup.own_servers import OwnServers, read_own_servers
+
+TEXT = """{
+  // mine
+  "mcpServers": {
+    "time": {"command": "uvx"}, // clock
+    "git": {
+      "command": "uvx", // program
+      "pin": ["git_log"]
+    }
+  },
+  "foretool": {"pin": [
+    "time__*", // clocks
+  ]}
+}
+"""
+
+
+def edited() -> OwnServers:
+    return OwnServers(Path("/x/mcp.json"), TEXT.encode())
+
+
+def test_a_server_is_added_behind_the_others() -> None:
+    own = edited()
+    own.set_server("web", {"url": "https://h/mcp"})
+    assert list(own.servers()) == ["time", "git", "web"] and "// clock" in own.text() and "// program" in own.text()
+    own.remove_server("web")
+    assert own.text() == TEXT and own.change("nothing") is None
+
+
+def test_switching_off_and_on_gives_the_same_bytes() -> None:
+    own = edited()
+    for name in ("time", "git"):
+        own.switch(name, on=False)
+    assert [entry["disabled"] for entry in own.servers().values()] == [True, True]
+    for name in ("time", "git", "git"):
+        own.switch(name, on=True)
+    assert own.text() == TEXT
+
+
+def test_a_pin_comes_and_goes_with_its_comment_lines_kept() -> None:
+    own = edited()
+    own.pin("git__*")
+    own.pin("git__*")
+    assert own.pins() == {"": ["time__*", "git__*"], "git": ["git_log"]}
+    assert '"time__*", // clocks\n    "git__*",' in own.text()
+    own.unpin("git__*")
+    assert own.text() == TEXT
+    own.unpin("git_log", "git")
+    assert own.pins() == {"": ["time__*"]}
+
+
+def test_the_first_pin_makes_its_block() -> None:
+    own = OwnServers(Path("/x/mcp.json"), b'{"mcpServers": {}}')
+    own.pin("a__b")
+    assert own.text() == '{"mcpServers": {}, "foretool": {"pin": ["a__b"]}}'
+
+
+def test_the_key_of_vs_code_stays() -> None:
+    own = OwnServers(Path("/x/mcp.json"), b'{"servers": {}}')
+    own.set_server("a", {"command": "x"})
+    assert own.text() == '{"servers": {\n  "a": {\n    "command": "x"\n  }\n}}'
+
+
+def test_a_missing_file_gets_its_first_server(tmp_path: Path) -> None:
+    own = read_own_servers(tmp_path / "mcp.json")
+    assert own.before is None
+    own.set_server("a", {"command": "x"})
+    assert own.text() == '{\n  "mcpServers": {\n    "a": {\n      "command": "x"\n    }\n  }\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\xff", "expected UTF-8"),
+        (b"[]", "expected an object"),
+        (b'{"mcpServers": []}', "mcpServers: expected an object of servers by name"),
+        (b'{"mcpServers": ', "1:16: expected a value"),
+    ],
+)
+def test_a_file_that_cannot_be_edited_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(DocumentError, match=said):
+        OwnServers(Path("/x/mcp.json"), data)
+
+
+def test_an_entry_or_a_list_of_another_kind_is_refused() -> None:
+    own = OwnServers(Path("/x/mcp.json"), b'{"mcpServers": {"a": 1}, "foretool": {"pin": "x"}}')
+    with pytest.raises(DocumentError, match="expected an object"):
+        own.switch("a", on=False)
+    with pytest.raises(DocumentError, match=r"foretool\.pin: expected a list"):
+        own.pin("x")
