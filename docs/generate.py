@@ -1,6 +1,7 @@
-"""Generates the tables in `configuration.md` from the settings, and the help in `cli.md` from the commands.
+"""Generates the tables in `configuration.md` from the settings, the help in `cli.md` from the commands, and what they
+print as JSON (`json.md`, `answers.schema.json`) from the types.
 
-The text around them is written by hand. `python docs/generate.py` updates both files; with `--check` it exits with 1 if
+The text around them is written by hand. `python docs/generate.py` updates the files; with `--check` it exits with 1 if
 one of them is stale.
 """
 
@@ -15,10 +16,14 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import click
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import answers
+
 from foretool.server.commands.group import root
 from foretool.server.config.settings import DomainEntry, ProfileEntry, ServerEntry, Settings, TokenEntry
 
-PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md"))
+PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "json.md"))
 HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
 STRUCTS: dict[str, type[msgspec.Struct]] = {
@@ -44,7 +49,11 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false",
 
 
 def render(page: str) -> str:
-    """Replace what follows each `<!-- table: STRUCT -->` and `<!-- help: foretool ... -->` of a page."""
+    """Replace what follows each `<!-- table: STRUCT -->`, `<!-- help: foretool ... -->`, `<!-- answers -->` and
+    `<!-- types -->` of a page."""
+    for mark, write in (("answers", answers.write_answers), ("types", answers.write_types)):
+        start, begun, rest = page.partition(f"<!-- {mark} -->\n")
+        page = start + begun + write() + rest[rest.index("<!-- end -->") :] if begun else page
     return re.sub(
         r"(<!-- (table|help): ([\w ]+) -->\n).*?(<!-- end -->)",
         lambda match: match[1] + (table(STRUCTS[match[3]]) if match[2] == "table" else help_of(match[3])) + match[4],
@@ -129,12 +138,15 @@ def type_in_words(annotation: Any) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    stale = [page for page in PAGES if render(text := page.read_text(encoding="utf-8")) != text]
+    wanted = {page: render(page.read_text(encoding="utf-8")) for page in PAGES} | {
+        answers.SCHEMA: answers.write_schema()
+    }
+    stale = [page for page in wanted if not page.exists() or page.read_text(encoding="utf-8") != wanted[page]]
     for page in stale:
         if "--check" in arguments:
             sys.stderr.write(f"{page.name} is stale; run `python docs/generate.py`\n")
         else:
-            page.write_text(render(page.read_text(encoding="utf-8")), encoding="utf-8")
+            page.write_text(wanted[page], encoding="utf-8")
     return int("--check" in arguments and bool(stale))
 
 

@@ -86,8 +86,11 @@ def command(
             if as_json or not sys.stdin.isatty():
                 raise click.UsageError("this deletes records for good: add --yes, or --dry-run to count them.")
             _print(Outcome(found.counts, False, ()))
-            click.confirm("Delete them for good?", abort=True)
-        outcome = _forget(store, selection)
+            if not click.confirm("Delete them for good?"):
+                output.say("Nothing was deleted.")
+                return WRONG
+        with output.waiting("deleting, and rewriting the storage file"):
+            outcome = _forget(store, selection)
     remains = (*outcome.remains, *_find_texts(config.storage, selection.texts))
     return output.show(Outcome(outcome.counts, True, remains), as_json, _print)
 

@@ -45,7 +45,8 @@ def command(context: click.Context, path: Path | None, as_json: bool) -> int:
     if context.invoked_subcommand is not None:
         return 0
     with offline.read(load(path)) as app:
-        edges = list(draw_graph(app))
+        with output.waiting("comparing the schemas of all tools"):
+            edges = list(draw_graph(app))
     return output.show(edges, as_json, _print_all)
 
 
@@ -61,7 +62,8 @@ def show(path: Path | None, as_json: bool, tool: str) -> int:
             return complain(
                 f"graph show: no tool is called {tool!r}{offline.suggest(app, tool)} `foretool tools` lists them", WRONG
             )
-        graph = draw_graph(app)
+        with output.waiting("comparing the schemas of all tools"):
+            graph = draw_graph(app)
         served = _learned_graph(app) is not None
     around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
     return output.show(around, as_json, _print_around)

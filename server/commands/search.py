@@ -89,7 +89,8 @@ def command(
         embedding.install_encoders(config.settings, app.search, app.store)
         for problem in models.install_models(app.search, app.store):
             output.warn(problem)
-        found = search(app, " ".join(task), shown_to, limit)
+        with output.waiting("searching"):
+            found = search(app, " ".join(task), shown_to, limit)
     return output.show(found, as_json, lambda found: output.say_lines(found.answer) if as_text else _print(found))
 
 
@@ -103,7 +104,8 @@ def _list_unknown(config: Config, profile: Profile) -> list[str]:
     before = log.level
     log.setLevel(logging.CRITICAL)  # `foretool doctor` says the same in better words
     try:
-        return probing.list_unknown(config, profile, LIST_S, announce)
+        with output.waiting("waiting for the lists of tools"):
+            return probing.list_unknown(config, profile, LIST_S, announce)
     finally:
         log.setLevel(before)
 

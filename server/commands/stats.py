@@ -38,7 +38,8 @@ def command(path: Path | None, as_json: bool, since: float) -> int:
     now = time.time()
     with offline.read(load(path)) as app:
         full = sum(app.catalog.tokens(tool.id) for tool in app.catalog.tools())
-        rows = read_costs(app.store, now - since, now, full)
+        with output.waiting("adding up what is on record"):
+            rows = read_costs(app.store, now - since, now, full)
     total, clients = add_costs(rows, ""), by_client(rows)
     told: dict[str, Any] = {
         "since": now - since, "full_list_tokens": full, "total": describe(total),

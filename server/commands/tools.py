@@ -128,7 +128,8 @@ def command(
             return 0
         inspection = inspect(app.catalog) if as_json or suspicious else Inspection({})
         order = "tokens" if unused else sort
-        inventory = take_inventory(app, inspection, pattern, upstream, unused=unused, order=order)
+        with output.waiting("counting tokens"):
+            inventory = take_inventory(app, inspection, pattern, upstream, unused=unused, order=order)
     if suspicious:
         inventory = replace(inventory, tools=tuple(row for row in inventory.tools if row.findings))
         return output.show(inventory, as_json, _print_findings)

@@ -1,8 +1,12 @@
 """What commands print: times and sizes in words, tables that are never cut, texts that cannot steer a terminal."""
 
+import io
+import sys
+import threading
 import time
 
 import pytest
+from rich.progress import Progress
 
 from foretool.server.commands import output
 
@@ -44,6 +48,36 @@ def test_the_parts_of_a_score_carry_their_sign() -> None:
 def test_a_table_in_a_pipe_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
     output.table(("name", "text…"), [("a" * 300, "b" * 300)])
     assert f"{'a' * 300}   {'b' * 300}" in capsys.readouterr().out
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "is_told"), [(Terminal(), True), (io.StringIO(), False)])
+def test_a_long_wait_says_what_it_is_for_on_a_terminal_alone(
+    stream: io.StringIO, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(output, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(sys, "stderr", stream)
+    begun = threading.Event()
+    start = Progress.start
+    monkeypatch.setattr(Progress, "start", lambda self: (start(self), begun.set()))
+    with output.waiting("counting \x1b[2J tokens"):
+        assert not is_told or begun.wait(10)
+    assert ("counting" in stream.getvalue()) == is_told
+    assert "\x1b[2J" not in stream.getvalue()
+
+
+def test_a_short_wait_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(output, "PATIENCE_S", 600.0)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with output.waiting("counting tokens"):
+        pass
+    assert terminal.getvalue() == ""
 
 
 def test_texts_cannot_steer_the_terminal_or_be_taken_for_markup(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,304 @@
+"""What each command prints with `--json`, as types: `json.md` and `answers.schema.json` are generated from them.
+
+A command that prints one of its own types needs a line in `ANSWERS`; the classes here are for those that put their
+answer together from parts.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Literal, NewType, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from foretool.retrieval.graph import Edge
+from foretool.server.commands.forget import Outcome
+from foretool.server.commands.graph import Neighbours
+from foretool.server.commands.misses import Ledger, MissDetails
+from foretool.server.commands.review import Batch, Change
+from foretool.server.commands.search import SearchResult
+from foretool.server.commands.status import Status
+from foretool.server.commands.token import NewToken
+from foretool.server.commands.tools import Inventory
+from foretool.server.diagnosis import Finding, UpstreamCheck
+from foretool.server.learning.run import Run
+from foretool.server.recording.costs import Costs
+from foretool.server.setup.registrations import Registration
+from foretool.server.trust.findings import Finding as TextFinding
+from foretool.storage.records import Approval, Artifact, ClientRecord, Policy
+
+
+class FoundClient(Struct):
+    """One config file of a client that `init` has read."""
+
+    client: str
+    title: str
+    path: str
+    servers: list[str]
+    problem: str
+    """Why it could not be read, or ""."""
+
+
+class PlannedChange(Struct):
+    """One file that `init` changes."""
+
+    path: str
+    why: str
+
+
+class InitAnswer(Struct):
+    """What `init` found and changed."""
+
+    clients: list[FoundClient]
+    added: dict[str, list[str]]
+    """By server, the clients that had it."""
+    notes: list[str]
+    changes: list[PlannedChange]
+    problems: list[str]
+    backup: str | None
+    """The folder with the old files; null if nothing was changed."""
+    is_well: bool | None
+    """Whether every server works; null if none was started."""
+    findings: list[Finding]
+
+
+class UndoAnswer(Struct):
+    """What `init --undo` put back."""
+
+    restored: list[str]
+    problems: list[str]
+
+
+class StatusAnswer(Status):
+    """What the storage file and the config say."""
+
+    is_well: bool
+    """False if a server is broken, down or lists no tools, or the storage file cannot be used; the exit status is 1."""
+
+
+class DoctorAnswer(Struct):
+    """What an examination has found."""
+
+    is_well: bool
+    """False if a finding is an error; the exit status is 1."""
+    findings: list[Finding]
+    upstreams: list[UpstreamCheck]
+
+
+class CostRow(Costs, kw_only=True):
+    """What the tasks of one client took on one day. A figure is null where there is nothing to divide by."""
+
+    miss_rate: float | None
+    """Misses per call, 1 at most."""
+    discoveries_per_task: float | None
+    hidden_per_task: float | None
+    read_per_task: float | None
+    full_per_task: float | None
+    saved: float | None
+    """The share of the full list's tokens that was not read."""
+
+
+class StatsAnswer(Struct):
+    """Misses, discovery turns and tokens of a time."""
+
+    since: float
+    full_list_tokens: int
+    """Tokens of a list of all tools."""
+    total: CostRow
+    clients: list[CostRow]
+    days: list[CostRow]
+
+
+class ClientAnswer(ClientRecord, kw_only=True):
+    """One client by name and version, and the policy that it gets."""
+
+    auto: Policy
+    """What the setting `auto` chooses for it."""
+    why: str
+
+
+class ReportAnswer(Struct):
+    """Learned models."""
+
+    served: list[Artifact]
+    history: list[Artifact]
+    """The newest first."""
+
+
+class ConnectAnswer(Registration):
+    """How one client learns of foretool, and of its prompt hook."""
+
+    hook: dict[str, Any] | None
+    hook_file: str
+
+
+class ReviewAnswer(Struct):
+    """What waits for a decision, by server."""
+
+    servers: list[Batch]
+
+
+class DecisionAnswer(Struct):
+    """What was decided."""
+
+    server: str
+    decision: Approval
+    decided: list[Change]
+    gone: list[str]
+    """Hashes of definitions that changed meanwhile, about which nothing was decided."""
+
+
+ANSWERS: Final[dict[str, Any]] = {
+    "init": InitAnswer,
+    "init --undo": UndoAnswer,
+    "status": StatusAnswer,
+    "tools": Inventory,
+    "search": SearchResult,
+    "misses": Ledger,
+    "misses show": MissDetails,
+    "stats": StatsAnswer,
+    "graph": list[Edge],
+    "graph show": Neighbours,
+    "learn": Run,
+    "learn --report": ReportAnswer,
+    "learn --rollback": dict[str, tuple[Artifact, Artifact | None]],
+    "clients": list[ClientAnswer],
+    "forget": Outcome,
+    "doctor": DoctorAnswer,
+    "connect": list[ConnectAnswer],
+    "review": ReviewAnswer,
+    "review SERVER": Batch,
+    "review SERVER --approve": DecisionAnswer,
+    "token new": NewToken,
+}
+"""By command line, with the options that change the answer."""
+
+SCHEMA: Final = Path(__file__).with_name("answers.schema.json")
+_REFERENCE: Final = "#/$defs/{name}"
+
+
+def write_schema() -> str:
+    """Return the JSON Schema of every answer. Each command line has its own under `properties`."""
+    schemas, components = msgspec.json.schema_components(
+        ANSWERS.values(), schema_hook=_describe_other, ref_template=_REFERENCE
+    )
+    for schema in components.values():
+        if "properties" in schema:
+            schema["additionalProperties"] = False
+            # Every member is always printed, also where a record has a default for it.
+            schema["required"] = list(schema["properties"])
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What foretool prints with --json, by command line",
+        "properties": dict(zip(ANSWERS, schemas, strict=True)),
+        "$defs": dict(sorted(components.items())),
+    }
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode() + "\n"
+
+
+def _describe_other(kind: type) -> dict[str, Any]:
+    if kind is object:
+        return {"description": "Any value."}
+    assert issubclass(kind, Path), f"docs: no schema for {kind}"
+    return {"type": "string"}
+
+
+def write_answers() -> str:
+    """Return the table of command lines and their answers."""
+    rows = [f"| `{line}` | {_in_words(kind)} |" for line, kind in ANSWERS.items()]
+    return "\n".join(["| command line | prints |", "|---|---|", *rows, ""])
+
+
+def write_types() -> str:
+    """Return a table of members for each type that an answer holds, by name."""
+    found: dict[str, Any] = {}
+    for kind in ANSWERS.values():
+        _collect(kind, found)
+    return "\n".join(_write_type(name, found[name]) for name in sorted(found))
+
+
+def _collect(kind: Any, found: dict[str, Any]) -> None:
+    if _has_members(kind):
+        if _name(kind) not in found:
+            found[_name(kind)] = kind
+            for inner in _members(kind).values():
+                _collect(inner, found)
+        return
+    for inner in get_args(kind):
+        _collect(inner, found)
+
+
+def _has_members(kind: Any) -> bool:
+    return isinstance(kind, type) and (issubclass(kind, Struct) or is_dataclass(kind))
+
+
+def _members(kind: Any) -> dict[str, Any]:
+    """Return the members of a struct or a dataclass, as JSON names them, with their types."""
+    hints = get_type_hints(kind)
+    if is_dataclass(kind):
+        return {field.name: hints[field.name] for field in dataclass_fields(kind)}
+    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
+
+
+def _name(kind: Any) -> str:
+    """Return the name of a type on the page; `review` and `doctor` both have a `Finding`."""
+    return "TextFinding" if kind is TextFinding else str(kind.__name__)
+
+
+def _write_type(name: str, kind: Any) -> str:
+    meanings: dict[str, str] = {}
+    for each in reversed(kind.__mro__[:-1]):
+        if each.__module__.startswith(("foretool", __name__)):
+            meanings |= _read_docstrings(each)
+    renamed = {} if is_dataclass(kind) else {each.encode_name: each.name for each in msgspec.structs.fields(kind)}
+    rows = [
+        f"| `{member}` | {_in_words(inner)} | {meanings.get(renamed.get(member, member), '')} |"
+        for member, inner in _members(kind).items()
+    ]
+    summary = " ".join(inspect.getdoc(kind).split("\n\n")[0].split())
+    return "\n".join([f"### {name}", "", summary, "", "| member | type | meaning |", "|---|---|---|", *rows, ""])
+
+
+def _read_docstrings(kind: type) -> dict[str, str]:
+    """Return the docstring below each member of a class, on one line."""
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        ast.unparse(member.target): " ".join(ast.literal_eval(below.value).split())
+        for member, below in pairwise(definition.body)
+        if isinstance(member, ast.AnnAssign) and isinstance(below, ast.Expr)
+    }
+
+
+def _in_words(kind: Any) -> str:
+    """Write a type for people: `list of Miss`, `string or null`."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if isinstance(kind, NewType):
+        return _in_words(kind.__supertype__)
+    if origin is Literal:
+        return ", ".join(f"`{choice}`" for choice in arguments)
+    if origin in (Union, UnionType):
+        return " or ".join(_in_words(each) for each in arguments)
+    if origin is dict:
+        return f"object of {_in_words(arguments[1])}"
+    if origin in (list, tuple, Sequence):
+        if len(arguments) == 1 or arguments[1] is Ellipsis:
+            return f"list of {_in_words(arguments[0])}"
+        return f"list: {', then '.join(_in_words(each) for each in arguments)}"
+    if _has_members(kind):
+        return f"[{_name(kind)}](#{_name(kind).lower()})"
+    return _WORDS[kind]
+
+
+_WORDS: Final[dict[Any, str]] = {
+    str: "string", Path: "string", int: "integer", float: "number", bool: "true or false", type(None): "null",
+    Any: "any value", object: "any value",
+}  # fmt: skip
