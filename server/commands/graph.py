@@ -44,9 +44,8 @@ def command(context: click.Context, path: Path | None, as_json: bool) -> int:
     """
     if context.invoked_subcommand is not None:
         return 0
-    with offline.read(load(path)) as app:
-        with output.waiting("comparing the schemas of all tools"):
-            edges = list(draw_graph(app))
+    with offline.read(load(path)) as app, output.waiting("comparing the schemas of all tools"):
+        edges = list(draw_graph(app))
     return output.show(edges, as_json, _print_all)
 
 
