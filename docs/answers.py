@@ -22,7 +22,9 @@ from msgspec import Struct
 from foretool.retrieval.graph import Edge
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.graph import Neighbours
+from foretool.server.commands.list import ListedServer
 from foretool.server.commands.misses import Ledger, MissDetails
+from foretool.server.commands.pin import Pins
 from foretool.server.commands.review import Batch, Change
 from foretool.server.commands.search import SearchResult
 from foretool.server.commands.status import Status
@@ -71,7 +73,7 @@ class InitAnswer(Struct):
 
 
 class UndoAnswer(Struct):
-    """What `init --undo` put back."""
+    """What was put back."""
 
     restored: list[str]
     problems: list[str]
@@ -156,11 +158,37 @@ class DecisionAnswer(Struct):
     """Hashes of definitions that changed meanwhile, about which nothing was decided."""
 
 
+class EditAnswer(Struct):
+    """What changed in the config file."""
+
+    config: str
+    what: str
+    """What was done; "" if nothing had to change."""
+    lines: list[str]
+    """The lines that change, with `+` and `-`, without secrets."""
+    backup: str | None
+    """The folder with the earlier file; null if nothing was written."""
+
+
+class PinAnswer(EditAnswer):
+    """What changed in the config file, and what the pins cost then."""
+
+    pins: Pins
+
+
 ANSWERS: Final[dict[str, Any]] = {
     "init": InitAnswer,
     "init --undo": UndoAnswer,
     "status": StatusAnswer,
     "tools": Inventory,
+    "list": list[ListedServer],
+    "remove": EditAnswer,
+    "enable": EditAnswer,
+    "disable": EditAnswer,
+    "pin": Pins,
+    "pin TOOL": PinAnswer,
+    "unpin": PinAnswer,
+    "unpin --undo": UndoAnswer,
     "search": SearchResult,
     "misses": Ledger,
     "misses show": MissDetails,

@@ -33,6 +33,14 @@ LINES: dict[str, Sequence[str]] = {
     "init --undo": ("init", "--undo"),
     "status": ("status",),
     "tools": ("tools",),
+    "list": ("list",),
+    "remove": ("remove", "sky"),
+    "enable": ("enable", "sky"),
+    "disable": ("disable", "sky"),
+    "pin": ("pin",),
+    "pin TOOL": ("pin", "calc__add"),
+    "unpin": ("unpin", "calc__add"),
+    "unpin --undo": ("unpin", "--undo"),
     "search": ("search", "weather in Paris"),
     "misses": ("misses",),
     "misses show": ("misses", "show", "1"),
@@ -101,6 +109,8 @@ def test_a_command_prints_what_the_schema_says(
         if line == "init --undo":
             run(["init", "--yes", "--no-start"])
     elif line != "token new":
+        if line.startswith("unpin"):
+            run(["pin", "calc__add", "--config", str(path)])
         if line in STARTS:
             path = write_config(home, {"echo": echo()})
         typed += ["--config", str(path)]
