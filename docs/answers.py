@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.graph import Edge
+from foretool.server.commands.explain import Explanation
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.graph import Neighbours
 from foretool.server.commands.list import ListedServer
@@ -190,6 +191,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "unpin": PinAnswer,
     "unpin --undo": UndoAnswer,
     "search": SearchResult,
+    "explain": Explanation,
     "misses": Ledger,
     "misses show": MissDetails,
     "stats": StatsAnswer,

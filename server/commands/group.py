@@ -24,6 +24,7 @@ COMMANDS = (
     "status",
     "tools",
     "search",
+    "explain",
     "misses",
     "stats",
     "graph",

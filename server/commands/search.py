@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -15,7 +17,6 @@ from foretool.server.app import App
 from foretool.server.catalog import embedding, models
 from foretool.server.catalog.own_tools import MOST
 from foretool.server.commands import output
-from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.config.loader import Config, Profile, load
 from foretool.server.methods import discovery_arguments
@@ -78,20 +79,29 @@ def command(
     Put several needs on separate lines: quote TASK and break the lines. Records nothing. Starts only servers whose
     tools are not known yet, and keeps what they list.
     """
+    with open_search(path, profile) as (app, shown_to), output.waiting("searching"):
+        found = search(app, " ".join(task), shown_to, limit)
+    return output.show(found, as_json, lambda found: output.say_lines(found.answer) if as_text else _print(found))
+
+
+@contextmanager
+def open_search(path: Path | None, profile: str) -> Iterator[tuple[App, Profile]]:
+    """Build an application that ranks as a proxy does, and the profile it ranks for. `path` is that of `--config`.
+
+    Starts the servers whose tools are not known yet. Raises `ClickException` if no tool is known after that.
+    """
     config = load(path)
     shown_to = config.require_profile(profile)
     unlisted = _list_unknown(config, shown_to)
     with offline.read(config) as app:
         if not len(app.catalog):
-            return complain("no tools are known yet; run `foretool doctor` to see why", WRONG)
+            raise click.ClickException("no tools are known yet; run `foretool doctor` to see why")
         if unlisted:
             output.warn(f"no tools of {', '.join(unlisted)}; run `foretool doctor` to see why")
         embedding.install_encoders(config.settings, app.search, app.store)
         for problem in models.install_models(app.search, app.store):
             output.warn(problem)
-        with output.waiting("searching"):
-            found = search(app, " ".join(task), shown_to, limit)
-    return output.show(found, as_json, lambda found: output.say_lines(found.answer) if as_text else _print(found))
+        yield app, shown_to
 
 
 def _list_unknown(config: Config, profile: Profile) -> list[str]:

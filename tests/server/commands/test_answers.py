@@ -42,6 +42,7 @@ LINES: dict[str, Sequence[str]] = {
     "unpin": ("unpin", "calc__add"),
     "unpin --undo": ("unpin", "--undo"),
     "search": ("search", "weather in Paris"),
+    "explain": ("explain", "weather in Paris", "--tool", "calc__add"),
     "misses": ("misses",),
     "misses show": ("misses", "show", "1"),
     "stats": ("stats",),

@@ -76,6 +76,7 @@ COMMANDS = {
     "misses show 1": [LONG, "budget", "a-client-with-a-long-name-of-its-own"],
     "tools": [LONG, "calc__add", "unmarked"],
     "search " + TASK: [LONG],
+    f"explain {TASK} --tool calc__add": [LONG, "calc__add: not among them"],
     "clients": ["a-client-with-a-long-name-of-its-own", "2026.11.22", "legacy"],
     "status": ["github", "down", "no token"],
     "graph": [LONG, "calc__add"],

@@ -1,0 +1,176 @@
+"""`foretool explain`: why a search shows the tools that it shows, and why not another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from foretool.retrieval.ranking import Query, Ranked
+from foretool.server import offline
+from foretool.server.app import App
+from foretool.server.commands import output
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.misses import CAUSES
+from foretool.server.commands.options import config_option, json_option, profile_option
+from foretool.server.commands.search import SearchResult, open_search, search
+from foretool.server.config.loader import Profile
+from foretool.storage.records import Tool
+
+
+class Reason(Struct, frozen=True):
+    """One thing that keeps a tool from a client, or brings it there."""
+
+    what: str
+    do: str = ""
+    """What changes it, or ""."""
+
+
+class ToolExplanation(Struct, frozen=True):
+    """Why one tool is shown for a task, or why it is not."""
+
+    tool: str
+    shown: bool
+    """Whether the answer of the search has it."""
+    listed: bool
+    """Whether the client has it without a search."""
+    rank: int
+    """Its place for this task; 0 if nothing of the task fits it."""
+    of: int
+    """How many tools fit the task at all."""
+    score: float
+    parts: dict[str, float]
+    """What each ranker added to the score."""
+    last_shown: float | None
+    """The score of the last tool that the answer shows; null if it shows none."""
+    reasons: tuple[Reason, ...]
+
+
+class Explanation(Struct, frozen=True):
+    """What a search shows for a task, and why."""
+
+    search: SearchResult
+    tool: ToolExplanation | None
+    """What was asked with `--tool`."""
+
+
+@click.command("explain")
+@click.argument("task", nargs=-1, required=True)
+@click.option("--tool", "name", default="", metavar="NAME", help="Also say why this tool is shown, or why not.")
+@profile_option
+@config_option
+@json_option
+def command(path: Path | None, as_json: bool, profile: str, task: tuple[str, ...], name: str) -> int:
+    """Say why a search for TASK shows these tools, and why not another one.
+
+    Ranks as a proxy does for the first search of a client. Records nothing.
+
+    \b
+    foretool explain "what time is it in Tokyo"
+    foretool explain "what time is it in Tokyo" --tool git__git_log
+    """
+    with open_search(path, profile) as (app, shown_to), output.waiting("searching"):
+        found = search(app, " ".join(task), shown_to, None)
+        asked: ToolExplanation | None = None
+        if name:
+            tool = app.catalog.find(name)
+            if tool is None:
+                return complain(f"explain: {_say_unknown(app, name)}", WRONG)
+            asked = explain_tool(app, found, tool, shown_to)
+    return output.show(Explanation(found, asked), as_json, _print)
+
+
+def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) -> ToolExplanation:
+    """Say where a tool stands for the task of a search, and what keeps it from the client."""
+    reach = app.policy.reach(profile)
+    query = Query(lines=tuple(found.task.splitlines()))
+    ranking = app.search.find_now(query, lambda each: reach.finds(each) or each.id == tool.id, len(app.catalog))
+    rank = ranking.rank_of(tool.id)
+    ranked = ranking.ranked[rank - 1] if rank else Ranked(tool.id, 0.0)
+    is_listed = tool.id in offline.view(app, profile).shown
+    shown = {hit.tool for hit in found.matches}
+    last = min((hit.score for hit in found.matches), default=None)
+    is_shown = tool.id in shown
+    reasons = [*_say_policy(app, tool, profile), *_say_rank(tool, ranked, rank, last, found, is_shown=is_shown)]
+    reasons.append(_say_list(app, tool, profile))
+    return ToolExplanation(
+        tool.id, is_shown, is_listed, rank, ranking.total, ranked.score, ranked.parts, last, tuple(reasons)
+    )
+
+
+def _say_policy(app: App, tool: Tool, profile: Profile) -> list[Reason]:
+    reach = app.policy.reach(profile)
+    if not reach.admits(tool.upstream):
+        what = f"profile {profile.name!r} does not have its server {tool.upstream!r}"
+        return [Reason(what, f"add {tool.upstream!r} to the servers of this profile")]
+    verdict = reach.verdict(tool)
+    return [Reason(f"a rule denies it: {verdict.denied}", verdict.lift)] if verdict.denied else []
+
+
+def _say_rank(
+    tool: Tool, ranked: Ranked, rank: int, last: float | None, found: SearchResult, *, is_shown: bool
+) -> list[Reason]:
+    if not rank:
+        what = "nothing of the task fits it: no word of the task is in its name, description or parameters"
+        do = f"say what it is for in the config: the setting description of server {tool.upstream!r}"
+        return [Reason(what, do)]
+    why = f" ({'; '.join(ranked.reasons)})" if ranked.reasons else ""
+    if is_shown:
+        return [Reason(f"the search shows it at place {rank}{why}")]
+    if last is None:
+        what = f"the search is too unsure to show a tool; this one is at place {rank} with {ranked.score:.2f}{why}"
+        return [Reason(what, "describe the task in the words of the tool")]
+    count = len(found.matches)
+    what = f"the search shows {output.plural(count, 'tool')}, down to a score of {last:.2f}; this one is at place"
+    what = f"{what} {rank} with {ranked.score:.2f}{why}"
+    return [Reason(what, f"search for more with limit, or ask for names: {tool.id}")]
+
+
+def _say_list(app: App, tool: Tool, profile: Profile) -> Reason:
+    view = offline.view(app, profile)
+    if tool.id in view.shown:
+        return Reason("the client's list has it, so no search is needed")
+    why = view.why_hidden(tool.id, tool.upstream)
+    change = "" if why.change.startswith("none") else why.change
+    return Reason(f"the client's list lacks it ({why.cause}): {CAUSES[why.cause]}", change)
+
+
+def _say_unknown(app: App, name: str) -> str:
+    """Say why no tool is known by a name, and what to do."""
+    for server, exposed, own in app.store.approvals.refused("tool"):
+        if name in (exposed, own):
+            return f"{name!r} of server {server!r} waits for your approval; foretool review {server} shows it"
+    if (gone := app.catalog.why_gone(name)) is not None:
+        return f"{name!r} cannot be called: {gone.reason}: {gone.way_out}"
+    unlisted = sorted(app.upstreams.unlisted())
+    if any(name.startswith(f"{server}__") for server in unlisted):
+        return f"the tools of server {name.partition('__')[0]!r} are not known; foretool doctor says why"
+    return f"no tool is called {name!r}{offline.suggest(app, name)}; foretool tools lists them"
+
+
+def _print(explained: Explanation) -> None:
+    found = explained.search
+    if not found.matches:
+        output.say(f"The search shows no tool: nothing fits well enough (confidence {found.confidence}).")
+    for hit in found.matches:
+        listed = " (listed)" if hit.listed else ""
+        output.say(f"{hit.rank}  {hit.tool}{listed}", "bold")
+        output.say(f"   {hit.why or 'ranked by its score'}")
+        output.say(f"   score {hit.score:.2f}: {output.score_parts(hit.parts)}", "dim")
+    if found.matches:
+        count = output.plural(found.fitting, "tool")
+        output.say(f"{len(found.matches)} of {count} that fit at all; confidence {found.confidence}.")
+    if explained.tool is not None:
+        _print_tool(explained.tool)
+
+
+def _print_tool(asked: ToolExplanation) -> None:
+    place = f"place {asked.rank} of {asked.of}" if asked.rank else "not among them"
+    output.say(f"\n{asked.tool}: {place}", "bold")
+    if asked.parts:
+        output.say(f"  score {asked.score:.2f}: {output.score_parts(asked.parts)}", "dim")
+    for reason in asked.reasons:
+        output.say(f"  {reason.what}")
+        if reason.do:
+            output.say(f"    -> {reason.do}")

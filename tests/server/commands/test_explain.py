@@ -1,0 +1,108 @@
+"""`foretool explain`: why a search shows these tools, and why not that one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_fakes import fill, remember, write_config
+
+from foretool.server.commands.group import run
+from foretool.server.config import loader
+from foretool.storage.opening import open_store
+from foretool.storage.records import Definition
+
+TASK = "forecast of the weather for a city"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = write_config(tmp_path, profiles={"sums": {"servers": ["calc"]}}, list_tokens=1)
+    fill(path).close()
+    return path
+
+
+def explain(path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(["explain", *arguments, "--json", "--config", str(path)]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def reasons(told: dict[str, Any]) -> str:
+    return "; ".join(f"{each['what']} -> {each['do']}" for each in told["tool"]["reasons"])
+
+
+def test_a_tool_that_is_shown_says_where_and_why(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    assert (told["tool"]["shown"], told["tool"]["rank"]) == (True, 1)
+    assert told["tool"]["score"] == pytest.approx(sum(told["tool"]["parts"].values()))
+    assert "the search shows it at place 1 (words: " in reasons(told)
+
+
+def test_a_tool_that_nothing_of_the_task_fits_says_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = explain(path, capsys, TASK, "--tool", "calc__add")
+    assert (told["tool"]["shown"], told["tool"]["rank"], told["tool"]["parts"]) == (False, 0, {})
+    assert "nothing of the task fits it" in reasons(told) and "server 'calc'" in reasons(told)
+
+
+def test_a_tool_behind_those_that_are_shown_says_what_it_lacked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path)
+    with open_store(loader.load(path).storage) as store:
+        remember(loader.load(path), store, "calc", {"add": "Adds two numbers, for instance of the people of a city."})
+        others = {f"other_{number}": f"A city, and number {number}." for number in range(40)}
+        remember(loader.load(path), store, "sky", {"forecast": "Forecast of the weather for a city.", **others})
+    told = explain(path, capsys, TASK, "--tool", "calc__add")
+    asked = told["tool"]
+    assert asked["rank"] > 3 and not asked["shown"] and asked["score"] < asked["last_shown"]
+    assert f"this one is at place {asked['rank']} with {asked['score']:.2f}" in reasons(told)
+
+
+def test_a_denied_tool_names_its_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path, {"calc": {"command": "calc"}, "sky": {"command": "sky", "deny": ["forecast"]}})
+    fill(path).close()
+    told = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    assert not told["tool"]["shown"] and "a rule denies it" in reasons(told)
+    assert "sky__forecast" not in [hit["tool"] for hit in told["search"]["matches"]]
+
+
+def test_a_profile_without_its_server_is_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = explain(path, capsys, TASK, "--tool", "sky__forecast", "--profile", "sums")
+    assert "profile 'sums' does not have its server 'sky'" in reasons(told) and not told["tool"]["shown"]
+
+
+def test_a_tool_that_waits_for_approval_says_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(loader.load(path).storage) as store:
+        held = Definition("calc", "tool", "subtract", "h", b'{"name": "subtract"}', exposed="calc__subtract")
+        store.approvals.hold("calc", ["tool"], [held])
+    assert run(["explain", TASK, "--tool", "calc__subtract", "--config", str(path)]) == 1
+    assert "waits for your approval; foretool review calc shows it" in capsys.readouterr().err
+
+
+def test_an_unknown_tool_is_status_1_with_a_suggestion(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", TASK, "--tool", "sky__forcast", "--config", str(path)]) == 1
+    assert "no tool is called 'sky__forcast'; did you mean sky__forecast?" in capsys.readouterr().err
+
+
+def test_it_prints_places_reasons_and_what_to_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", TASK, "--tool", "calc__add", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("1  sky__forecast") and "calc__add: not among them" in out and "    -> " in out
+
+
+def test_it_records_nothing(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    explain(path, capsys, TASK)
+    with open_store(loader.load(path).storage) as store:
+        assert len(store.discoveries.recent(9)) == 1
+
+
+def test_a_hostile_text_steers_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path)
+    with open_store(loader.load(path).storage) as store:
+        remember(loader.load(path), store, "sky", {"forecast": "Forecast \x1b[2J\x1b]0;owned\x07 of the weather."})
+    assert run(["explain", f"{TASK} \x1b[31m", "--tool", "sky__forecast", "--config", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err and "\x07" not in out + err
