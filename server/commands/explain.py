@@ -112,7 +112,10 @@ def _say_rank(
     tool: Tool, ranked: Ranked, rank: int, last: float | None, found: SearchResult, *, is_shown: bool
 ) -> list[Reason]:
     if not rank:
-        what = "nothing of the task fits it: no word of the task is in its name, description or parameters"
+        what = (
+            "nothing of the task fits it: its name, description and parameters have none of the words that tell tools"
+            " apart"
+        )
         do = f"say what it is for in the config: the setting description of server {tool.upstream!r}"
         return [Reason(what, do)]
     why = f" ({'; '.join(ranked.reasons)})" if ranked.reasons else ""

@@ -53,7 +53,8 @@ def test_a_tool_behind_those_that_are_shown_says_what_it_lacked(
     path = write_config(tmp_path)
     with open_store(loader.load(path).storage) as store:
         remember(loader.load(path), store, "calc", {"add": "Adds two numbers, for instance of the people of a city."})
-        others = {f"other_{number}": f"A city, and number {number}." for number in range(40)}
+        others = {f"other_{number}": f"Counts things, number {number}." for number in range(40)}
+        others |= {f"near_{number}": f"Weather of a city, number {number}." for number in range(8)}
         remember(loader.load(path), store, "sky", {"forecast": "Forecast of the weather for a city.", **others})
     told = explain(path, capsys, TASK, "--tool", "calc__add")
     asked = told["tool"]
