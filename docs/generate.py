@@ -21,19 +21,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 import answers
 
 from foretool.server.commands.group import root
-from foretool.server.config.settings import DomainEntry, ProfileEntry, ServerEntry, Settings, TokenEntry
+from foretool.server.config.settings import DomainEntry, ProfileEntry, ServerEntry, Settings, TokenEntry, ToolEntry
 
 PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "json.md"))
 HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     "server": ServerEntry,
+    "tool": ToolEntry,
     "foretool": Settings,
     "profile": ProfileEntry,
     "domain": DomainEntry,
     "token": TokenEntry,
 }
-NAMED = {ProfileEntry: "profile", DomainEntry: "domain", TokenEntry: "token"}
+NAMED = {ProfileEntry: "profile", DomainEntry: "domain", TokenEntry: "token", ToolEntry: "tool"}
 DEFAULTS = {
     "type": "`stdio` with `command`, `http` with `url`",
     "prefix": "the server's name",

@@ -349,7 +349,7 @@ class App:
     def _judge_again(self) -> None:
         """Compare what is served with the approvals of a store that can be used again."""
         for upstream in self.upstreams:
-            tools, text = self.catalog.of(upstream.name), self.catalog.instructions(upstream.name)
+            tools, text = self.catalog.listed(upstream.name), self.catalog.instructions(upstream.name)
             if tools or text:
                 admitted = self.gatekeeper.admit(upstream.name, Listing(tools, text), Listing(()))
                 self.catalog.load(upstream.name, admitted.tools, admitted.text)

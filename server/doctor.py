@@ -113,9 +113,9 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
         if not each.is_well and not (_is_looked_up(server) and _find_program(server.command) is None):
             yield _describe_failure(each, server, timeout_s)
         for dropped in each.dropped:
-            what = dropped.removesuffix(f"; {OTHER_PREFIX}")
-            report = "report it to its author or update the server; its other tools are served"
-            do = OTHER_PREFIX if what != dropped else report
+            what, _, do = dropped.rpartition("; ")
+            if not dropped.startswith('"tools": ') and do != OTHER_PREFIX:
+                what, do = dropped, "report it to its author or update the server; its other tools are served"
             yield Finding("upstream", "warning", f"{each.upstream}: {what}", do)
         if each.skipped_lines:
             lines = f"{each.upstream}: skipped {each.skipped_lines} lines on its stdout that were not valid JSON-RPC"
@@ -305,10 +305,11 @@ def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
     taken = {tool.id: tool for tool in catalog.tools()}
     for tool in catalog.tools():
         prefix = catalog.namespaces.prefix(tool.upstream)
-        wanted = names.plain_name(prefix, tool.name)
-        full = f"{prefix}{names.SEPARATOR}{tool.name}" if prefix else tool.name
+        wanted = catalog.overrides.plain_name(tool.upstream, tool.name)
+        own = catalog.overrides.names.get((tool.upstream, tool.name), tool.name)
+        full = f"{prefix}{names.SEPARATOR}{own}" if prefix else own
         where = f"{tool.upstream}: {tool.name}"
-        if tool.id == full:
+        if tool.id == full or own != tool.name:  # what the user renames is reported with its server
             continue
         if tool.id == wanted:
             why = f"over {names.LIMIT} characters" if len(full) > names.LIMIT else "characters that clients refuse"

@@ -216,6 +216,12 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
         if config.servers[head[0]].offers(head[2])
     ]
     near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _preselect(heads, text))
+    if any(server.entry.tools for server in config.servers.values()):
+        from foretool.server.catalog.namespaces import Namespaces
+        from foretool.server.catalog.overrides import Overrides
+
+        entries = list(config.servers.values())
+        near = list(map(Overrides(entries, Namespaces(entries, config.prefixes)).apply, near))
     reach = Reach(config.profiles[profile], config.servers, config.settings)
     near = list(filter(reach.finds, near))
     words = {name: server.entry.description for name, server in config.servers.items()}

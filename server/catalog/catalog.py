@@ -18,6 +18,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
 from foretool.server.catalog.names import Key, Resolver
 from foretool.server.catalog.namespaces import Gone, Namespaces, lawful, say_refused
+from foretool.server.catalog.overrides import Overrides
 from foretool.server.config.servers import Server, matches
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
@@ -56,12 +57,15 @@ class Catalog:
         self.version = 0
         """Goes up with every change."""
         self.problems: dict[str, tuple[str, ...]] = {}
-        """By upstream, which tools were dropped and why, and what is wrong with its prefix."""
+        """By upstream, which tools were dropped and why, and what is wrong with its prefix and its `tools`."""
+        self._read_problems: dict[str, tuple[str, ...]] = {}
+        """The same without what is wrong with `tools`, which is known once the tools are named."""
         self._entries = {entry.name: entry for entry in entries}
         self._texts: dict[str, str] = {}
         self._given = lawful(given or {})
         """The names given for good. A tool that comes back gets its old name."""
         self.namespaces = Namespaces(entries, prefixes, self._given)
+        self.overrides = Overrides(entries, self.namespaces)
         self._excluded: dict[str, frozenset[str]] = {}
         """By upstream, the tools that it has and the config leaves out."""
         self._plain: Counter[str] = Counter()
@@ -70,7 +74,11 @@ class Catalog:
         self._fixed = 0
         """The version whose names are all fixed."""
         self._tools: dict[ToolId, Tool] = {}
+        """The tools as clients see them."""
         self._by_upstream: dict[str, list[Tool]] = {}
+        """The tools as their upstreams list them."""
+        self._shown: dict[str, list[Tool]] = {}
+        """By upstream whose tools the user describes himself, its tools as clients see them."""
         self._changed_at: dict[str, int] = {}
         """By upstream, the version with which its tools or words changed last, oldest change first."""
         self._loaded: list[str] = []
@@ -122,7 +130,11 @@ class Catalog:
         }
 
     def of(self, upstream: str) -> list[Tool]:
-        """Return the tools of one upstream, in its own order."""
+        """Return the tools of one upstream as clients see them, in its own order."""
+        return self._shown.get(upstream) or self.listed(upstream)
+
+    def listed(self, upstream: str) -> list[Tool]:
+        """Return the tools of one upstream as it lists them: approvals and the store keep these."""
         return self._by_upstream.get(upstream, [])
 
     def get(self, tool: ToolId) -> Tool | None:
@@ -182,18 +194,22 @@ class Catalog:
 
     def configure(self, entries: Sequence[Server], prefixes: Mapping[str, str] | None = None) -> None:
         """Follow a changed config and forget the tools of removed upstreams."""
+        before = {name: self.overrides.of(name) for name in self._entries}
         self._entries = {entry.name: entry for entry in entries}
         self.namespaces = Namespaces(entries, prefixes, self._given)
+        self.overrides = Overrides(entries, self.namespaces)
         gone = set(self._by_upstream) - set(self._entries)
         for name in gone:
             self._by_upstream.pop(name)
             self.problems.pop(name, None)
+            self._read_problems.pop(name, None)
             self._excluded.pop(name, None)
         for name, tools in self._by_upstream.items():
             self._by_upstream[name], _ = self._lawful_tools(name, tools)
         self._note_prefixes()
         self._name_all()
-        self._mark_changed(gone)
+        rewritten = [name for name in self._by_upstream if self.overrides.of(name) != before.get(name, {})]
+        self._mark_changed([*gone, *rewritten])
 
     def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
         """Take in what the store remembers of one upstream. Call `settle` after the last upstream."""
@@ -247,12 +263,15 @@ class Catalog:
 
     def set_token_counts(self, tokens: Mapping[str, int]) -> None:
         """Replace estimates by counted tokens; `tokens` is keyed by schema hash."""
-        for upstream, tools in self._by_upstream.items():
-            new = [
-                replace(tool, tokens=tokens[tool.schema_hash]) if tool.schema_hash in tokens else tool for tool in tools
-            ]
-            self._by_upstream[upstream] = new
-            self._tools.update({tool.id: tool for tool in new if tool.schema_hash in tokens})
+        for known in (self._by_upstream, self._shown):
+            for upstream, tools in known.items():
+                known[upstream] = [
+                    replace(tool, tokens=tokens[tool.schema_hash]) if tool.schema_hash in tokens else tool
+                    for tool in tools
+                ]
+        for tool in (each for upstream in self._by_upstream for each in self.of(upstream)):
+            if tool.schema_hash in tokens:
+                self._tools[tool.id] = tool
         for counted in tokens:
             self._estimates.pop(counted, None)
 
@@ -277,12 +296,14 @@ class Catalog:
         return [
             tool.id
             for tool in self.tools()
-            if matches(tool.name, self._entries[tool.upstream].entry.pin) or matches(tool.id, patterns)
+            if matches(tool.name, self._entries[tool.upstream].entry.pin)
+            or matches(tool.id, patterns)
+            or self.overrides.pins(tool)
         ]
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None, era: Era = "legacy") -> Raw:
-        """Return the tool as a client of an era sees it: under its exposed name, and otherwise as the upstream wrote
-        it."""
+        """Return the tool as a client of an era sees it: under its exposed name, and otherwise as the upstream or the
+        user wrote it."""
         members: dict[str, Any] = jsonrpc.fields(tool.definition if era == "modern" else narrow(tool.definition))
         members["name"] = tool.id
         if extra_meta:
@@ -308,7 +329,7 @@ class Catalog:
         tools: dict[str, Tool] = {}
         excluded: set[str] = set()
         problems: list[str] = []
-        prefix, before = self.namespaces.prefix(upstream), {tool.name: tool.id for tool in self.of(upstream)}
+        before = {tool.name: tool.id for tool in self.of(upstream)}
         for position, definition in enumerate(definitions):
             try:
                 name, data = _check_definition(definition, over_http)
@@ -319,7 +340,7 @@ class Catalog:
                 problems.append(f"tool {name!r} was listed twice; the first is used")
             elif not self._includes(upstream, name):
                 excluded.add(name)
-            id = before.get(name) or ToolId(names.plain_name(prefix, name))
+            id = before.get(name) or ToolId(self.overrides.plain_name(upstream, name))
             tools.setdefault(name, Tool(id, upstream, name, data, hash_value(without_era(data))))
         if excluded != self._excluded.get(upstream, frozenset()):
             self._excluded[upstream] = frozenset(excluded)
@@ -335,7 +356,16 @@ class Catalog:
     def _note_problems(self, upstream: str, problems: Sequence[str]) -> None:
         every = [each[:MOST_PROBLEM] for each in (*self.namespaces.problems.get(upstream, ()), *problems)]
         more = [f"and {len(every) - MOST_PROBLEMS} more like these"] if len(every) > MOST_PROBLEMS else []
-        self.problems[upstream] = (*every[:MOST_PROBLEMS], *more)
+        self._read_problems[upstream] = self.problems[upstream] = (*every[:MOST_PROBLEMS], *more)
+
+    def _show(self, upstream: str) -> None:
+        """Take in what the user writes about the tools of one upstream, once they have their names."""
+        self._shown.pop(upstream, None)
+        if self.overrides.of(upstream):
+            tools = self._by_upstream[upstream]
+            self._shown[upstream] = [self.overrides.apply(tool) for tool in tools]
+            problems = self.overrides.problems(upstream, tools, self._excluded.get(upstream, ()))
+            self.problems[upstream] = (*self._read_problems.get(upstream, ()), *problems)
 
     def _note_prefixes(self) -> None:
         """Take in what is wrong with prefixes; what is wrong with tools is found when they are read."""
@@ -349,15 +379,17 @@ class Catalog:
             for upstream in self._entries
             for tool in self._by_upstream.get(upstream, ())
         ]
-        found = names.assign_names(listed, self._given)
-        self._plain = Counter(names.plain_name(prefix, key[1]) for key, prefix in listed)
+        found = names.assign_names(listed, self._given, self.overrides.names)
+        self._plain = Counter(self.overrides.plain_name(*key) for key, _ in listed)
         renamed: list[str] = []
         for upstream, tools in self._by_upstream.items():
             named = [_with_name(tool, found[upstream, tool.name]) for tool in tools]
             if [tool.id for tool in named] != [tool.id for tool in tools]:
                 renamed.append(upstream)
             self._by_upstream[upstream] = named
-        self._tools = {tool.id: tool for tools in self._by_upstream.values() for tool in tools}
+            self._show(upstream)
+        self._shown = {name: tools for name, tools in self._shown.items() if name in self._by_upstream}
+        self._tools = {tool.id: tool for name in self._by_upstream for tool in self.of(name)}
         self._resolver = None
         self.version += 1
         self._mark_changed(renamed)
@@ -370,7 +402,7 @@ class Catalog:
     def _name_upstream(self, upstream: str, old: Sequence[Tool]) -> bool:
         """Name the tools of one upstream, if no other upstream wants or has one of the names; otherwise change nothing
         and return False: all tools must be named together. A cold start brings hundreds of upstreams one by one."""
-        if not (prefix := self.namespaces.prefix(upstream)):
+        if not (prefix := self.namespaces.prefix(upstream)) or self.overrides.renames(upstream):
             return False  # other upstreams may have tools of the same own names
         before = {names.plain_name(prefix, tool.name): tool for tool in old}
         new = self._by_upstream[upstream]
@@ -392,7 +424,8 @@ class Catalog:
         for tool in old:
             del self._tools[tool.id]
         self._by_upstream[upstream] = [_with_name(tool, ToolId(name)) for name, tool in named.items()]
-        self._tools.update({tool.id: tool for tool in self._by_upstream[upstream]})
+        self._show(upstream)
+        self._tools.update({tool.id: tool for tool in self.of(upstream)})
         self._resolver = None
         self.version += 1
         return True

@@ -78,32 +78,39 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_DIGEST]
 
 
-def assign_names(tools: Iterable[tuple[Key, str]], given: Mapping[ToolId, Key]) -> dict[Key, ToolId]:
+def assign_names(
+    tools: Iterable[tuple[Key, str]], given: Mapping[ToolId, Key], chosen: Mapping[Key, str] | None = None
+) -> dict[Key, ToolId]:
     """Give every tool a name: the name it had, else its plain name, else a longer name that is free.
 
     `tools` holds keys and prefixes in the order of the config: where several tools want one name, the first gets it.
     `given` holds the names given for good: none of them goes to another tool, whether its own is there or not. A tool
-    without a prefix gets a longer name if another server's tool has or ever had its own name.
+    without a prefix gets a longer name if another server's tool has or ever had its own name. `chosen` holds what the
+    user writes in place of own names: no tool that wants such a name gets it first, but one that was given it keeps it.
     """
+    chosen = chosen or {}
     names: dict[Key, ToolId] = {}
     taken: set[str] = set(OWN)
     wanted = dict(tools)
-    firsts = {key: plain_name(prefix, key[1]) for key, prefix in wanted.items()}
+    firsts = {key: plain_name(prefix, chosen.get(key, key[1])) for key, prefix in wanted.items()}
     rivals = Counter(firsts.values())
     had = {key for key in given.values() if key in wanted}
     for key, first in firsts.items():
         # If no other tool wants the plain name, a given name that differs from it stems from an older prefix.
-        contested = key in had and (rivals[first] > 1 or given.get(ToolId(first), key) != key)
-        known = _candidate_names(key, wanted[key]) if contested else (first,)
+        rivalled = rivals[first] > 1 and key not in chosen
+        contested = key in had and (rivalled or given.get(ToolId(first), key) != key)
+        known = (first, *_candidate_names(key, wanted[key])) if contested else (first,)
         name = next((ToolId(each) for each in known if given.get(ToolId(each)) == key), None)
         if name is not None and name not in taken:
             names[key] = name
             taken.add(name)
     owners = _first_owners(itertools.chain(given.values(), firsts))
-    for key in firsts:
+    for key in sorted(firsts, key=lambda each: each not in chosen):
         if key not in names:
             longer = not wanted[key] and owners[key[1]] != key[0]
-            choices = itertools.islice(_endless_names(_candidate_names(key, wanted[key])), longer, None)
+            choices: Iterator[str] = itertools.islice(_endless_names(_candidate_names(key, wanted[key])), longer, None)
+            if key in chosen and (wanted[key] or owners.get(chosen[key], key[0]) == key[0]):
+                choices = itertools.chain((firsts[key],), choices)
             free = (each for each in choices if each not in taken and given.get(ToolId(each), key) == key)
             names[key] = ToolId(next(free))
             taken.add(names[key])

@@ -125,7 +125,7 @@ class Namespaces:
             return Gone(upstream, f"it belongs to server {upstream!r}, which is not in the config", "add it again")
         if not entry.offers(tool):
             reason = f"it is excluded in the config of server {upstream!r}"
-            return Gone(upstream, reason, 'see its "include" and "exclude"')
+            return Gone(upstream, reason, 'see its "include", "exclude" and "tools"')
         return None
 
     # -- who gets which prefix

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from foretool.server.config import jsonc
 from foretool.server.config.environment import inherited_variables, own_variables, wrong_name
-from foretool.server.config.errors import Invalid, Source, convert, dotted, guess, kind_of, one_line
+from foretool.server.config.errors import Invalid, Source, convert, dotted, guess, kind_of, one_line, refuse_unknown
 from foretool.server.config.places import absolute, home_folder
-from foretool.server.config.settings import CLASSES, ProfileEntry, ServerEntry
+from foretool.server.config.settings import CLASSES, ProfileEntry, ServerEntry, ToolEntry
 from foretool.server.config.variables import (
     CREDENTIAL,
     WORKING_FOLDER,
@@ -59,7 +59,10 @@ class Server(Struct, frozen=True, kw_only=True):
 
     def offers(self, tool: str) -> bool:
         """Tell whether the upstream tool of this name exists for clients."""
-        return (not self.entry.include or matches(tool, self.entry.include)) and not matches(tool, self.entry.exclude)
+        entry = self.entry
+        if (own := entry.tools.get(tool)) is not None and own.hidden:
+            return False
+        return (not entry.include or matches(tool, entry.include)) and not matches(tool, entry.exclude)
 
     def result_tokens(self, tool: str) -> int | None:
         """Return the tokens that a result of an upstream tool may have, None if the entry does not say."""
@@ -160,6 +163,9 @@ def _server(
     known = {_SAME_KEY.get(key, key): value for key, value in written.items() if value is not None}
     if isinstance(known.get("trust"), bool):
         del known["trust"]  # Gemini CLI's, about confirmations
+    if isinstance(known.get("tools"), list):
+        del known["tools"]  # Copilot's, the names of tools that it may use
+    check_tools(known.get("tools"), (*here, "tools"))
     entry = convert(known, ServerEntry, here)
     check_rules(entry, here)
     transport = _transport(entry, written, here)
@@ -204,6 +210,16 @@ def _program(entry: ServerEntry, found: Expansion, folder: Path, environ: Mappin
         chosen = entry.cwd and not any(name in entry.cwd for name in _CLIENT_FOLDERS)
         command = str(absolute((Path(cwd) if chosen else folder) / command))
     return command, cwd
+
+
+def check_tools(written: Any, here: jsonc.Path) -> None:
+    """Refuse a misspelt key, which would leave a tool visible, and a name that clients refuse."""
+    for tool, entry in written.items() if isinstance(written, dict) else ():
+        refuse_unknown(entry, ToolEntry, (*here, tool))
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9_-]{0,49}", name):
+            problem = f'expected up to 49 letters, digits, "_" or "-", found "{one_line(name)}"; write a name like this'
+            raise Invalid((*here, tool, "name"), problem)
 
 
 def check_rules(entry: ServerEntry | ProfileEntry, here: jsonc.Path) -> None:
@@ -258,6 +274,8 @@ def _warn_of_other_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[s
     for key in written:
         if key == "trust" and isinstance(written[key], bool):
             yield f'{dotted((*here, key))}: not read by foretool; its own "trust" is "pin" or "auto"'
+        if key == "tools" and isinstance(written[key], list):
+            yield f'{dotted((*here, key))}: not read by foretool; it reads "include"'
         if key in fields or key in _SAME_KEY:
             continue
         if advice := _OTHER_CLIENTS[key] if key in _OTHER_CLIENTS else guess(key, fields):

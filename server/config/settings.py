@@ -1,6 +1,6 @@
 """The config file, key by key: every setting with its type, unit, default and meaning.
 
-`docs/configuration.md` is generated from these four structs (`python docs/generate.py`). They hold the file as people
+`docs/configuration.md` is generated from these structs (`python docs/generate.py`). They hold the file as people
 write it; `loader.py` checks it and expands its variables.
 """
 
@@ -34,6 +34,22 @@ REMOVED: dict[str, str] = {
 """Settings of earlier versions, each with what happens instead: they are ignored with a warning."""
 REMOVED_ENCODERS = frozenset({"hash", "multilingual-e5", "wordllama"})
 """Encoders of earlier versions: their names are ignored with a warning."""
+
+
+class ToolEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of a server's `tools`: what clients see of one tool in place of what the server says."""
+
+    name: Annotated[str, Meta(max_length=49)] = ""
+    """Clients see the tool as `<prefix>__<name>`; letters, digits, `_` and `-`. Calls of the earlier name still reach
+    it. A name that another tool has, or ever had, is not taken from it: `foretool doctor` says so."""
+    title: str = ""
+    """The title that clients show."""
+    description: str = ""
+    """What the tool does. Models and searches read it in place of the server's text."""
+    hidden: bool = False
+    """No client sees the tool, as with `exclude`."""
+    pin: bool = False
+    """The tool is always listed, whatever the budget."""
 
 
 class ServerEntry(Struct, frozen=True, kw_only=True):
@@ -70,6 +86,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """Patterns of tool names that no client sees, even if `include` matches them."""
     pin: tuple[str, ...] = ()
     """Patterns of tool names that are always listed, whatever the budget."""
+    tools: dict[str, ToolEntry] = {}
+    """What clients see of single tools, by the server's own names for them; see [below](#a-tool)."""
     allow: tuple[str, ...] = ()
     """Patterns of tool names that you trust, or `@write` (every tool that is not read-only), or `@destructive`
     (destructive tools, and tools that do not say what they are). It adds no tool and takes none away."""

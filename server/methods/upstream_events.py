@@ -128,7 +128,7 @@ class UpstreamEvents:
         version = str(info.implementation.get("version") or "")
         listing = Listing(tools, text, version, "prompts" in (info.capabilities or {}))
         admitted = self._gatekeeper.admit(
-            name, listing, Listing(self._catalog.of(name), self._catalog.instructions(name))
+            name, listing, Listing(self._catalog.listed(name), self._catalog.instructions(name))
         )
         return admitted.tools, admitted.text
 

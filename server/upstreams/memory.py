@@ -104,7 +104,7 @@ class UpstreamMemory:
 
     def _save_record(self, record: UpstreamRecord) -> None:
         with self._store.atomic():
-            self._store.catalog.save_upstream(record, self._catalog.of(record.name))
+            self._store.catalog.save_upstream(record, self._catalog.listed(record.name))
 
     def save_all(self) -> None:
         """Bring a store that was away, or is another one now, up to date. May raise `StorageError`."""

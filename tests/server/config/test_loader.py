@@ -319,3 +319,16 @@ def test_a_projects_file_read_again_still_does_not_choose_the_database(
         assert (config.path, config.named_by, config.storage) == (project, "project_config", own.with_name("own.db"))
     named = loader.load_again(loader.load(project))
     assert (named.named_by, named.storage) == ("--config", project.with_name("theirs.db"))
+
+
+def test_a_tools_entry_is_checked_strictly_and_other_clients_lists_are_left_alone() -> None:
+    def with_tools(tools: Any) -> Config:
+        return read({"mcpServers": {"hub": {"command": "x", "tools": tools}, "other": {"command": "y"}}})
+
+    assert not with_tools({"create": {"name": "new", "hidden": True}}).servers["hub"].offers("create")
+    assert '"hidden"' in with_tools({"create": {"hiden": True}}).broken["hub"]
+    for name in ("a b", "a.b", "a/b", "ä", "x" * 50):
+        assert "letters, digits" in with_tools({"create": {"name": name}}).broken["hub"]
+    copilot = with_tools(["*"])
+    assert copilot.servers["hub"].entry.tools == {}
+    assert any('tools: not read by foretool; it reads "include"' in each for each in copilot.warnings)

@@ -1,0 +1,157 @@
+"""The user's words in place of a server's: names, texts, pins, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fakes import FakeUpstream, config_of, tool
+
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import raw
+from foretool.storage.records import Tool
+
+
+def server(name: str, entries: dict[str, Any] | None = None, **entry: Any) -> FakeUpstream:
+    return FakeUpstream(name, entry={**entry, "tools": entries or {}})
+
+
+def catalog(*upstreams: FakeUpstream) -> Catalog:
+    return Catalog(list(config_of(*upstreams).servers.values()))
+
+
+def listed(*tools: Any) -> list[Any]:
+    return [raw(tool(each) if isinstance(each, str) else each) for each in tools]
+
+
+def words(one: Tool) -> tuple[Any, Any]:
+    fields = jsonrpc.plain(raw(jsonrpc.fields(one.definition)))
+    return fields.get("title"), fields.get("description")
+
+
+def test_a_tool_is_shown_under_the_users_name_and_words_and_kept_as_the_server_listed_it() -> None:
+    one = catalog(server("hub", {"create": {"name": "new", "title": "New", "description": "Mine", "pin": True}}))
+    one.replace("hub", listed(tool("create", "Theirs", annotations={"title": "T", "readOnlyHint": True}), "other"))
+    shown = one.get(one.find("hub__new").id)  # type: ignore[union-attr,arg-type]
+    assert shown is not None
+    assert (shown.id, shown.name, words(shown)) == ("hub__new", "create", ("New", "Mine"))
+    assert jsonrpc.plain(jsonrpc.fields(shown.definition)["annotations"]) == {"title": "New", "readOnlyHint": True}
+    (kept, _) = one.listed("hub")
+    assert words(kept) == (None, "Theirs")
+    assert kept.schema_hash != shown.schema_hash
+    assert [each.id for each in one.tools()] == ["hub__new", "hub__other"]
+    assert one.find("hub__create") == one.find("create") == shown
+    assert one.pins() == ["hub__new"]
+    assert one.problems["hub"] == ()
+
+
+def test_tokens_are_counted_of_what_clients_see() -> None:
+    one = catalog(server("hub", {"create": {"description": "Mine"}}))
+    one.replace("hub", listed("create"))
+    (shown,) = one.find_uncounted()
+    one.set_token_counts({shown.schema_hash: 7})
+    assert one.tokens(shown.id) == 7
+    assert one.of("hub")[0].tokens == 7
+    assert one.find_uncounted() == []
+
+
+def test_a_hidden_tool_is_not_there() -> None:
+    one = catalog(server("hub", {"drop": {"hidden": True}}))
+    one.replace("hub", listed("create", "drop"))
+    assert [each.id for each in one.tools()] == ["hub__create"]
+    gone = one.why_gone("hub__drop")
+    assert gone is not None and '"tools"' in gone.way_out
+    assert one.problems["hub"] == ()
+
+
+def test_a_name_that_another_tool_has_is_not_taken_from_it() -> None:
+    one = catalog(server("hub"))
+    one.replace("hub", listed("create", "new"))
+    one.fix_names()
+    one.configure(list(config_of(server("hub", {"create": {"name": "new"}})).servers.values()))
+    assert {each.name: each.id for each in one.of("hub")} == {"create": "hub__create", "new": "hub__new"}
+    assert one.problems["hub"] == (
+        """"tools": 'create' is shown as hub__create: the name 'new' belongs to another tool; choose another name""",
+    )
+
+
+def test_a_server_that_lists_a_tool_by_the_users_name_does_not_get_it() -> None:
+    """A call of the user's name reaches the tool that the user meant, whatever the server lists, and in any order."""
+    for fixed in (False, True):
+        one = catalog(server("hub", {"create": {"name": "new"}}))
+        one.replace("hub", listed("create"))
+        if fixed:
+            one.fix_names()
+        one.replace("hub", listed("new", "create"))
+        assert one.find("hub__new").name == "create"  # type: ignore[union-attr]
+        one.fix_names()
+        one.replace("hub", listed("new"))  # the tool is gone: its name means nothing else
+        assert one.get(one.of("hub")[0].id).id.startswith("hub__new_")  # type: ignore[union-attr]
+        assert one.find("hub__new") is None
+
+
+def test_a_name_cannot_reach_behind_another_servers_prefix() -> None:
+    for entry, name, shown in (({}, "evil__pay", "a__x"), ({"prefix": ""}, "a__evil__pay", "x")):
+        names = {"x": {"name": name if entry else "evil__pay"}}
+        one = catalog(server("a", names, **entry), FakeUpstream("a__evil"))
+        one.replace("a__evil", listed("pay"))
+        one.replace("a", listed("x"))
+        assert one.find("a__evil__pay").upstream == "a__evil"  # type: ignore[union-attr]
+        assert one.of("a")[0].id == shown
+        (problem,) = one.problems["a"]
+        assert "cannot be its name" in problem
+
+
+def test_without_a_prefix_a_name_is_taken_from_nobody() -> None:
+    one = catalog(FakeUpstream("mail"), server("a", {"x": {"name": "send"}, "y": {"name": "call_tool"}}, prefix=""))
+    one.replace("mail", listed("send"))
+    one.replace("a", listed("x", "y"))
+    assert one.find("send") is None or one.find("send").upstream == "mail"  # type: ignore[union-attr]
+    assert [each.id for each in one.of("a")] == ["x", "y"]
+    assert len(one.problems["a"]) == 2
+
+
+def test_an_entry_for_a_tool_of_another_server_is_reported_and_changes_nothing() -> None:
+    one = catalog(server("a", {"mail__send": {"description": "Mine"}, "send": {"hidden": False}}), FakeUpstream("mail"))
+    one.replace("mail", listed(tool("send", "Theirs")))
+    one.replace("a", listed("x"))
+    assert words(one.of("mail")[0]) == (None, "Theirs")
+    assert [problem.split(";")[0] for problem in one.problems["a"]] == [
+        """"tools": it has no tool 'mail__send'""",
+        """"tools": it has no tool 'send'""",
+    ]
+
+
+def test_a_name_too_long_beside_its_prefix_is_reported() -> None:
+    one = catalog(server("hub", {"x": {"name": "n" * 49}}))
+    one.replace("hub", listed("x"))
+    (problem,) = one.problems["hub"]
+    assert "too long" in problem
+    assert len(one.of("hub")[0].id) <= 49
+
+
+def test_two_entries_with_one_name_give_it_to_the_first() -> None:
+    one = catalog(server("hub", {"a": {"name": "n"}, "b": {"name": "n"}}))
+    one.replace("hub", listed("a", "b"))
+    assert [each.id for each in one.of("hub")] == ["hub__n", "hub__b"]
+    assert len(one.problems["hub"]) == 1
+
+
+def test_a_change_of_the_config_changes_what_is_shown_and_back() -> None:
+    one = catalog(server("hub"))
+    one.replace("hub", listed(tool("create", "Theirs")))
+    one.fix_names()
+    before, version = one.tools(), one.version
+    one.configure(list(config_of(server("hub", {"create": {"name": "new", "description": "Mine"}})).servers.values()))
+    assert (one.tools()[0].id, words(one.tools()[0])[1]) == ("hub__new", "Mine")
+    assert one.changed_since(version) == ["hub"]
+    one.fix_names()
+    one.configure(list(config_of(server("hub")).servers.values()))
+    assert one.tools() == before
+    assert one.find("hub__new") == before[0]
+
+
+def test_invisible_characters_of_the_users_texts_do_not_leave() -> None:
+    one = catalog(server("hub", {"x": {"description": "a\u200bb\U000e0041"}}))
+    one.replace("hub", listed("x"))
+    assert words(one.of("hub")[0])[1] == "ab"
