@@ -1,4 +1,4 @@
-"""What the user writes about a tool reaches clients, searches and calls of a running proxy, and approvals do not move."""
+"""What the user writes about a tool reaches clients, searches and calls of a running proxy; approvals do not move."""
 
 from __future__ import annotations
 
