@@ -721,6 +721,17 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/cli.md", "each edit of the config keeps comments and order and is taken back byte for byte"
     ),
     "manage:list": Promise("docs/cli.md", "list shows each server with its state, its tools and what is wrong"),
+    "manage:add": Promise(
+        "docs/cli.md", "add takes a server in every form, starts it once and says how many tools it has"
+    ),
+    "manage:registry": Promise(
+        "docs/cli.md", "what the MCP Registry names is shown, with the values it needs, and added"
+    ),
+    "trust:manage:registry": Promise(
+        "SECURITY.md",
+        "what a registry answers is run only after it was shown and agreed to, with a package manager of our choice and"
+        " no value of our environment that it did not ask for by name",
+    ),
     "trust:manage:secrets": Promise("SECURITY.md", "commands that edit the config print no secret of it"),
     # What is kept
     "trust:data:no-secret-is-written": Promise(

@@ -14,6 +14,7 @@ from foretool.storage.stores import StorageError
 
 COMMANDS = (
     "init",
+    "add",
     "remove",
     "enable",
     "disable",

@@ -63,9 +63,7 @@ def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[
     title, name = file.file.title, server.name
     merged.notes += (f"{name} ({title}): {note}" for note in server.notes)
     present = {**merged.known, **merged.entries}
-    if (
-        same := next((each for each, entry in present.items() if _reach(entry) == _reach(server.entry)), None)
-    ) is not None:
+    if same := same_server(server.entry, present):
         if title not in merged.origins[same]:
             merged.origins[same].append(title)
         if same != name:
@@ -82,6 +80,12 @@ def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[
             merged.known.pop(name)
     merged.entries[name] = server.entry
     merged.origins[name] = [title]
+
+
+def same_server(entry: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """Return the name of the server that is the same as an entry: what is started or reached, and as whom; or ""."""
+    reach = _reach(entry)
+    return next((name for name, each in known.items() if isinstance(each, Mapping) and _reach(each) == reach), "")
 
 
 def _reach(entry: Mapping[str, Any]) -> bytes:

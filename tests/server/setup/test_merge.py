@@ -8,7 +8,7 @@ from typing import Any
 from homes import write_home
 
 from foretool.server.setup.clients import Machine, client_files
-from foretool.server.setup.merge import Choice, Conflict, Merged, merge
+from foretool.server.setup.merge import Choice, Conflict, Merged, merge, same_server
 from foretool.server.setup.scan import scan
 
 
@@ -58,3 +58,9 @@ def test_another_account_is_another_server(tmp_path: Path) -> None:
         path.write_text(f'{{"mcpServers": {{"github": {{"command": "g", "env": {{"TOKEN": "{token}"}}}}}}}}')
     found, (conflict,) = merged(tmp_path)
     assert conflict.differs == ["env"] and set(found.entries) == {"github", "github-gemini"}
+
+
+def test_the_same_server_is_found_by_what_it_reaches() -> None:
+    known = {"a": {"command": "x", "args": []}, "b": {"url": "https://h"}, "c": 7}
+    assert same_server({"command": "x", "description": "other words"}, known) == "a"
+    assert same_server({"command": "x", "env": {"A": "1"}}, known) == ""
