@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from foretool.retrieval.graph import Edge
 from foretool.server.commands.explain import Explanation
+from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.graph import Neighbours
 from foretool.server.commands.list import ListedServer
@@ -34,6 +35,7 @@ from foretool.server.commands.tools import Inventory
 from foretool.server.diagnosis import Finding, UpstreamCheck
 from foretool.server.learning.run import Run
 from foretool.server.recording.costs import Costs
+from foretool.server.setup.mcp_registry import Listing
 from foretool.server.setup.registrations import Registration
 from foretool.server.trust.findings import Finding as TextFinding
 from foretool.storage.records import Approval, Artifact, ClientRecord, Policy
@@ -171,6 +173,15 @@ class EditAnswer(Struct):
     """The folder with the earlier file; null if nothing was written."""
 
 
+class AddAnswer(EditAnswer):
+    """What was added, and what the new servers did when they were started once."""
+
+    added: list[str]
+    notes: list[str]
+    started: list[FirstStart]
+    """Empty if none was started."""
+
+
 class PinAnswer(EditAnswer):
     """What changed in the config file, and what the pins cost then."""
 
@@ -183,6 +194,8 @@ ANSWERS: Final[dict[str, Any]] = {
     "status": StatusAnswer,
     "tools": Inventory,
     "list": list[ListedServer],
+    "add": AddAnswer,
+    "add --search": list[Listing],
     "remove": EditAnswer,
     "enable": EditAnswer,
     "disable": EditAnswer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import Any
 import click
 import jsonschema_rs
 import pytest
-from command_fakes import CALC, WEATHER, echo, fill, write_config
+from command_fakes import CALC, ECHO, WEATHER, echo, fill, write_config
 from homes import write_home
 from msgspec.structs import replace
+from registry_fakes import item, npm, registry
 from stored_records import MISS, SESSION
 
 from foretool.server.commands import exit as statuses
@@ -34,6 +36,8 @@ LINES: dict[str, Sequence[str]] = {
     "status": ("status",),
     "tools": ("tools",),
     "list": ("list",),
+    "add": ("add", "echo", sys.executable, str(ECHO)),
+    "add --search": ("add", "--search", "weather"),
     "remove": ("remove", "sky"),
     "enable": ("enable", "sky"),
     "disable": ("disable", "sky"),
@@ -102,7 +106,7 @@ def problems(line: str, answer: Any) -> list[str]:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_prints_what_the_schema_says(
-    line: str, path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+    line: str, path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed = [*LINES[line], "--json"]
     if line.startswith("init"):
@@ -116,7 +120,9 @@ def test_a_command_prints_what_the_schema_says(
             path = write_config(home, {"echo": echo()})
         typed += ["--config", str(path)]
     capsys.readouterr()
-    run(typed)
+    with registry(item(packages=[npm()])) as known:
+        monkeypatch.setenv("FORETOOL_REGISTRY", known.url)
+        run(typed)
     answer = json.loads(capsys.readouterr().out)
     assert answer, "an empty answer would fit every schema"
     assert problems(line, answer) == []
