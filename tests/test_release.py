@@ -1,0 +1,120 @@
+"""What is published besides the wheel: the bundle, the plugin, the registry's entry, the image."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import node
+import pytest
+
+from foretool.server.commands.group import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGING = ROOT / "packaging"
+
+pytestmark = pytest.mark.skipif(not PACKAGING.is_dir(), reason="needs a checkout")
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, PACKAGING / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read(path: str) -> Any:
+    return json.loads((PACKAGING / path).read_text(encoding="utf-8"))
+
+
+def test_nothing_but_the_owner_keeps_a_release_back_and_that_does() -> None:
+    problems = load("release").find_problems()
+    assert [problem.partition(";")[0] for problem in problems] == [
+        "packaging/server.json: name: 'owner-to-be-chosen' stands for the owner"
+    ]
+    done = subprocess.run([sys.executable, str(PACKAGING / "release.py")], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == problems
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "found"),
+    [
+        (
+            "packaging/server.json",
+            '"version": "0.1.0"',
+            '"version": "0.0.9"',
+            "expected the version 0.1.0, found 0.0.9",
+        ),
+        ("packaging/mcpb/manifest.json", '"version": "0.1.0"', '"version": "2"', "manifest.json: expected the version"),
+        ("packaging/server.json", "One MCP server", "One MCP server " * 9, "at most 100 characters"),
+        ("README.md", "<!-- mcp-name: ", "<!-- ", "has no line <!-- mcp-name: "),
+    ],
+)
+def test_a_stale_or_wrong_entry_is_found(tmp_path: Path, path: str, old: str, new: str, found: str) -> None:
+    shutil.copytree(PACKAGING, tmp_path / "packaging")
+    (tmp_path / "foretool").mkdir()
+    shutil.copy(ROOT / "foretool" / "_version.py", tmp_path / "foretool")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    text = (tmp_path / path).read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / path).write_text(text.replace(old, new), encoding="utf-8")
+    assert any(found in problem for problem in load("release").find_problems(tmp_path))
+
+
+def test_every_command_that_is_started_exists() -> None:
+    server = read("claude-code/.mcp.json")["mcpServers"]["foretool"]
+    (hook,) = read("claude-code/hooks/hooks.json")["hooks"]["UserPromptSubmit"][0]["hooks"]
+    bundle = read("mcpb/manifest.json")["server"]["mcp_config"]["args"]
+    (published,) = read("server.json")["packages"][0]["packageArguments"]
+    started = {server["args"][0], hook["command"].split()[1], bundle[bundle.index("foretool") + 1], published["value"]}
+    assert started == {"serve", "hint"}
+    assert started <= set(COMMANDS)
+
+
+def test_a_bundle_has_the_wheel_and_a_project_that_names_it(tmp_path: Path) -> None:
+    wheel = tmp_path / "foretool-1.2.3-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    load("bundle").pack(wheel, tmp_path / "foretool.mcpb")
+    with zipfile.ZipFile(tmp_path / "foretool.mcpb") as packed:
+        assert sorted(packed.namelist()) == ["LICENSE", wheel.name, "main.py", "manifest.json", "pyproject.toml"]
+        assert json.loads(packed.read("manifest.json"))["server"]["entry_point"] in packed.namelist()
+        assert f'path = "{wheel.name}"' in packed.read("pyproject.toml").decode()
+
+
+def test_the_image_runs_without_root_and_writes_to_its_volume_alone() -> None:
+    text = (PACKAGING / "Dockerfile").read_text(encoding="utf-8")
+    instructions = [line for line in text.splitlines() if re.match("[A-Z]+ ", line)]
+    last = text.rpartition("FROM ")[2]
+    assert "USER 10001" in last
+    assert last.index("USER ") > last.index("useradd")
+    assert {line.split()[0] for line in instructions} <= {
+        "FROM", "WORKDIR", "COPY", "RUN", "USER", "ENV", "VOLUME", "EXPOSE", "ENTRYPOINT", "CMD"
+    }  # fmt: skip
+    written = re.findall(r"(?:HOME|FORETOOL_STORAGE|FORETOOL_SOCKETS)=(\S+)", last)
+    assert len(written) == 3
+    assert all(path.startswith("/data") for path in written)
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.timeout(300)
+def test_the_validator_of_bundles_takes_the_manifest(tmp_path: Path) -> None:
+    validator = [node.package("@anthropic-ai/mcpb", "2.1.2", "mcpb"), "validate"]
+    run = partial(subprocess.run, env=node.environment(), capture_output=True)
+    run([*validator, str(PACKAGING / "mcpb" / "manifest.json")], check=True)
+    manifest = read("mcpb/manifest.json")
+    del manifest["server"]["entry_point"]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    assert run([*validator, str(tmp_path / "manifest.json")], check=False).returncode != 0
