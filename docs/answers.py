@@ -25,7 +25,8 @@ from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.graph import Neighbours
 from foretool.server.commands.list import ListedServer
-from foretool.server.commands.misses import Ledger, MissDetails
+from foretool.server.commands.miss_show import MissDetails
+from foretool.server.commands.misses import Ledger
 from foretool.server.commands.pin import Pins
 from foretool.server.commands.review import Batch, Change
 from foretool.server.commands.search import SearchResult

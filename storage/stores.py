@@ -77,6 +77,9 @@ class CallStore(Protocol):
     def get(self, id: int) -> Call | None: ...
     def recent(self, limit: int) -> list[Call]: ...
 
+    def of_session(self, session: str, since: float, until: float) -> list[Call]:
+        """Return the calls of a session in a time, the oldest first."""
+
     def failing(self, limit: int) -> set[ToolId]:
         """Return the tools that failed at each of their calls, as far as these are among the latest `limit` calls."""
 
@@ -139,6 +142,9 @@ class DiscoveryStore(Protocol):
 
     def get(self, id: int) -> Discovery | None: ...
     def recent(self, limit: int) -> list[Discovery]: ...
+
+    def of_session(self, session: str, since: float, until: float) -> list[Discovery]:
+        """Return the discoveries of a session in a time, the oldest first."""
 
     def events(self) -> list[Event]:
         """Return the discoveries that have a task as events, the oldest first."""

@@ -11,8 +11,8 @@ from foretool.retrieval.ranking import Query, Ranked
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.commands import output
+from foretool.server.commands.causes import CAUSES
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.misses import CAUSES
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.commands.search import SearchResult, open_search, search
 from foretool.server.config.loader import Profile

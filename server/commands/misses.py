@@ -13,44 +13,16 @@ import click
 from msgspec import Struct
 
 from foretool.server.commands import output
-from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.causes import CAUSES, NOTHING_FOUND, say_cost, say_rank
+from foretool.server.commands.miss_show import show
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import (
-    Call,
-    Cause,
-    Discovery,
-    Exposure,
-    Miss,
-    MissCount,
-    MissFilter,
-    Noticed,
-    SessionRecord,
-)
+from foretool.storage.records import Cause, Miss, MissCount, MissFilter
 from foretool.storage.stores import Store
 
 _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
-CAUSES: Final[dict[Cause, str]] = {
-    "rank": "neither its use, nor the profile's description, nor earlier tasks suggested it",
-    "budget": "it was a candidate for the list, but better ones took the tokens",
-    "stale": "the list was made before the tool was used and has not been refreshed since",
-    "gate": "the search found tools, but was too unsure to show one",
-    "policy": "a list that may grow keeps tokens free for that, and they were missing",
-    "offline": "its server's tools were not known when the list was made",
-    "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
-    "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
-}
-NOTICED: Final[dict[Noticed, str]] = {
-    "call": "it was called by its name, although it was not in the list",
-    "bridge": "it was called through call_tool or call_tool_write",
-    "discovery": "discover_tools found it, and then it was called",
-    "nothing_found": "discover_tools found nothing",
-    "unknown_name": "a name was called that no server has",
-}
-NOTHING_FOUND: Final = "(no tool found)"
-"""What stands for the tool where a search found none."""
 MOST_NAMED: Final = 4
 """How many causes or tools of a group are named."""
 
@@ -61,18 +33,6 @@ def read_duration(text: str) -> float:
     if match is None:
         raise click.BadParameter(f"expected a time like 7d, 12h or 30min, found {text!r}.")
     return float(match[1]) * _UNITS[match[2]]
-
-
-class MissDetails(Struct, frozen=True):
-    """One miss, with every record that it refers to."""
-
-    miss: Miss
-    cause_in_words: str
-    session: SessionRecord | None
-    exposure: Exposure | None
-    """The list that the client had."""
-    discovery: Discovery | None
-    call: Call | None
 
 
 class MissGroup(Struct, frozen=True):
@@ -228,92 +188,12 @@ def _count_up(counts: Mapping[str, int]) -> str:
 def _print_each(misses: Sequence[Miss]) -> None:
     rows = [
         (
-            miss.id, miss.tool or NOTHING_FOUND, output.when(miss.at), miss.noticed, miss.cause, _rank(miss),
-            miss.query or "-", miss.recovered, _cost(miss),
+            miss.id, miss.tool or NOTHING_FOUND, output.when(miss.at), miss.noticed, miss.cause, say_rank(miss),
+            miss.query or "-", miss.recovered, say_cost(miss),
         )
         for miss in misses
     ]  # fmt: skip
     output.table(("id#", "tool…", "when", "noticed", "cause", "rank#", "task…", "recovered", "extra cost…"), rows)
 
 
-def _rank(miss: Miss) -> str:
-    return f"{miss.rank}/{miss.of}" if miss.rank else f"-/{miss.of}" if miss.of else "-"
-
-
-def _cost(miss: Miss) -> str:
-    parts = [output.plural(miss.turns, "turn")] if miss.turns else []
-    return ", ".join([*parts, output.plural(miss.tokens, "token")] if miss.tokens else parts) or "-"
-
-
-@command.command("show")
-@click.argument("id", type=int)
-@config_option
-@json_option
-def show(path: Path | None, as_json: bool, id: int) -> int:
-    """Show one miss in full: the task, the list, what was found, and what would have helped."""
-    with open_existing_store(load(path).storage) as store:
-        miss = store.calls.miss(id)
-        if miss is None:
-            return complain(f"misses show: there is no miss {id}; `foretool misses` lists all misses", WRONG)
-        details = MissDetails(
-            miss=miss,
-            cause_in_words=CAUSES[miss.cause],
-            session=store.sessions.get(miss.session),
-            exposure=store.sessions.exposure(miss.exposure) if miss.exposure else None,
-            discovery=store.discoveries.get(miss.discovery) if miss.discovery else None,
-            call=store.calls.get(miss.call) if miss.call else None,
-        )
-    return output.show(details, as_json, _print_details)
-
-
-def _print_details(details: MissDetails) -> None:
-    miss, session = details.miss, details.session
-    client = f"{session.client} {session.version}, {session.era}, {session.transport}" if session else "(unknown)"
-    facts = [
-        ("when", output.when(miss.at)),
-        ("client", client),
-        ("profile", (session.profile if session else "") or "(none)"),
-        ("task", miss.query or "(unknown)"),
-        ("called before", ", ".join(miss.history) or "(nothing)"),
-        ("noticed", NOTICED[miss.noticed]),
-        ("cause", f"{miss.cause}: {details.cause_in_words}"),
-        ("rank", f"{_rank(miss)} {output.score_parts(miss.parts)}".strip()),
-        ("would have helped", miss.change or "(unknown)"),
-        ("recovered", miss.recovered),
-        ("cost", _cost(miss)),
-    ]
-    if details.call is not None:
-        took = "" if details.call.outcome == "refused" else f" after {details.call.took_ms:.0f} ms"
-        facts.append(("call", f"{details.call.outcome}{took}, by {details.call.via}"))
-    output.say(f"{miss.id}  {miss.tool or NOTHING_FOUND}", "bold")
-    for name, value in facts:
-        output.say_fact(name, value, indent=2, column=19)
-    _print_exposure(details.exposure)
-    _print_discovery(details.discovery, miss.tool)
-
-
-def _print_exposure(exposure: Exposure | None) -> None:
-    if exposure is None:
-        output.say("\nThe client had not asked for a list.")
-        return
-    output.say(
-        f"\nIts list: {output.plural(len(exposure.tools), 'tool')}, {exposure.tokens:,} tokens, {exposure.policy},"
-        f" epoch {exposure.epoch}, sent {output.when(exposure.at)} ({exposure.reason})"
-    )
-    output.say(f"  {', '.join(exposure.tools)}")
-
-
-def _print_discovery(discovery: Discovery | None, missed: str) -> None:
-    if discovery is None:
-        return
-    output.say(
-        f"\nIts discovery: confidence {discovery.level}, {output.plural(len(discovery.matches), 'match')},"
-        f" {discovery.tokens:,} tokens, {discovery.took_ms:.1f} ms"
-    )
-    rows = [
-        (match.rank, f"{match.tool} (this one)" if match.tool == missed else match.tool, f"{match.score:.2f}",
-         output.score_parts(match.parts))
-        for match in discovery.matches
-    ]  # fmt: skip
-    if rows:
-        output.table(("#", "tool…", "score#", "parts…"), rows)
+command.add_command(show)

@@ -70,6 +70,10 @@ class Calls(Subject):
     def recent(self, limit: int) -> list[Call]:
         return _CALLS.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
 
+    def of_session(self, session: str, since: float, until: float) -> list[Call]:
+        rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
+        return _CALLS.find_all(self._database, rest, (session, since, until))
+
     def events(self, limit: int) -> list[Event]:
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)

@@ -56,6 +56,10 @@ class Discoveries(Subject):
     def recent(self, limit: int) -> list[Discovery]:
         return _DISCOVERIES.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
 
+    def of_session(self, session: str, since: float, until: float) -> list[Discovery]:
+        rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
+        return _DISCOVERIES.find_all(self._database, rest, (session, since, until))
+
     def events(self) -> list[Event]:
         rows = self._database.rows("SELECT at, task, handle, session FROM discoveries WHERE task != '' ORDER BY id")
         return [Event(at, "task", task, handle=handle, session=session) for at, task, handle, session in rows]

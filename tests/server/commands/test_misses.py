@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from command_fakes import fill, write_config
@@ -10,9 +9,7 @@ from msgspec.structs import replace
 from stored_records import MISS
 
 from foretool.server.commands.group import run
-from foretool.server.commands.misses import CAUSES, NOTICED
 from foretool.storage.opening import open_store
-from foretool.storage.records import Cause, Noticed
 
 
 @pytest.fixture
@@ -82,43 +79,6 @@ def test_an_empty_ledger_says_so_in_one_line(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out.startswith("No miss fits these options.")
 
 
-def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "1", "--config", str(path)]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    for said in (
-        "1 sky__forecast",
-        "client cursor 1.2, legacy, stdio",
-        "task weather in Paris",
-        "called before calc__add",
-        "cause budget: it was a candidate for the list",
-        "rank 1/3",
-        "would have helped pin sky__forecast",
-        "cost 1 turn, 80 tokens",
-        "call ok after 12 ms, by name",
-        "Its list: 1 tool, 300 tokens, frozen, epoch 1",
-        "Its discovery: confidence high, 1 match, 80 tokens",
-        "sky__forecast (this one) 2.50 lexical +2.50",
-    ):
-        assert said in out, said
-
-
-def test_one_miss_as_json_carries_the_records_themselves(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["miss"]["tool"] == told["call"]["tool"] == told["discovery"]["matches"][0]["tool"] == "sky__forecast"
-    assert (told["exposure"]["tools"], told["session"]["client"]) == (["calc__add"], "cursor")
-
-
-def test_an_unknown_miss_is_status_1(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "9", "--config", str(path)]) == 1
-    assert capsys.readouterr().err.startswith("foretool: misses show: there is no miss 9; ")
-
-
 def test_a_time_that_is_none_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["misses", "--since", "soon", "--config", str(path)]) == 2
     assert "expected a time like 7d, 12h or 30min, found 'soon'" in capsys.readouterr().err
-
-
-def test_every_cause_and_every_way_of_noticing_is_put_in_words() -> None:
-    assert set(CAUSES) == set(get_args(Cause))
-    assert set(NOTICED) == set(get_args(Noticed))

@@ -126,3 +126,9 @@ def test_a_repeated_flow_is_counted_and_the_most_frequent_flow_comes_first(store
         Flow(LOGIN, POST, "token", "token", 3, 20.0),
         Flow(LIST, POST, "", "id", 2, 10.0),
     ]
+
+
+def test_the_calls_of_a_session_in_a_time_come_oldest_first(store: Store) -> None:
+    calls = [replace(CALL, session=session, at=at) for session, at in (("a", 3.0), ("b", 3.5), ("a", 4.0), ("a", 9.0))]
+    store.calls.record(calls)
+    assert [call.at for call in store.calls.of_session("a", 3.0, 5.0)] == [3.0, 4.0]

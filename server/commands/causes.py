@@ -1,0 +1,45 @@
+"""Misses in words: their causes, what revealed them, their rank and their cost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from foretool.server.commands import output
+from foretool.storage.records import Cause, Miss, Noticed
+
+CAUSES: Final[dict[Cause, str]] = {
+    "rank": "neither its use, nor the profile's description, nor earlier tasks suggested it",
+    "budget": "it was a candidate for the list, but better ones took the tokens",
+    "stale": "the list was made before the tool was used and has not been refreshed since",
+    "gate": "the search found tools, but was too unsure to show one",
+    "policy": "a list that may grow keeps tokens free for that, and they were missing",
+    "offline": "its server's tools were not known when the list was made",
+    "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
+    "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
+}
+NOTICED: Final[dict[Noticed, str]] = {
+    "call": "it was called by its name, although it was not in the list",
+    "bridge": "it was called through call_tool or call_tool_write",
+    "discovery": "discover_tools found it, and then it was called",
+    "nothing_found": "discover_tools found nothing",
+    "unknown_name": "a name was called that no server has",
+}
+RECOVERED: Final[dict[str, str]] = {
+    "called": "called: the client called it all the same",
+    "discovered": "discovered: a search found it, and the client called it",
+    "suggested": "suggested: the client was told of names that are like it",
+    "no": "no",
+}
+NOTHING_FOUND: Final = "(no tool found)"
+"""What stands for the tool where a search found none."""
+
+
+def say_rank(miss: Miss) -> str:
+    """Write the rank of the missed tool: `2/42`, or `-` if it had none."""
+    return f"{miss.rank}/{miss.of}" if miss.rank else f"-/{miss.of}" if miss.of else "-"
+
+
+def say_cost(miss: Miss) -> str:
+    """Write what a miss cost: `1 turn, 80 tokens`."""
+    parts = [output.plural(miss.turns, "turn")] if miss.turns else []
+    return ", ".join([*parts, output.plural(miss.tokens, "token")] if miss.tokens else parts) or "-"

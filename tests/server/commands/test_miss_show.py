@@ -1,0 +1,116 @@
+"""`foretool misses show`: one miss, and the conversation around it in order."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_fakes import CALC, WEATHER, fill, write_config
+from msgspec.structs import replace
+from stored_records import MISS
+
+from foretool.server.commands.group import run
+from foretool.server.commands.miss_show import STEPS_BEFORE, read_story
+from foretool.storage.opening import open_store
+from foretool.storage.records import Call, Discovery, Exposure, Prompt
+from foretool.storage.stores import Store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = write_config(tmp_path)
+    fill(path).close()
+    return path
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:") as store:
+        yield store
+
+
+def call(session: str, at: float, tool: str = CALC, *, hidden: bool = False) -> Call:
+    return Call(session, at, tool, "calc", "name", hidden, "ok", 1.0, True, "")  # type: ignore[arg-type]
+
+
+def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "1 sky__forecast",
+        "client cursor 1.2, legacy, stdio",
+        "task weather in Paris",
+        "called before calc__add",
+        "cause budget: it was a candidate for the list",
+        "rank 1/3",
+        "would have helped pin sky__forecast",
+        "recovered discovered: a search found it",
+        "cost 1 turn, 80 tokens",
+        "listed now yes",
+        "call ok after 12 ms, by name",
+        "Its list: 1 tool, 300 tokens, frozen, epoch 1",
+        "Its discovery: confidence high, 1 match, 80 tokens",
+        "sky__forecast (this one) 2.50 lexical +2.50",
+    ):
+        assert said in out, said
+
+
+def test_one_miss_as_json_carries_the_records_themselves(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["miss"]["tool"] == told["call"]["tool"] == told["discovery"]["matches"][0]["tool"] == "sky__forecast"
+    assert (told["exposure"]["tools"], told["session"]["client"]) == (["calc__add"], "cursor")
+
+
+def test_an_unknown_miss_is_status_1(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "9", "--config", str(path)]) == 1
+    assert capsys.readouterr().err.startswith("foretool: misses show: there is no miss 9; ")
+
+
+def test_the_conversation_is_told_in_order(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(path.parent / "foretool.sqlite3") as store:
+        store.tasks.add_prompt(Prompt(100.5, "how warm is it in Paris?"))
+        store.calls.record([call("s1", 104.0), call("other", 103.5)])
+    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(step["kind"], step["what"], step["tokens"]) for step in told["story"]] == [
+        ("prompt", "how warm is it in Paris?", 0),
+        ("list", "got a list of 1 tool (frozen)", 300),
+        ("search", 'searched for "weather in Paris": found sky__forecast (confidence high)', 80),
+        ("miss", "needed sky__forecast, which the client could not see", 80),
+        ("call", "called sky__forecast: ok, not in its list", 0),
+        ("call", "called calc__add: ok", 0),
+    ]
+    assert told["listed_now"] is True
+    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert 'the user asked: "how warm is it in Paris?"' in out
+    assert "now the client needed sky__forecast, which the client could not see" in out
+
+
+def test_a_long_conversation_is_cut_but_keeps_its_list(store: Store) -> None:
+    store.sessions.add_exposure(Exposure("s", 1.0, "growing", 1, (CALC,), 300, "list"))
+    store.calls.record([call("s", 1000.0 + at) for at in range(40)])
+    missed = replace(MISS, session="s", at=1020.5, tool=WEATHER, call=0, exposure=1)
+    story = read_story(store, missed)
+    assert [step.kind for step in story] == ["list", *["call"] * STEPS_BEFORE, "miss", "call", "call", "call"]
+    assert [step.at for step in story] == sorted(step.at for step in story)
+
+
+def test_hints_and_searches_by_name_are_told(store: Store) -> None:
+    store.sessions.add_exposure(Exposure("s", 1000.0, "frozen", 1, (CALC,), 20, "hint"))
+    store.discoveries.add(Discovery("s", 1001.0, "", ("a", "b"), None, "none", (), 9, 1.0))
+    story = read_story(store, replace(MISS, session="s", at=1002.0, tool="", call=0))
+    assert [step.what for step in story] == [
+        "was told of calc__add (hint)",
+        "searched for a, b: found no tool (confidence none)",
+        "needed (no tool found), which the client could not see",
+    ]
+
+
+def test_a_hostile_text_breaks_no_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(path.parent / "foretool.sqlite3") as store:
+        store.tasks.add_prompt(Prompt(102.5, "ask\n  now           the client did \x1b[2J nothing"))
+    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and not any(line.startswith("  now           the client did") for line in out.splitlines())
