@@ -52,14 +52,26 @@ class _LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="foretool")
-def root() -> None:
+@click.pass_context
+def root(context: click.Context) -> int | None:
     """One MCP server in front of all your MCP servers.
+
+    Without a command, shows the state in a few lines, and what to do next.
 
     \b
     Exit status: 0 success, 1 something is wrong, 2 wrong command line or config.
     """
+    if context.invoked_subcommand is not None:
+        return None
+    from foretool.server.commands import overview  # most command lines do not need it
+
+    return overview.show()
 
 
 def run(arguments: Sequence[str]) -> int:

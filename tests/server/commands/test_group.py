@@ -100,10 +100,14 @@ def test_looking_makes_no_storage_file(arguments: list[str], tmp_path: Path) -> 
     assert [each.name for each in tmp_path.iterdir()] == ["mcp.json"]
 
 
-def test_no_command_prints_the_help_on_stderr_and_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([]) == 2
-    out, error = capsys.readouterr()
-    assert out == "" and "Usage: foretool" in error
+def test_no_command_shows_the_state_and_help_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORETOOL_CONFIG", str(tmp_path / "none.json"))
+    assert run([]) == 0
+    assert "Next: foretool init" in capsys.readouterr().out
+    assert run(["--help"]) == 0
+    assert "Usage: foretool" in capsys.readouterr().out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,93 @@
+"""`foretool` alone says how things stand and what to do next."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from command_fakes import fill, write_config
+
+from foretool.server.commands.group import run
+from foretool.server.commands.list import ListedServer
+from foretool.server.commands.overview import State, next_step
+from foretool.storage.opening import open_store
+from foretool.storage.records import UpstreamState
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = write_config(tmp_path)
+    monkeypatch.setenv("FORETOOL_CONFIG", str(path))
+    return path
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """Return what was printed, and the next step."""
+    out = capsys.readouterr().out
+    return out, out.partition("Next: ")[2].partition("\n")[0]
+
+
+def test_nothing_is_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORETOOL_CONFIG", str(tmp_path / "none.json"))
+    assert run([]) == 0
+    out, step = shown(capsys)
+    assert "not set up yet" in out and step == "foretool init" and list(tmp_path.iterdir()) == []
+
+
+def test_a_config_that_cannot_be_read(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text("{")
+    assert run([]) == 2
+    out, step = shown(capsys)
+    assert f"{config}:1:2: " in out and step == "foretool doctor"
+
+
+def test_servers_that_were_never_started(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    out, step = shown(capsys)
+    assert (
+        "2 servers, 0 tools" in out and step == "foretool doctor" and not (config.parent / "foretool.sqlite3").exists()
+    )
+
+
+def test_known_servers_with_figures(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(config).close()
+    assert run([]) == 0
+    out, step = shown(capsys)
+    assert "2 servers, 3 tools" in out and "take 120 tokens" in out and step == "foretool stats"
+
+
+def test_a_server_that_fails_comes_first(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(config).close()
+    with open_store(config.parent / "foretool.sqlite3") as store:
+        store.serving.save_state(
+            UpstreamState(os.getpid(), time.time(), "sky", "retrying", 9.0, None, 0, 1, 0, "gone", ())
+        )
+    assert run([]) == 1
+    out, step = shown(capsys)
+    assert "1 proxy runs now." in out and "sky: gone" in out and step == "foretool doctor"
+
+
+def test_a_damaged_storage_file(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (config.parent / "foretool.sqlite3").write_text("no database " * 100)
+    assert run([]) == 1
+    assert shown(capsys)[1] == "foretool doctor"
+
+
+def test_a_config_without_servers(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(json.dumps({"mcpServers": {}, "foretool": {"storage": "x.sqlite3", "encoder": "none"}}))
+    assert run([]) == 0
+    assert shown(capsys)[1] == "foretool add NAME -- COMMAND"
+
+
+def test_the_order_of_the_steps() -> None:
+    def step(misses: int = 0, calls: int = 9, held: str = "") -> str:
+        server = ListedServer("a", "idle", 1, 9, "x", held, "")
+        return next_step(State((server,), 0, 1, 9, 9, misses, calls))[0]
+
+    assert step(misses=3, held="1 tool changed") == "foretool review"
+    assert step(misses=3) == "foretool misses"
+    assert step(calls=0) == "foretool connect"
+    assert step() == "foretool stats"
