@@ -55,11 +55,17 @@ class Line:
         """The terms with their weights."""
         self.hits = corpus.lexical.search(self.wanted)
         self.named = corpus.names.in_line(text)
+        self._lexical = corpus.lexical
 
     @cached_property
     def best(self) -> list[float]:
         """The highest scores, best first."""
         return nlargest(ENTROPY_DEPTH, self.hits.values())
+
+    @cached_property
+    def telling(self) -> float:
+        """How much the words decide beside encoders, 0 to 1."""
+        return self._lexical.telling_share(self.wanted, max(self.hits.values(), default=0.0))
 
     def evidence(self, lexical: Lexical) -> Evidence:
         """Return how well words and names met this line."""
@@ -232,27 +238,31 @@ class Request:
         if self.dense is None and self.learned is None:
             return []
         lines = self.lines if len(self.lines) < 2 else [*self.lines, self._whole()]
-        texts, hits = [line.text for line in lines], [line.hits for line in lines]
+        texts = [line.text for line in lines]
         readings = self._read_texts(self.dense, texts) if self.dense is not None and lines else []
         if self.learned is not None:
-            sums = self._sum_learned(self.learned, texts, hits, readings)
+            sums = self._sum_learned(self.learned, lines, readings)
         else:
-            sums = self.dense.sums(hits, readings) if self.dense is not None and readings else []
+            sums = self._sum_with_encoders(self.dense, lines, readings) if self.dense is not None and readings else []
         if len(sums) > 1:
             from foretool.retrieval.score_sum import fuse_sums
 
             sums[-1] = fuse_sums(sums[:-1], sums[-1], self.corpus.ids)
         return sums
 
-    def _sum_learned(
-        self, learned: LearnedModels, texts: Sequence[str], hits: Sequence[Mapping[int, float]], readings: list[Reading]
+    def _sum_with_encoders(
+        self, dense: DenseEnsemble, lines: Sequence[Line], readings: Sequence[Reading]
     ) -> list[ScoreSum]:
+        return dense.sums([line.hits for line in lines], readings, [line.telling for line in lines])
+
+    def _sum_learned(self, learned: LearnedModels, lines: Sequence[Line], readings: list[Reading]) -> list[ScoreSum]:
         """Return one sum for each text with what was learned; one of the history alone without texts and names; []
         where nothing but words has a say."""
         from foretool.retrieval.score_sum import sum_words
 
-        if not texts and self.query.names:
+        if not lines and self.query.names:
             return []
+        texts, hits = [line.text for line in lines], [line.hits for line in lines]
         known: Sequence[Reading | None] = readings or [None] * max(len(texts), 1)
         self._needed = [learned.needs_tool(reading, text) for text, reading in zip(texts, known, strict=False)]
         if not texts:
@@ -263,7 +273,7 @@ class Request:
         ]
         if self.dense is not None and readings:
             factors = learned.factors_for(self.dense.names)
-            sums = self.dense.sums(hits, readings)
+            sums = self._sum_with_encoders(self.dense, lines, readings)
         elif any(added) or learned.graph is not None:
             factors = learned.factors_for("")
             sums = [sum_words(hit, learned.live) for hit in hits]

@@ -26,6 +26,7 @@ from foretool.retrieval import encoders
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.bm25 import weigh_terms
 from foretool.retrieval.ranking import Query
+from foretool.retrieval.scoring import Line
 from foretool.storage.records import ToolId
 
 
@@ -86,8 +87,8 @@ def blended(pool: Pool, most: int) -> Search:
     assert meaning is not None
 
     def search(text: str) -> list[ToolId]:
-        hits = corpus.lexical.search(weigh_terms(text))
-        (blend,) = meaning.sums([hits], meaning.readings([text]))
+        line = Line(corpus, text)
+        (blend,) = meaning.sums([line.hits], meaning.readings([text]), [line.telling])
         order, _ = blend.best(DEPTH, {}, corpus.ids)
         return [tool for slot, _ in order if (tool := corpus.ids[slot])]
 

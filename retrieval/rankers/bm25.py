@@ -31,6 +31,10 @@ LEAST_TELLING = 0.1
 """Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
 MAX_HELD = 1 << 20
 """How many tools all kept terms may have together, 8 MiB: among 44,000 tools a common term alone has thousands."""
+MET = 0.5
+"""Words that meet this share of what a query tells count in full beside encoders."""
+RARE_TERMS = 3
+"""A query is held to tell at most as much as so many terms that one tool has: no tool meets most of a long one."""
 SAID = 1.0
 """The least weight of a term that the query itself has."""
 
@@ -221,6 +225,18 @@ class Lexical:
                 mass += worth
                 met += worth if impacts and impacts.of(slot) else 0.0
         return met / mass if mass else 0.0
+
+    def telling_share(self, wanted: Mapping[str, float], score: float) -> float:
+        """Return how much the words decide beside encoders, 0 to 1, where this is the best score: a word that stands
+        alone in an example of some parameter is rare, and yet says little of a task."""
+        total = self.live
+        mass = 0.0
+        for term, weight in wanted.items():
+            if weight >= SAID:
+                impacts = self.impacts(term)
+                mass += weight * idf(total, len(impacts.slots) if impacts else 0)
+        mass = min(mass, RARE_TERMS * idf(total, 1))
+        return min(score / (MET * mass), 1.0) if mass > 0 else 1.0
 
     def impacts(self, term: str) -> Impacts | None:
         """Return what this term is worth in each tool that has it; None if no tool has it."""

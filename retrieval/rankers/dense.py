@@ -127,16 +127,23 @@ class DenseEnsemble:
         """Return the vectors of each text by all encoders."""
         return list(zip(*(head.encoder.queries(texts) for head in self.heads), strict=True))
 
-    def sums(self, hits: Sequence[Mapping[int, float]], readings: Sequence[Reading]) -> list[ScoreSum]:
-        """Return one sum for each text, given what the words score by slot and the text's vectors."""
+    def sums(
+        self, hits: Sequence[Mapping[int, float]], readings: Sequence[Reading], telling: Sequence[float] = ()
+    ) -> list[ScoreSum]:
+        """Return one sum for each text, given what the words score by slot, the text's vectors, and how much its words
+        decide (`Lexical.telling_share`; 1 where it is not given)."""
         # By encoder, each (texts, slots).
         cosines = [head.nearness(np.stack([each[place] for each in readings])) for place, head in enumerate(self.heads)]
-        return [self._sum(hit, [each[place] for each in cosines]) for place, hit in enumerate(hits)]
+        shares = telling or [1.0] * len(hits)
+        return [
+            self._sum(hit, share, [each[place] for each in cosines])
+            for place, (hit, share) in enumerate(zip(hits, shares, strict=True))
+        ]
 
-    def _sum(self, hits: Mapping[int, float], cosines: Sequence[Floats]) -> ScoreSum:
+    def _sum(self, hits: Mapping[int, float], telling: float, cosines: Sequence[Floats]) -> ScoreSum:
         words = by_slot(hits, len(self.live))
         weight = np.float32(ALONE if len(self.heads) == 1 else TOGETHER)
-        parts = {"lexical": np.float32(LEXICAL) * z_scores(words**SHARPNESS, self.live)}
+        parts = {"lexical": np.float32(LEXICAL * telling) * z_scores(words**SHARPNESS, self.live)}
         for head, values in zip(self.heads, cosines, strict=True):
             # A tool without a vector counts as an average one.
             parts[head.name] = weight * z_scores(values, self.live & head.known)

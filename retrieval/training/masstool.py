@@ -202,6 +202,8 @@ class _Training:
             read.append(judge_held_back(tasks, known, [reader], rows, others))
             listener = self._fit_head(blind, known, others, 0, begun + each, each)
             unread.append(judge_held_back(blind, known, [listener], rows, others))
+        if all(each.strange.all() for each in read):
+            raise TooLittle(f"{len(tasks)} tasks that never take a tool twice; nothing shows what the past is worth")
         mix = choose_mix(read)
         return (
             mix,

@@ -1,8 +1,8 @@
 """How much an answer of `discover_tools` shows at each level of confidence.
 
-As many tools are shown as hold a needed one with the promised probability (`retrieval/confidence.py`). So sure answers
-are short: up to three tools that are ready to call. Doubtful ones cost little: names, what a call needs, and a map of
-the servers, so that the next question can be a better one. Where nothing fits, no tool is shown.
+As many tools are shown as hold a needed one with the promised probability (`retrieval/confidence.py`): up to three
+with their schemas, ready to call, some more in one line each, and the rest by their names alone. In doubt no schema is
+shown but a map of the servers, so that the next question can be a better one. Where nothing fits, no tool is shown.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ READY: Final = 3
 """At most so many tools of one need are shown with their schemas."""
 MORE_READY: Final = 2
 """So many more for each further need."""
+LINED: Final = 8
+"""At most so many tools of one need are described; a line costs three times as much as a name."""
+MORE_LINED: Final = 4
+"""So many more for each further need."""
 
 
 class Shape(Struct, frozen=True):
@@ -24,29 +28,32 @@ class Shape(Struct, frozen=True):
 
     ready: int
     """So many of the best are shown with what they do and their schemas."""
+    lined: int
+    """So many after them are shown in one line each: what a call needs, and what the tool does."""
     named: int
-    """So many after them are shown in one line."""
+    """So many after those are shown by their names alone."""
     has_map: bool
     """Whether the servers are listed, each in one line."""
 
     @property
     def shown(self) -> int:
-        return self.ready + self.named
+        return self.ready + self.lined + self.named
 
 
 def shape(level: Level, matches: int, k: int, *, needs: int = 1, limit: int | None = None,
           widens: bool = False) -> Shape:  # fmt: skip
     """Return how `matches` matches are shown.
 
-    `k`: how many tools suffice. `needs`: lines of the task. `limit`: what
-    the caller asked for. `widens`: the caller says that what it saw did not suffice. Whoever says either wants to see
-    what there is, so nothing is held back from them at any level.
+    `k`: how many tools suffice. `needs`: lines of the task. `limit`: what the caller asked for. `widens`: the caller
+    says that what it saw did not suffice. Whoever says either wants to see what there is, so nothing is held back from
+    them at any level.
     """
     insists = limit is not None or widens
     if not matches or (level == "none" and not insists):
-        return Shape(0, 0, has_map=True)
+        return Shape(0, 0, 0, has_map=True)
     most = limit if limit is not None else matches if widens else k
     shown = min(most, matches)
     ready = READY + MORE_READY * (needs - 1) if level in ("high", "medium") else 0
     ready = min(ready, shown)
-    return Shape(ready, shown - ready, has_map=level in ("low", "none"))
+    lined = shown if insists else min(LINED + MORE_LINED * (needs - 1), shown)
+    return Shape(ready, lined - ready, shown - lined, has_map=level in ("low", "none"))

@@ -19,7 +19,7 @@ from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.signatures import signature
 from foretool.server.config.loader import LiveConfig
-from foretool.server.methods.answer_shape import shape
+from foretool.server.methods.answer_shape import Shape, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
 from foretool.server.methods.match_groups import group, thin
 from foretool.server.methods.schemas import Schemas
@@ -86,7 +86,12 @@ def answer(
     """
     asked, unknown = _asked(arguments.names, catalog, reach)
     level = "high" if asked and not unknown else level if ranking.ranked or asked else "none"
-    known, like, ready, has_map = _choose(arguments, ranking, level, catalog, asked, k)
+    known, like, found = _choose(arguments, ranking, level, catalog, asked, k)
+    ready, lined, has_map = (
+        len(asked) + found.ready,
+        len(asked) + found.ready + found.lined,
+        found.has_map and not asked,
+    )
     down = {each.name for each in absent if each.state == "down"}
     cards = [
         _card(tool, each, listed=visible(tool.id), down=tool.upstream in down, like=like.get(tool.id), ready=at < ready)
@@ -102,9 +107,9 @@ def answer(
         ending["servers"] = map_servers(catalog, reach, best, WIDE_MAP if cards else MAP_TOKENS)
     if missing := matter(absent, catalog, arguments.lines, is_sure=not has_map):
         ending["absent"] = describe_absent(missing)
-    ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling)
+    ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling, has_names=len(cards) > lined)
     # The lines without schemas come first: what they leave goes to the schemas.
-    schemas = Schemas(budget - estimate(_text({**structured, **ending}, fragments)), cap)
+    schemas = Schemas(budget - estimate(_text({**structured, **ending}, lined, fragments)), cap)
     whole = {each.tool for each in asked}
     # A tool that is like one above it gets a schema last.
     for (tool, _), card in sorted(zip(known[:ready], cards, strict=False), key=lambda pair: pair[0][0].id in like):
@@ -112,7 +117,7 @@ def answer(
     if shared := schemas.shared():
         structured["$defs"] = shared
     structured |= ending
-    text = _text(structured, fragments)
+    text = _text(structured, lined, fragments)
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
     return Answer(level, text, structured, matches, estimate(text))
 
@@ -151,9 +156,9 @@ Chosen = tuple[Tool, Ranked]
 
 def _choose(
     arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, asked: Sequence[Ranked], k: int
-) -> tuple[list[Chosen], dict[ToolId, ToolId], int, bool]:
-    """Return the matches that are shown, those that are like another one with that one, how many of the first are
-    ready to call, and whether the servers are listed."""
+) -> tuple[list[Chosen], dict[ToolId, ToolId], Shape]:
+    """Return the matches that are shown, those that are like another one with that one, and how the matches after
+    those that were asked for by name are shown."""
     named = {each.tool for each in asked}
     # Who asks by name alone wants these tools and no others.
     others = [each for each in ranking.ranked if each.tool not in named] if arguments.lines or not asked else []
@@ -168,7 +173,7 @@ def _choose(
     known = known[: len(asked) + found.shown]
     shown = {tool.id for tool, _ in known}
     like = {one: other for one, other in like.items() if one in shown and other in shown}
-    return known, like, len(asked) + found.ready, found.has_map and not asked
+    return known, like, found
 
 
 def _asked(names: Sequence[str], catalog: Catalog, reach: Reach) -> tuple[list[Ranked], list[str]]:
@@ -222,10 +227,12 @@ def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach:
     return "; ".join(filter(None, (f"Call them with {first}(name, arguments)", other, own))) + "."
 
 
-def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int, calling: str) -> str:
+def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int, calling: str, *, has_names: bool) -> str:
     said = [f"No tool is called {', '.join(map(repr, unknown))}."] if unknown else []
     if calling:
         said.append(calling)
+    if has_names:
+        said.append("discover_tools(names=[...]) shows what the further matches take.")
     if unsearched:  # thousands of tools came at once and are still being indexed
         said.append(
             f"{unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few seconds."
@@ -249,14 +256,16 @@ def _cited(fragment: Fragment) -> str:
     )
 
 
-def _text(structured: Mapping[str, Any], fragments: Sequence[Fragment] = ()) -> str:
+def _text(structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment] = ()) -> str:
+    """Return what a model reads: the first `lined` matches in a line each, the further ones by their names alone."""
     lines = [f"confidence: {structured['confidence']}"]
-    for place, card in enumerate(structured["matches"], 1):
+    for place, card in enumerate(structured["matches"][:lined], 1):
         lines.append(f"{place}. {_line(card)}")
         if "inputSchema" in card:
             lines.append("   " + bytes(card["inputSchema"]).decode())
         if "trimmed" in card:
             lines.append(f"   trimmed: {card['trimmed']}")
+    lines += _further(structured["matches"][lined:])
     if "$defs" in structured:
         lines.append("$defs of all of them: " + jsonrpc.encode(structured["$defs"]).decode())
     lines += map(_cited, fragments)
@@ -267,8 +276,20 @@ def _text(structured: Mapping[str, Any], fragments: Sequence[Fragment] = ()) -> 
     return "\n".join(lines)
 
 
+def _further(cards: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name matches, those with the same marks in one line."""
+    found: dict[str, list[str]] = {}
+    for card in cards:
+        found.setdefault("; ".join(_marks(card)), []).append(card["name"])
+    return [f"further matches{marks and f' [{marks}]'}: {', '.join(names)}" for marks, names in found.items()]
+
+
+def _marks(card: Mapping[str, Any]) -> list[str]:
+    return [said for key, said in MARKS.items() if card.get(key)]
+
+
 def _line(card: Mapping[str, Any]) -> str:
-    marks = [said for key, said in MARKS.items() if card.get(key)]
+    marks = _marks(card)
     why = [reason for reason in card["why"].split("; ") if reason and reason.split(":")[0] not in FOR_PEOPLE]
     behind = "".join(f" [{'; '.join(each)}]" for each in (marks, why) if each)
     said = f": {card['description']}" if card["description"] else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
@@ -14,6 +16,7 @@ from foretool.retrieval.corpus import Corpus, digest  # noqa: E402
 from foretool.retrieval.document import document, embedded_text  # noqa: E402
 from foretool.retrieval.encoders import Encoder  # noqa: E402
 from foretool.retrieval.pipeline import Pipeline  # noqa: E402
+from foretool.retrieval.rankers.bm25 import Field, Lexical, idf  # noqa: E402
 from foretool.retrieval.rankers.dense import Dense, DenseEnsemble  # noqa: E402
 from foretool.retrieval.ranking import ListFeatures, Query  # noqa: E402
 from foretool.retrieval.score_sum import ScoreSum, fuse_sums, z_scores  # noqa: E402
@@ -67,6 +70,30 @@ def test_the_sum_by_hand() -> None:
     np.testing.assert_allclose(blend.total, sum(blend.parts.values()), atol=1e-6)
     assert blend.features.encoders == "hash" and blend.features.cosines == (1.0,)
     assert blend.features.top == pytest.approx(float(blend.total.max()))
+
+
+def test_words_count_as_much_beside_an_encoder_as_the_best_tool_meets_of_them() -> None:
+    # Half of what the words could tell is asked for, so a quarter of it counts half.
+    lexical = Lexical([Field(1.0, 0.0)])
+    for words in (["cat"], ["dog"], ["emu"], ["fox"]):
+        lexical.add_counts([Counter(words)])
+    rare = idf(4, 1)
+    assert lexical.telling_share({"cat": 1.0}, rare) == 1.0
+    unknown = idf(4, 0)
+    assert lexical.telling_share({"cat": 1.0, "gnu": 1.0}, 0.25 * (rare + unknown)) == pytest.approx(0.5)
+    long = dict.fromkeys(["cat", "dog", "emu", "fox"], 1.0)
+    assert lexical.telling_share(long, 1.5 * rare) == 1.0, "a long query is held to three rare words"
+    assert lexical.telling_share({"kin": 0.3}, 0.0) == 1.0, "a verb alike tells nothing of its own"
+
+
+def test_the_share_scales_the_part_of_the_words() -> None:
+    tools = [tool("a", name, text) for name, text in (("x", "one cat"), ("y", "two"), ("z", "three"), ("w", "four"))]
+    corpus = Corpus(tools)
+    meaning = meant(corpus, tools, HashEncoder())
+    readings = meaning.readings(["a cat"])
+    (whole,), (half,) = (meaning.sums([{0: 2.0}], readings, [share]) for share in (1.0, 0.5))
+    np.testing.assert_allclose(half.parts["lexical"], 0.5 * whole.parts["lexical"], atol=1e-6)
+    np.testing.assert_allclose(half.parts["hash"], whole.parts["hash"])
 
 
 def test_meaning_finds_what_shares_no_word() -> None:

@@ -125,6 +125,12 @@ def test_one_set_of_tools_for_all_tasks_tells_nothing_apart() -> None:
         METHOD.train(Material((), same), lambda step, share: None)
 
 
+def test_tasks_that_never_take_a_tool_twice_do_not_show_what_the_past_is_worth() -> None:
+    once = tuple(Episode((ToolId(f"t{place}"),), (f"say {place}",)) for place in range(30))
+    with pytest.raises(TooLittle, match="30 tasks that never take a tool twice"):
+        METHOD.train(Material((), once, queries=embed), lambda step, share: None)
+
+
 def test_detection_counts_both_answers_alike() -> None:
     words = stack_rows([(np.asarray([place > 0], np.int64), np.ones(1, np.float32)) for place in range(10)])
     needed = np.asarray([True] + [False] * 9)

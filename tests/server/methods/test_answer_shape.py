@@ -13,11 +13,11 @@ LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
 @pytest.mark.parametrize(
     ("level", "k", "expected"),
     [
-        ("high", 12, Shape(3, 9, has_map=False)),
-        ("high", 1, Shape(1, 0, has_map=False)),
-        ("medium", 4, Shape(3, 1, has_map=False)),
-        ("low", 12, Shape(0, 12, has_map=True)),
-        ("none", 0, Shape(0, 0, has_map=True)),
+        ("high", 12, Shape(3, 5, 4, has_map=False)),
+        ("high", 1, Shape(1, 0, 0, has_map=False)),
+        ("medium", 4, Shape(3, 1, 0, has_map=False)),
+        ("low", 12, Shape(0, 8, 4, has_map=True)),
+        ("none", 0, Shape(0, 0, 0, has_map=True)),
     ],
 )
 def test_a_level_decides_how_much_is_shown_and_fewer_tools_where_fewer_suffice(
@@ -27,15 +27,16 @@ def test_a_level_decides_how_much_is_shown_and_fewer_tools_where_fewer_suffice(
 
 
 def test_each_further_need_has_room_of_its_own() -> None:
-    assert shape("high", 12, 12, needs=3) == Shape(7, 5, has_map=False)
-    assert shape("high", 4, 12, needs=3) == Shape(4, 0, has_map=False)
+    assert shape("high", 12, 12, needs=3) == Shape(7, 5, 0, has_map=False)
+    assert shape("high", 4, 12, needs=3) == Shape(4, 0, 0, has_map=False)
 
 
 def test_whoever_asks_for_more_gets_it_at_every_level() -> None:
     for level in LEVELS:
-        assert shape(level, 40, 0, limit=20).shown == 20
-        assert shape(level, 25, 0, widens=True).shown == 25
+        asked, wider = shape(level, 40, 0, limit=20), shape(level, 25, 0, widens=True)
+        assert (asked.shown, wider.shown) == (20, 25)
+        assert not asked.named and not wider.named, "each has a line of its own"
 
 
 def test_without_matches_the_servers_are_listed() -> None:
-    assert shape("high", 0, 12) == Shape(0, 0, has_map=True)
+    assert shape("high", 0, 12) == Shape(0, 0, 0, has_map=True)

@@ -34,15 +34,25 @@ SHOWN: dict[Level, int] = {"high": 5, "medium": 6, "low": 8, "none": 0}
 
 def asked(
     made: Catalog, budget: int = 1500, cap: int = 300, sure: Level | None = None, absent: Sequence[Away] = (),
-    reach: Reach = REACH, **arguments: Any,
+    reach: Reach = REACH, enough: int | None = None, **arguments: Any,
 ) -> discovery_answer.Answer:  # fmt: skip
-    """The answer to these arguments; `sure`: the confidence, in place of what the gate says."""
+    """The answer to these arguments; `sure` and `enough`: the confidence and how many tools suffice, in place of what
+    the gate says."""
     read = discovery_arguments.read_arguments(raw(arguments))
     query = discovery_arguments.query(read, (), ())
     ranking = search_over(made).rank(query, lambda upstream: True, 50)
     said = sure or level(ranking)
     return discovery_answer.answer(
-        read, ranking, said, made, lambda tool: tool == "calc__add", reach, budget, cap, absent=absent, k=SHOWN[said]
+        read,
+        ranking,
+        said,
+        made,
+        lambda tool: tool == "calc__add",
+        reach,
+        budget,
+        cap,
+        absent=absent,
+        k=SHOWN[said] if enough is None else enough,
     )
 
 
@@ -113,6 +123,21 @@ def test_a_sure_answer_has_three_ready_tools_and_names_the_next_with_what_a_call
     assert matches[3]["call"] == f"{matches[3]['name']}(y: any)"
     assert "servers" not in answer.structured
     assert f"4. {matches[3]['name']}(y: any): Plots a chart" in answer.text
+
+
+@requirement("discovery:sized")
+def test_matches_behind_the_eighth_are_named_and_say_how_they_are_called() -> None:
+    reads = [{**plot(n), "annotations": {"readOnlyHint": True}} for n in range(3)]
+    made = catalog(*reads, *(plot(n) for n in range(3, 12)))
+    answer = asked(made, task="plot a chart", sure="high", enough=12)
+    names = [match["name"] for match in answer.structured["matches"]]
+    assert len(names) == 12 and all(name in answer.text for name in names)
+    described = [line for line in answer.text.splitlines() if ": Plots a chart" in line]
+    assert len(described) == 8
+    further = [line for line in answer.text.splitlines() if line.startswith("further matches")]
+    assert {name for line in further for name in line.split(": ", 1)[1].split(", ")} == set(names[8:])
+    assert "discover_tools(names=[...]) shows what the further matches take." in answer.text
+    assert answer.structured["matches"][11]["call"] == f"{names[11]}(y: any)", "a program is told all the same"
 
 
 @requirement("discovery:sized")
