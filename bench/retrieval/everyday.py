@@ -1,10 +1,11 @@
 """Asks a running proxy over real servers for everyday tasks: is the right tool first, and what does an answer cost?
 
-    python -m bench.retrieval.everyday FOLDER [--foretool COMMAND] [--show] [--json]
+    python -m bench.retrieval.everyday FOLDER [--check] [--foretool COMMAND] [--show] [--json]
 
-`everyday.json` holds the servers (packages of npm and PyPI that list their tools without a token) and the tasks, which
-were written before any answer was seen. Each server is installed into FOLDER where it is missing; one that does not
-install is left out and named, and its tasks count as failed. `--show` prints every answer.
+`everyday.json` holds the servers (packages of npm and PyPI that list their tools without a token), the tasks, which
+were written before any answer was seen, and the tasks of `--check`, written later over the same servers and before any
+answer to them was seen. Each server is installed into FOLDER where it is missing; one that does not install is left out
+and named, and its tasks count as failed. `--show` prints every answer.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def install(folder: Path, server: Json) -> None:
     else:
         home = folder / f"v-{package}"
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-        command = [str(home / "bin" / "pip"), "install", "--quiet", package]
+        command = [str(home / "bin" / "pip"), "install", "--quiet", package, *server.get("with", ())]
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
 
 
@@ -110,7 +111,7 @@ def results(arguments: argparse.Namespace) -> Row:
     folder: Path = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     entries: dict[str, Any] = {name: entry(folder, server) for name, server in held["servers"].items()}
-    tasks = held["tasks"]
+    tasks = held["check" if arguments.check else "tasks"]
     with TemporaryDirectory() as home:
         config = processes.write_config(
             Path(home), {name: each for name, each in entries.items() if each}, encoder=arguments.encoder
@@ -140,6 +141,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and print the row."""
     parser = options.make_parser("bench.retrieval.everyday", __doc__)
     parser.add_argument("folder", type=Path, help="where the servers are installed")
+    parser.add_argument("--check", action="store_true", help="ask the tasks that were written later")
     parser.add_argument("--foretool", help="command of the foretool to measure; default: the one beside this Python")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
     parser.add_argument("--show", action="store_true", help="print every answer")

@@ -1,4 +1,6 @@
-"""Measures how well the gate is calibrated, or fits it: `python -m bench.retrieval.gate DATA [--fit] [--vectors FILE]`.
+"""Measures how well the gate is calibrated, or fits it.
+
+    python -m bench.retrieval.gate DATA [--fit] [--sample N] [--vectors FILE]
 
 The gate says how likely a needed tool is among the first k, and so how many tools an answer shows. DATA holds sets as
 `bench.retrieval.ranking` reads them. The output is one JSON object per development set, without a log and with one: the
@@ -90,9 +92,9 @@ class Sample:
         return float(any(rank <= k for rank in self.ranks))
 
 
-def sampled(values: Sequence[T]) -> list[T]:
-    """At most `SAMPLE` values, drawn with a fixed seed, because files are sorted and begin with similar queries."""
-    return random.Random(7).sample(values, min(SAMPLE, len(values)))
+def sampled(values: Sequence[T], most: int = SAMPLE) -> list[T]:
+    """At most `most` values, drawn with a fixed seed, because files are sorted and begin with similar queries."""
+    return random.Random(7).sample(values, min(most, len(values)))
 
 
 def ask(pipeline: Pipeline, text: str, limit: int = DEPTH) -> Ranking:
@@ -233,10 +235,10 @@ def examine(name: str, log: str, data: Sequence[Sample], sizes: Mapping[ToolId, 
     }
 
 
-def examine_both(name: str, data: Path, embedders: Sequence[KeptEncoder]) -> Iterator[Row]:
+def examine_both(name: str, data: Path, embedders: Sequence[KeptEncoder], most: int) -> Iterator[Row]:
     """The rows of one set: without a log, and each half with what was learned from the other one."""
     tools = read_tools(data / name)
-    tasks = sampled(read_tasks(data / name / "dev.jsonl", tools))
+    tasks = sampled(read_tasks(data / name / "dev.jsonl", tools), most)
     sizes = {tool.id: estimate(tool.definition.decode()) for tool in tools}
     pipeline = Pool(tools, {}, embedders).pipeline()
     plain = samples(pipeline, tasks)
@@ -262,7 +264,7 @@ def detect(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence
     }  # fmt: skip
 
 
-def examine_offers(name: str, folder: Path, embedders: Sequence[KeptEncoder], positives: Path) -> Row:
+def examine_offers(name: str, folder: Path, embedders: Sequence[KeptEncoder], positives: Path, most: int) -> Row:
     """How well queries for which none of the offered tools fits are told from queries for which one fits.
 
     A pool of one tool has no z-scores, so this reads the cosine of the best offered tool, averaged over the encoders.
@@ -276,10 +278,10 @@ def examine_offers(name: str, folder: Path, embedders: Sequence[KeptEncoder], po
         slots = [slot_of[tools[each].id] for each in names if each in tools]
         return fmean(float(head.nearness(head.encoder.queries([text]))[0][slots].max()) for head in meaning.heads)
 
-    known = (row for row in read_rows(folder / "dev.jsonl") if any(each in tools for each in row["offered"]))
-    wrong = [best(row["query"], row["offered"]) for row in known]
-    rows = sampled([row for row in read_rows(positives / "dev.jsonl") if any(each in tools for each in row["calls"])])
-    right = [best(row["query"], [*row["calls"], *row.get("offered", ())]) for row in rows]
+    known = [row for row in read_rows(folder / "dev.jsonl") if any(each in tools for each in row["offered"])]
+    wrong = [best(row["query"], row["offered"]) for row in sampled(known, most)]
+    rows = [row for row in read_rows(positives / "dev.jsonl") if any(each in tools for each in row["calls"])]
+    right = [best(row["query"], [*row["calls"], *row.get("offered", ())]) for row in sampled(rows, most)]
     return {"set": name, "method": "fits what is offered", "n": [len(right), len(wrong)],
             "auc": area_under_curve(right, wrong)}  # fmt: skip
 
@@ -346,6 +348,7 @@ def least_cosines(data: Path, untrained: Sequence[KeptEncoder], names: Sequence[
 def results(arguments: argparse.Namespace) -> Iterator[Row]:
     """A row per set; or the fitted gate, after it is written."""
     data: Path = arguments.data
+    most: int = arguments.sample
     with open_store(arguments.vectors or ":memory:") as store:
         cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
         named, vectors = encoders.find(arguments.encoder), store.vectors
@@ -357,16 +360,16 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
             yield to_builtins(written)
             return
         for name in (each for each in EXAMINED if (data / each).is_dir()):
-            yield from examine_both(name, data, embedders)
+            yield from examine_both(name, data, embedders, most)
         for name, against in DETECTED.items():
             pipeline = Pool(read_tools(data / against), {}, embedders).pipeline()
             rows = read_rows(data / name / "dev.jsonl")
-            idle = sampled([row["query"] for row in rows if not row["needs_tool"]])
+            idle = sampled([row["query"] for row in rows if not row["needs_tool"]], most)
             needing = [row["query"] for row in rows if row["needs_tool"]] or [
                 row["query"] for row in read_rows(data / against / "dev.jsonl")
             ]
-            yield detect(name, pipeline, sampled(needing), idle)
-        yield examine_offers("bfcl_irrelevance", data / "bfcl_irrelevance", embedders, data / "bfcl")
+            yield detect(name, pipeline, sampled(needing, most), idle)
+        yield examine_offers("bfcl_irrelevance", data / "bfcl_irrelevance", embedders, data / "bfcl", most)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -375,6 +378,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("data", type=Path, help="a folder of data sets")
     parser.add_argument("--fit", action="store_true", help="write retrieval/gate.json instead of examining it")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
+    parser.add_argument("--sample", type=int, default=SAMPLE, help="most queries of a set; default %(default)s")
     parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
     for result in results(parser.parse_args(argv)):
         print(json.dumps(result), flush=True)
