@@ -25,6 +25,7 @@ from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.graph import Neighbours
 from foretool.server.commands.list import ListedServer
+from foretool.server.commands.logout import LoggedOut
 from foretool.server.commands.miss_show import MissDetails
 from foretool.server.commands.misses import Ledger
 from foretool.server.commands.pin import Pins
@@ -192,6 +193,7 @@ class PinAnswer(EditAnswer):
 ANSWERS: Final[dict[str, Any]] = {
     "init": InitAnswer,
     "init --undo": UndoAnswer,
+    "logout": LoggedOut,
     "status": StatusAnswer,
     "tools": Inventory,
     "list": list[ListedServer],

@@ -21,7 +21,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import answers
 
 from foretool.server.commands.group import root
-from foretool.server.config.settings import DomainEntry, ProfileEntry, ServerEntry, Settings, TokenEntry, ToolEntry
+from foretool.server.config.settings import (
+    DomainEntry,
+    OAuthEntry,
+    ProfileEntry,
+    ServerEntry,
+    Settings,
+    TokenEntry,
+    ToolEntry,
+)
 
 PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "json.md"))
 HELP_WIDTH = 100
@@ -29,6 +37,7 @@ HELP_NAMES = ["-h", "--help"]
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     "server": ServerEntry,
     "tool": ToolEntry,
+    "oauth": OAuthEntry,
     "foretool": Settings,
     "profile": ProfileEntry,
     "domain": DomainEntry,
@@ -44,6 +53,13 @@ DEFAULTS = {
     "encoder_url": "none",
     "encoder_key": "none",
     "token": "none",
+    "oauth": "none",
+    "client_cert": "none",
+    "client_key": "none",
+    "client_id": "none",
+    "client_secret": "none",
+    "client_metadata_url": "none",
+    "issuer": "none",
 }
 """What an empty value of these keys means."""
 _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false", type(None): "null"}
@@ -135,6 +151,8 @@ def type_in_words(annotation: Any) -> str:
         return f"object of {NAMED.get(inner) or type_in_words(inner)}s"
     if arguments:
         return type_in_words(arguments[0])
+    if annotation is OAuthEntry:
+        return "object"
     return _TYPES[annotation]
 
 

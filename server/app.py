@@ -58,11 +58,12 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.recording.retention import Retention
 from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
+from foretool.server.signin.bearer import Bearer
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.policy import TrustPolicy
-from foretool.server.upstreams.launcher import Launcher, link_opener, message_limit
+from foretool.server.upstreams.launcher import Launcher, link_opener, make_bearer, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.tool_list import ListLimit
@@ -211,10 +212,15 @@ class App:
     # -- upstreams
 
     def _make_upstream(self, server: Server) -> Upstream:
+        bearer = make_bearer(server, self.config.path)
+        opener = self._link_opener(server, bearer)
         return Upstream(
-            server.name, self._events, self._link_opener(server), server.entry.timeout_s, server.secrets.redact,
-            capabilities=self.clients.capabilities, list_limit=self._list_limit,
+            server.name, self._events, opener, server.entry.timeout_s, server.secrets.redact,
+            capabilities=self.clients.capabilities, list_limit=self._list_limit, bearer=bearer,
         )  # fmt: skip
+
+    def _link_opener(self, server: Server, bearer: Bearer | None) -> OpenLink:
+        return link_opener(server, message_limit(self.config), self._children, self.turn, bearer)
 
     def keep_listed(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         """Keep what a server has listed to a command instead of to this proxy. Needs a running loop."""
@@ -223,9 +229,6 @@ class App:
     def _list_limit(self) -> ListLimit:
         settings = self.config.settings
         return ListLimit(settings.max_tools, int(settings.max_tools_mib * 1024 * 1024))
-
-    def _link_opener(self, server: Server) -> OpenLink:
-        return link_opener(server, message_limit(self.config), self._children, self.turn)
 
     def yield_to(self, has_unread_output: Callable[[], bool]) -> None:
         """Start no upstream while this client has output of ours to read."""
@@ -291,6 +294,7 @@ class App:
                 self.retention.tick,
                 self.reloader.look,
                 lambda: housekeeping.refresh_stale(self.upstreams, self.clients, self.memory),
+                lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients),
                 memory.tick,
                 lambda: housekeeping.run_checkpoint(self.store),
             ),

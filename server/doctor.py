@@ -134,7 +134,10 @@ def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) ->
     what = f"{check.upstream}: {check.error}"
     if check.stderr and "stderr" not in check.error:
         what += f"; last stderr line: {check.stderr[-1]!r}"
-    if advice := advise_server(server, check.stderr, check.error):
+    login = f"run `foretool login {server.name}` in a terminal"
+    if what.endswith(f": {login}"):
+        what, do = what.removesuffix(f": {login}"), login
+    elif advice := advise_server(server, check.stderr, check.error):
         do = advice
     elif "within" in check.error:
         do = f"its first start may download packages; try --timeout {max(120, 4 * timeout_s):g}"

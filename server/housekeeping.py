@@ -53,6 +53,18 @@ async def save_flows(flows: FlowWatch, store: FlowStore) -> None:
             store.add(seen, time.time())
 
 
+def follow_sign_ins(upstreams: UpstreamRegistry, clients: ClientRegistry) -> None:
+    """Reach servers again to which somebody has signed in since they refused us."""
+    for upstream in upstreams:
+        bearer = upstream.bearer
+        if bearer is None or not bearer.needs_sign_in or not bearer.has_news():
+            continue
+        if upstream.is_up:
+            upstream.relist_all()
+        elif len(clients):
+            upstream.start(next(iter(clients)).era)
+
+
 def refresh_stale(upstreams: UpstreamRegistry, clients: ClientRegistry, memory: UpstreamMemory) -> None:
     """Start upstreams whose tools were listed too long ago, while a client is there."""
     if not len(clients) or time.time() - memory.started_at < REFRESH_AFTER_S:

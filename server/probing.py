@@ -19,7 +19,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
-from foretool.server.upstreams.launcher import link_opener, message_limit
+from foretool.server.upstreams.launcher import link_opener, make_bearer, message_limit
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.opening import open_existing_store, open_store
 from foretool.storage.records import Era
@@ -35,10 +35,13 @@ OnProbed = Callable[[str], None]
 class Probe:
     """One start of an upstream; it is the host that the upstream reports to."""
 
-    def __init__(self, server: Server, limit: int, watcher: ChildWatcher) -> None:
-        opener = link_opener(server, limit, watcher)
+    def __init__(self, server: Server, limit: int, watcher: ChildWatcher, config: Path) -> None:
+        bearer = make_bearer(server, config)
+        opener = link_opener(server, limit, watcher, authorizer=bearer)
         self.server = server
-        self.upstream = Upstream(server.name, self, opener, server.entry.timeout_s, server.secrets.redact)
+        self.upstream = Upstream(
+            server.name, self, opener, server.entry.timeout_s, server.secrets.redact, bearer=bearer
+        )
         self.definitions: Sequence[Raw] | None = None
         """Its tools; None while they are not known."""
         self.error = ""
@@ -89,10 +92,13 @@ class Probe:
         answer(answer_error(ident, jsonrpc.METHOD_NOT_FOUND, "foretool doctor answers no requests"))
 
 
-async def probe_all(servers: Sequence[Server], limit: int, timeout_s: float, on_probed: OnProbed) -> list[Probe]:
-    """Start all servers at once, for at most `timeout_s`; all have ended on return. `limit`: bytes of a message."""
+async def probe_all(
+    servers: Sequence[Server], limit: int, timeout_s: float, on_probed: OnProbed, config: Path
+) -> list[Probe]:
+    """Start all servers at once, for at most `timeout_s`; all have ended on return. `limit`: bytes of a message.
+    `config`: the file that names the servers."""
     watcher = ChildWatcher()
-    probes = [Probe(server, limit, watcher) for server in servers]
+    probes = [Probe(server, limit, watcher, config) for server in servers]
 
     async def run_one(probe: Probe) -> None:
         await probe.run(timeout_s)
@@ -114,7 +120,7 @@ def probe_servers(
     file, which is made if it is missing; a file that cannot be used is left alone."""
 
     async def run() -> list[Probe]:
-        probes = await probe_all(servers, message_limit(config), timeout_s, on_probed)
+        probes = await probe_all(servers, message_limit(config), timeout_s, on_probed, config.path)
         if keeps:
             with suppress(StorageError):
                 keep_listed(config, probes)

@@ -733,6 +733,33 @@ MANIFEST: Final[dict[str, Promise]] = {
         " no value of our environment that it did not ask for by name",
     ),
     "trust:manage:secrets": Promise("SECURITY.md", "commands that edit the config print no secret of it"),
+    # Signing in
+    "trust:sign-in:files": Promise(
+        "SECURITY.md", "sign-ins are kept in the keyring, or in files that their user alone can read"
+    ),
+    "trust:sign-in:token": Promise("SECURITY.md", "a token goes to the address that it was asked for, and to no other"),
+    "trust:sign-in:discovery": Promise(
+        "SECURITY.md",
+        "a server that wants a sign-in has foretool ask nothing of the local network, and nothing without encryption",
+    ),
+    "trust:sign-in:issuer": Promise(
+        "SECURITY.md", "what another authorization server answers is neither used nor shown"
+    ),
+    "trust:sign-in:redirect": Promise(
+        "SECURITY.md", "an answer counts only with the secret of this sign-in, on a port that foretool itself holds"
+    ),
+    "trust:sign-in:bounded": Promise(
+        "SECURITY.md", "an authorization server that never answers, or answers without end, ends its own sign-in alone"
+    ),
+    "trust:sign-in:silent": Promise(
+        "SECURITY.md", "no token stands in a log, a status, an error, the store or the output of a command"
+    ),
+    "trust:sign-in:words": Promise(
+        "SECURITY.md", "words of an authorization server reach no model and steer no terminal"
+    ),
+    "trust:sign-in:once": Promise(
+        "SECURITY.md", "a token is renewed once, however many calls and processes wait for it"
+    ),
     # What is kept
     "trust:data:no-secret-is-written": Promise(
         "SECURITY.md", "no field that a client or a server controls brings a secret into the store or the log"

@@ -21,6 +21,8 @@ COMMANDS = (
     "list",
     "pin",
     "unpin",
+    "login",
+    "logout",
     "serve",
     "status",
     "tools",

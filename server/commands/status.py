@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
 from foretool.server.commands import output
+from foretool.server.commands.login import say_until
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
@@ -28,6 +29,7 @@ from foretool.server.recording.calibration import (
     rate_confidence,
 )
 from foretool.server.recording.store_watch import TroubleNote, read_notes
+from foretool.server.signin.vault import Known, Vault
 from foretool.server.system.processes import is_running
 from foretool.server.trust.held_words import say_waiting
 from foretool.server.trust.phrases import Severity
@@ -102,6 +104,8 @@ class Status(Struct, frozen=True):
     """What servers have changed and nobody has approved, in words, by server."""
     without_storage: tuple[TroubleNote, ...]
     """Running proxies that cannot write the storage file, and why."""
+    signed_in: dict[str, Known]
+    """By server, the sign-ins that are kept here."""
 
     @property
     def is_well(self) -> bool:
@@ -163,7 +167,14 @@ def read_status(config: Config) -> Status:
             storage_trouble=trouble,
             held={name: text for name, (_, text) in say_waiting(store.approvals.undecided(), config.servers).items()},
             without_storage=tuple(read_notes(config.storage)),
+            signed_in=_find_sign_ins(config),
         )
+
+
+def _find_sign_ins(config: Config) -> dict[str, Known]:
+    remote = [server for server in config.servers.values() if server.may_sign_in]
+    vault = Vault.own()
+    return {server.name: known for server in remote if (known := vault.describe(server)) is not None}
 
 
 def _describe_encoders(config: Config, store: Store) -> Encoding:
@@ -191,6 +202,9 @@ def _print(status: Status, verbose: bool) -> None:
         output.say_fact("broken", f"{name}: {problem}", "red")
     if status.disabled:
         output.say_fact("disabled", ", ".join(status.disabled))
+    for name, known in status.signed_in.items():
+        allowed = f"; it may: {known.scope}" if known.scope else ""
+        output.say_fact("signed in", f"{name} ({known.issuer}), {say_until(known)}{allowed}")
     for text in status.held.values():
         output.say_fact("held", text, "yellow")
     for warning in status.warnings:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
-from foretool.server.config.settings import ProfileEntry, ServerEntry, Settings
+from foretool.server.config.settings import OAuthEntry, ProfileEntry, ServerEntry, Settings
 
 
 class ConfigError(Exception):
@@ -151,7 +151,7 @@ def _choices(path: jsonc.Path) -> list[str]:
         for inner in get_args(annotation):
             yield from [inner] if isinstance(inner, str) else literals(inner)
 
-    owners = (Settings, ServerEntry, ProfileEntry)
+    owners = (Settings, OAuthEntry, ServerEntry, ProfileEntry)
     known = [owner.__annotations__[key] for key in reversed(path) for owner in owners if key in owner.__annotations__]
     return next(found for annotation in known if (found := list(literals(annotation))))
 

@@ -16,7 +16,7 @@ from foretool.server.config import jsonc
 from foretool.server.config.environment import inherited_variables, own_variables, wrong_name
 from foretool.server.config.errors import Invalid, Source, convert, dotted, guess, kind_of, one_line, refuse_unknown
 from foretool.server.config.places import absolute, home_folder
-from foretool.server.config.settings import CLASSES, ProfileEntry, ServerEntry, ToolEntry
+from foretool.server.config.settings import CLASSES, OAuthEntry, ProfileEntry, ServerEntry, ToolEntry
 from foretool.server.config.variables import (
     CREDENTIAL,
     WORKING_FOLDER,
@@ -45,10 +45,20 @@ class Server(Struct, frozen=True, kw_only=True):
     cwd: str | None
     url: str
     headers: dict[str, str]
+    oauth: OAuthEntry
+    """With its variables expanded."""
+    client_cert: str
+    client_key: str
+    """Full paths of the files for mTLS, "" for none."""
     prefix: str
     secrets: Secrets
     entry: ServerEntry
     """The entry as written, which also holds what needs no expansion: patterns, time-out and description."""
+
+    @property
+    def may_sign_in(self) -> bool:
+        """Whether `foretool login` can sign in to it: a remote server whose config holds no credentials for it."""
+        return self.type != "stdio" and not any(key.lower() == "authorization" for key in self.headers)
 
     @property
     def address(self) -> str:
@@ -88,10 +98,11 @@ def exactness(pattern: str) -> int:
 
 def same_connection(old: Server, new: Server) -> bool:
     """Tell whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
-    return all(
-        getattr(old, field) == getattr(new, field)
-        for field in ("name", "type", "command", "args", "env", "inherit", "withheld", "cwd", "url", "headers")
-    )
+    fields = (
+        "name", "type", "command", "args", "env", "inherit", "withheld", "cwd", "url", "headers", "oauth",
+        "client_cert", "client_key",
+    )  # fmt: skip
+    return all(getattr(old, field) == getattr(new, field) for field in fields)
 
 
 def fingerprint(server: Server) -> str:
@@ -116,7 +127,7 @@ _SAME_KEY = {"serverUrl": "url", "httpUrl": "url", "transport": "type"}
 _OTHER_CLIENTS = {
     "alwaysAllow": '; foretool reads "allow"', "autoApprove": '; foretool reads "allow"',
     "dev": "", "gallery": "", "icon": "", "id": "", "metadata": "", "name": "",
-    "oauth": "", "scope": "", "source": "", "title": "", "version": "",
+    "scope": "", "source": "", "title": "", "version": "",
     "disabledTools": '; foretool reads "exclude"', "excludeTools": '; foretool reads "exclude"',
     "enabledTools": '; foretool reads "include"', "includeTools": '; foretool reads "include"',
     "enabled": '; foretool reads "disabled"', "timeout": '; foretool reads "timeout_s", in seconds',
@@ -166,6 +177,8 @@ def _server(
     if isinstance(known.get("tools"), list):
         del known["tools"]  # Copilot's, the names of tools that it may use
     check_tools(known.get("tools"), (*here, "tools"))
+    if "oauth" in known:
+        known["oauth"] = _read_oauth(known["oauth"], here)
     entry = convert(known, ServerEntry, here)
     check_rules(entry, here)
     transport = _transport(entry, written, here)
@@ -186,6 +199,9 @@ def _server(
         cwd=cwd,
         url=found.at("url").text(entry.url or ""),
         headers={key: found.at("headers", key).secret(value, key) for key, value in entry.headers.items()},
+        oauth=_expand_oauth(entry.oauth or OAuthEntry(), found.at("oauth")),
+        client_cert=_file(entry.client_cert, found.at("client_cert"), folder, environ),
+        client_key=_file(entry.client_key, found.at("client_key"), folder, environ),
         prefix=name if entry.prefix is None else entry.prefix,
         secrets=Secrets(),
         entry=entry,
@@ -220,6 +236,42 @@ def check_tools(written: Any, here: jsonc.Path) -> None:
         if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9_-]{0,49}", name):
             problem = f'expected up to 49 letters, digits, "_" or "-", found "{one_line(name)}"; write a name like this'
             raise Invalid((*here, tool, "name"), problem)
+
+
+# How Claude Code and Gemini CLI spell our keys.
+_SAME_OAUTH_KEY = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "redirect_port"}
+
+
+def _read_oauth(written: Any, here: jsonc.Path) -> Any:
+    """Return `oauth` in our spelling. Other clients write `true` or `{"enabled": true}` where nothing has to be set."""
+    if isinstance(written, bool):
+        return {}
+    if not isinstance(written, dict):
+        return written
+    return {_SAME_OAUTH_KEY.get(key, key): value for key, value in written.items() if key != "enabled"}
+
+
+def _expand_oauth(entry: OAuthEntry, found: Expansion) -> OAuthEntry:
+    """Expand the variables of `oauth`. Raises `Invalid` for what no sign-in could use."""
+    metadata_url = found.at("client_metadata_url").text(entry.client_metadata_url)
+    if metadata_url and not re.match(r"https://[^/?#\s]+/[^?#\s]", metadata_url):
+        problem = "expected an address with a path that starts with https://; publish the document there"
+        raise Invalid((*found.path, "client_metadata_url"), problem)
+    issuer = found.at("issuer").text(entry.issuer)
+    if entry.grant == "client_credentials" and not (entry.client_id and entry.client_secret and issuer):
+        problem = "expected client_id, client_secret and issuer beside it; add what is missing"
+        raise Invalid((*found.path, "grant"), problem)
+    return msgspec.structs.replace(
+        entry,
+        client_id=found.at("client_id").text(entry.client_id),
+        client_secret=found.at("client_secret").secret(entry.client_secret, "client_secret"),
+        client_metadata_url=metadata_url,
+        issuer=issuer,
+    )
+
+
+def _file(written: str, found: Expansion, folder: Path, environ: Mapping[str, str]) -> str:
+    return str(absolute(folder / expand_tilde(found.text(written), home_folder(environ)))) if written else ""
 
 
 def check_rules(entry: ServerEntry | ProfileEntry, here: jsonc.Path) -> None:
@@ -271,6 +323,10 @@ def _check_reachable(server: Server, here: jsonc.Path) -> None:
 def _warn_of_other_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[str]:
     fields = ServerEntry.__struct_fields__
     without_advice: list[str] = []
+    oauth = written.get("oauth")
+    for key in oauth if isinstance(oauth, dict) else ():
+        if key not in (*OAuthEntry.__struct_fields__, *_SAME_OAUTH_KEY, "enabled"):
+            yield f"{dotted((*here, 'oauth', key))}: not read by foretool{guess(key, OAuthEntry.__struct_fields__)}"
     for key in written:
         if key == "trust" and isinstance(written[key], bool):
             yield f'{dotted((*here, key))}: not read by foretool; its own "trust" is "pin" or "auto"'

@@ -52,6 +52,30 @@ class ToolEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tool is always listed, whatever the budget."""
 
 
+class OAuthEntry(Struct, frozen=True, kw_only=True):
+    """`oauth` of a server: what `foretool login` tells the authorization server. Most servers need none of it."""
+
+    client_id: str = ""
+    """The client that you registered with the authorization server. Without it, foretool registers itself. `${VAR}` is
+    expanded."""
+    client_secret: str = ""
+    """The secret of that client. It is a secret, so write `${NOTION_SECRET}`. `${VAR}` is expanded."""
+    client_metadata_url: str = ""
+    """An `https://` address where you publish a client ID metadata document. It is the client's name at authorization
+    servers that read such documents."""
+    redirect_port: Annotated[int, Meta(ge=0, le=65_535, extra={"unit": "port"})] = 0
+    """The port of `http://127.0.0.1:PORT/callback`, where the browser comes back to; `0` takes a free one."""
+    scopes: tuple[str, ...] = ()
+    """Scopes to ask for, in addition to those that the server names."""
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    """`client_credentials` signs a machine in with `client_id` and `client_secret`, without a browser."""
+    issuer: str = ""
+    """The only authorization server that may get the client's id and secret. `client_credentials` needs it."""
+
+    def __repr__(self) -> str:
+        return f"OAuthEntry({self.client_id!r}, {self.grant!r})"
+
+
 class ServerEntry(Struct, frozen=True, kw_only=True):
     """One entry of `mcpServers`, before variables are expanded. Keys that it does not have belong to other clients."""
 
@@ -75,6 +99,13 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """Address of a remote server. `${VAR}` is expanded."""
     headers: dict[str, str] = {}
     """HTTP headers sent with every request. Values are secrets. `${VAR}` is expanded."""
+    oauth: OAuthEntry | None = None
+    """How `foretool login` signs in to a remote server; see [below](#a-sign-in)."""
+    client_cert: str = ""
+    """File with a client certificate in PEM form, which a remote server asks for (mTLS). `~` and `${VAR}` are expanded;
+    a relative path starts in the folder of this file."""
+    client_key: str = ""
+    """File with the private key of `client_cert`, if it is not in the same file."""
     type: Literal["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"] | None = None
     """Transport. All three spellings of streamable HTTP mean `http`."""
     prefix: str | None = None

@@ -90,6 +90,9 @@ class Forwarder:
 
     def lost_text(self, upstream: Upstream, lost: Lost, what: str) -> str:
         """Return what a client is told of a reply that will not come, without secrets."""
+        bearer = upstream.bearer
+        if bearer is not None and bearer.needs_sign_in and lost.reason == bearer.notice:
+            return sign_in_text(upstream.name, bearer.problem)
         return self._config.redact(lost_text(upstream.name, lost, what))
 
     def _on_reply(self, request: Request, upstream: Upstream, reply: Reply, on_reply: OnReply) -> None:
@@ -135,6 +138,12 @@ def lost_text(upstream: str, lost: Lost, what: str) -> str:
         else "it had not been sent: call again"
     )
     return f"upstream {upstream!r} did not answer {what}: {lost.reason}; {sent} (the next call reconnects)"
+
+
+def sign_in_text(upstream: str, problem: str) -> str:
+    """Say that a person has to sign in, and what to do then."""
+    command = f"`foretool login {upstream}`"
+    return f"server {upstream!r} {problem}. Ask the user to run {command} in a terminal, then call again."
 
 
 def _build_meta(exchange: Exchange, era: Era) -> dict[str, Raw] | None:

@@ -28,7 +28,7 @@ class Away(Struct, frozen=True):
 
     name: str
     state: str
-    """"starting" or "down"."""
+    """"starting", "down", or "signed out": down until a person signs in."""
     has_tools: bool
     """Whether its tools are known from before."""
 
@@ -38,9 +38,11 @@ def find_absent(upstreams: UpstreamRegistry, reach: Reach) -> list[Away]:
     absent, unlisted = upstreams.absent(reach.profile), upstreams.unlisted()
     # A command that only looks starts nothing.
     starting = [name for name in absent.starting if upstreams[name].starts]
+    signed_out = [name for name in absent.down if upstreams[name].needs_sign_in]
+    down = [name for name in absent.down if name not in signed_out]
     return [
         Away(name, state, name not in unlisted)
-        for state, names in (("starting", starting), ("down", absent.down))
+        for state, names in (("starting", starting), ("signed out", signed_out), ("down", down))
         for name in names
     ]
 
@@ -120,8 +122,10 @@ def matter(absent: Sequence[Away], catalog: Catalog, task: Sequence[str], *, is_
 def describe_absent(absent: Sequence[Away]) -> str:
     """Say in a line or two which servers are not there, and what can be done about it."""
     lines = []
+    first = next((one_line(each.name, 60) for each in absent if each.state == "signed out"), "")
     for state, way_out in (
         ("starting", "ask again in a few seconds"),
+        ("signed out", f"ask the user to run `foretool login {first}` in a terminal"),
         ("down", "tell the user, who can run `foretool doctor`"),
     ):
         names = [one_line(each.name, 60) for each in absent if each.state == state]

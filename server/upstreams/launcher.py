@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 
 from foretool.server.config.environment import server_environment
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
+from foretool.server.signin.bearer import Bearer
+from foretool.server.signin.vault import Vault
+from foretool.server.signin.worker import sign_in_machine
 from foretool.server.transports.pipes import Turn
-from foretool.server.transports.upstream.base import Link, Receiver
+from foretool.server.transports.upstream.base import Authorizer, Link, Receiver
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -23,8 +28,12 @@ def message_limit(config: Config) -> int:
     return int(config.settings.max_message_mib * 1024 * 1024)
 
 
-def link_opener(server: Server, limit: int, watcher: ChildWatcher, turn: Turn | None = None) -> OpenLink:
-    """Return what opens the link to a server. `limit`: bytes of one message. `turn`: shared by all pipes of a proxy."""
+def link_opener(
+    server: Server, limit: int, watcher: ChildWatcher, turn: Turn | None = None, authorizer: Authorizer | None = None
+) -> OpenLink:
+    """Return what opens the link to a server. `limit`: bytes of one message. `turn`: shared by all pipes of a proxy.
+    `authorizer`: has the token of a remote server."""
+    cert = (server.client_cert, server.client_key) if server.client_cert else None
 
     async def open_link(receiver: Receiver, era: Era) -> Link:
         if server.type == "stdio":
@@ -35,12 +44,24 @@ def link_opener(server: Server, limit: int, watcher: ChildWatcher, turn: Turn | 
         if server.type == "sse":
             from foretool.server.transports.upstream.sse import open_sse
 
-            return await open_sse(server.url, server.headers, receiver, limit)
+            return await open_sse(server.url, server.headers, receiver, limit, authorizer, cert)
         from foretool.server.transports.upstream.http import HttpLink
 
-        return HttpLink(server.url, server.headers, era, receiver, limit, fall_back=server.entry.type is None)
+        return HttpLink(
+            server.url, server.headers, era, receiver, limit, fall_back=server.entry.type is None,
+            authorizer=authorizer, cert=cert,
+        )  # fmt: skip
 
     return open_link
+
+
+def make_bearer(server: Server, config: Path) -> Bearer | None:
+    """Return what has the token of a server; None for one that gets no token from us. `config`: the file that it
+    stands in."""
+    if not server.may_sign_in:
+        return None
+    is_machine = server.oauth.grant == "client_credentials"
+    return Bearer(server, Vault.own(), partial(sign_in_machine, server.name, config) if is_machine else None)
 
 
 class Launcher:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.protocol.versions import ERAS, other_era
+from foretool.server.signin.bearer import Bearer
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.upstreams.connection import Connection, HandshakeError, Lost, Reply, Request, ServerInfo
@@ -88,8 +89,11 @@ class Upstream:
         *,
         capabilities: Callable[[Era], dict[str, Any]] = lambda era: {},
         list_limit: Callable[[], ListLimit] = ListLimit,
+        bearer: Bearer | None = None,
     ) -> None:
         self.name = name
+        self.bearer = bearer
+        """Has the token of a remote server; None where there is none to have."""
         self.state = State.KNOWN
         self.since = time.time()
         """When the state was entered, in seconds of the system clock."""
@@ -107,7 +111,7 @@ class Upstream:
         self.timeout_s = timeout_s
         self._host = host
         self._open_link = open_link
-        self._redact = redact
+        self._redact = redact if bearer is None else lambda text: bearer.redact(redact(text))
         self._capabilities = capabilities
         self._lines = {era: Line(era) for era in ERAS}
         self._tasks = Tasks(f"upstream {name!r}")
@@ -125,6 +129,11 @@ class Upstream:
     @property
     def is_up(self) -> bool:
         return self.state in (State.READY, State.UNLISTED)
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """Whether the server refuses us until a person signs in."""
+        return self.bearer is not None and self.bearer.needs_sign_in
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -276,8 +285,8 @@ class Upstream:
             is_refused = self.speaks.get(line.era) is False and not line.is_waited_for
             if is_refused:
                 line.wanted.clear()  # the upstream turned out to speak only the other era
-            # One that was put to rest comes back when it is wanted, one that was lost comes back by itself as well.
-            rests = is_refused or self.state is State.KNOWN
+            # What was put to rest, or needs a sign-in, comes back when it is wanted; what was lost also by itself.
+            rests = is_refused or self.state is State.KNOWN or self.needs_sign_in
             pause = None if rests else BACKOFF_S[min(line.failures, len(BACKOFF_S) - 1)]
 
     async def _connect(self, line: Line) -> None:

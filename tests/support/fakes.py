@@ -621,7 +621,7 @@ class FakeApp(App):
     start_checker = staticmethod(InlineChecker.start)
     fakes: dict[str, FakeUpstream]
 
-    def _link_opener(self, server: Server) -> OpenLink:
+    def _link_opener(self, server: Server, bearer: Any) -> OpenLink:
         return self.fakes[server.name].opened
 
     async def _count_tokens(self) -> None:

@@ -98,6 +98,14 @@ class Asked:
         await self.write(("\n".join(lines) + "\n\n").encode())
 
 
+def _read(body: bytes) -> Any:
+    """The JSON of a body, or its text."""
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        return body.decode()
+
+
 Handler = Callable[[Asked], Awaitable[None]]
 
 
@@ -112,7 +120,7 @@ def upstream(handler: Handler) -> Any:
             if not part.get("more_body"):
                 break
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        asked = Asked(scope["method"], scope["path"], headers, json.loads(body) if body else None, send)
+        asked = Asked(scope["method"], scope["path"], headers, _read(body), send)
 
         async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 from foretool.server.protocol.jsonrpc import Message
 
 
 class LinkError(Exception):
     """A link could not be opened; the message names the reason and the way out in one line."""
+
+
+Verdict = Literal["repeat", "refused", "other"]
+"""What a 401 or 403 means: the request may succeed with another token, it will not, or it is about something else."""
+
+
+class Authorizer(Protocol):
+    """Gives the requests to a remote server their token."""
+
+    @property
+    def notice(self) -> str:
+        """Why the server refuses us and what a person can do, "" while nothing is wrong."""
+
+    async def authorization(self) -> str:
+        """Return the value of the header `Authorization`, "" if there is no token."""
+
+    async def on_refused(self, status: int, header: str | None, sent: str) -> Verdict:
+        """Take in a 401 or 403 with its `WWW-Authenticate`. `sent`: the value of `Authorization` that was refused."""
+
+    def on_accepted(self, sent: str) -> None:
+        """Take in that the server has answered a request with this `Authorization`."""
 
 
 class Receiver(Protocol):

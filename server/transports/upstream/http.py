@@ -29,8 +29,8 @@ from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.allowance import Allowance
-from foretool.server.transports.upstream.base import Link, LinkError, Receiver
-from foretool.server.transports.upstream.http_client import RequestFailed
+from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
+from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed
 from foretool.server.transports.upstream.sse import EventParser, SseLink, TooLarge, open_sse
 from foretool.storage.records import Era
 
@@ -70,9 +70,11 @@ class HttpLink(Link):
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, *, fall_back: bool = False
-    ) -> None:
-        self._client = http_client.new_client(url, headers)
+        self, url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, *,
+        fall_back: bool = False, authorizer: Authorizer | None = None, cert: Certificate = None,
+    ) -> None:  # fmt: skip
+        self._client = Client(url, headers, authorizer, cert)
+        self._authorizer, self._cert = authorizer, cert
         self._url = url
         self._given_headers = headers
         self._era = era
@@ -129,7 +131,7 @@ class HttpLink(Link):
             if session is not None and not self._gone:
                 headers = self._headers() | {http_headers.SESSION: session}
                 await http_client.end_session(self._client, self._url, headers, GOODBYE_S)
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, RequestFailed) as error:
             log.debug("ending the session at %s failed: %s", http_client.origin(self._url), type(error).__name__)
         finally:
             await self._client.aclose()
@@ -145,7 +147,7 @@ class HttpLink(Link):
                 await self._ready.wait()
             await self._ask(request, message, extra)
         except RequestFailed as error:
-            self._receiver.on_failed(request, str(error), sent=True)
+            self._receiver.on_failed(request, str(error), sent=not isinstance(error, Refused))
         except TooLarge:
             reason = f"answered with more than {self._limit} bytes, the size limit of one message"
             self._receiver.on_failed(request, reason, sent=True)
@@ -289,7 +291,9 @@ class HttpLink(Link):
             raise RequestFailed(reason)
         # If the server speaks the transport of 2024-11-05 at the same URL, the link keeps to it.
         try:
-            self._sse_link = await open_sse(self._url, self._given_headers, self._receiver, self._limit)
+            self._sse_link = await open_sse(
+                self._url, self._given_headers, self._receiver, self._limit, self._authorizer, self._cert
+            )
         except LinkError:
             raise RequestFailed(reason) from None
         self._sse_link.send(message)
@@ -302,6 +306,8 @@ class HttpLink(Link):
             if not first:
                 await self._ready.wait()
             response = await http_client.post_notice(self._client, self._url, self._headers(message), message)
+        except RequestFailed as error:
+            log.debug("%s did not reach %s: %s", message.method or "a reply", http_client.origin(self._url), error)
         except httpx2.HTTPError as error:
             log.debug("%s did not reach %s", message.method or "a reply", http_client.origin(self._url))
             self._note_unreachable(error)

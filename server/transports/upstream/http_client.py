@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
@@ -19,6 +20,7 @@ import httpx2
 from foretool._version import __version__
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
+from foretool.server.transports.upstream.base import Authorizer, LinkError
 
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 60.0
@@ -41,7 +43,7 @@ for _library in ("httpx2", "httpcore2"):
     logging.getLogger(_library).setLevel(logging.WARNING)
 
 _WAYS_OUT: Final = {
-    401: "needs authorisation: set headers.Authorization of this server in the config",
+    401: "it wants another Authorization: put a valid one into headers of this server in the config",
     403: "refused: its credentials in headers do not suffice",
     404: "nothing is served there: check the path of url",
     405: 'takes no POST there: check the path of url, or set type to "sse" if it is a server of 2024-11-05',
@@ -51,25 +53,85 @@ _WAYS_OUT: Final = {
 }
 
 
+Certificate = tuple[str, str] | None
+"""A client certificate: the file that holds it, and the file with its key, "" if that is the same."""
+
+
 class RequestFailed(Exception):
     """A request will get no reply; the message says why in one line."""
 
 
-def new_client(url: str, headers: Mapping[str, str]) -> httpx2.AsyncClient:
+class Refused(RequestFailed):
+    """The server wants a sign-in, and has not carried out the request."""
+
+
+class Client:
+    """The HTTP client of one link: it shows the token of an `Authorizer`, and sends a refused request once more if that
+    has another token by then."""
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], authorizer: Authorizer | None = None, cert: Certificate = None
+    ) -> None:
+        self._http = new_client(url, headers, cert) if cert else new_client(url, headers)
+        self._authorizer = authorizer
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None = None, **more: Any
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send a request; the response is open as long as the block lasts. Raises `Refused`, `httpx2.HTTPError`."""
+        authorizer = self._authorizer
+        if authorizer is None:
+            async with self._http.stream(method, url, headers=dict(headers), content=content, **more) as response:
+                yield response
+            return
+        for is_last in (False, True):
+            sent = await authorizer.authorization()
+            with_token = {**headers, **({"authorization": sent} if sent else {})}
+            async with self._http.stream(method, url, headers=with_token, content=content, **more) as response:
+                if response.status_code not in (401, 403):
+                    authorizer.on_accepted(sent)
+                    yield response
+                    return
+                challenge = response.headers.get("www-authenticate")
+                verdict = await authorizer.on_refused(response.status_code, challenge, sent)
+                if verdict == "other":
+                    yield response
+                    return
+                await skip_body(response)
+            if is_last or verdict == "refused":
+                raise Refused(authorizer.notice or "refused a token that was just renewed")
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+def new_client(url: str, headers: Mapping[str, str], cert: Certificate = None) -> httpx2.AsyncClient:
     """Make a client that follows no redirects, which would carry credentials elsewhere, and that waits for streams."""
     return httpx2.AsyncClient(
         headers={"user-agent": f"foretool/{__version__}", "accept-encoding": "gzip, deflate", **headers},
-        # Loading the certificates takes 0.08 s; only TLS to the server or to a proxy needs them.
-        verify=url.lower().startswith("https:") or any(name.lower().endswith("_proxy") for name in os.environ),
+        verify=_trust(url, cert),
         follow_redirects=False,
         timeout=httpx2.Timeout(connect=CONNECT_S, read=None, write=WRITE_S, pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=IDLE_S),
     )
 
 
-async def post_notice(
-    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], message: Message
-) -> httpx2.Response:
+def _trust(url: str, cert: Certificate) -> ssl.SSLContext | bool:
+    """Return which servers are trusted, and our own certificate. Raises `LinkError` if that cannot be read."""
+    if cert is None:
+        # Loading the certificates takes 0.08 s; only TLS to the server or to a proxy needs them.
+        return url.lower().startswith("https:") or any(name.lower().endswith("_proxy") for name in os.environ)
+    context = httpx2.create_ssl_context()
+    try:
+        context.load_cert_chain(cert[0], cert[1] or None)
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
+        raise LinkError(f"client_cert {cert[0]} cannot be used ({reason}); check client_cert and client_key") from None
+    return context
+
+
+async def post_notice(client: Client, url: str, headers: Mapping[str, str], message: Message) -> httpx2.Response:
     """POST a message that gets no reply in the response. Raises `httpx2.HTTPError`."""
     timeout = httpx2.Timeout(NOTICE_S, connect=CONNECT_S, pool=None)
     content = jsonrpc.encode(message)
@@ -78,7 +140,7 @@ async def post_notice(
         return response
 
 
-async def end_session(client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], patience_s: float) -> None:
+async def end_session(client: Client, url: str, headers: Mapping[str, str], patience_s: float) -> None:
     """DELETE a session. Raises `httpx2.HTTPError`."""
     async with client.stream("DELETE", url, headers=headers, timeout=patience_s) as response:
         await skip_body(response)

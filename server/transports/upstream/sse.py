@@ -21,8 +21,8 @@ from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.allowance import Allowance
-from foretool.server.transports.upstream.base import Link, LinkError, Receiver
-from foretool.server.transports.upstream.http_client import RequestFailed
+from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
+from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed
 
 ENDPOINT_S: Final = 20.0
 """Longest wait for the `endpoint` event."""
@@ -130,8 +130,11 @@ class EventParser:
 class SseLink(Link):
     """A link to one server; `open_sse` makes it. This transport does not tell to which request a message belongs."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], receiver: Receiver, limit: int) -> None:
-        self._client = http_client.new_client(url, headers)
+    def __init__(
+        self, url: str, headers: Mapping[str, str], receiver: Receiver, limit: int,
+        authorizer: Authorizer | None = None, cert: Certificate = None,
+    ) -> None:  # fmt: skip
+        self._client = Client(url, headers, authorizer, cert)
         self._url = url
         self._receiver = receiver
         self._events = EventParser(limit)
@@ -216,6 +219,8 @@ class SseLink(Link):
         endpoint = await self._endpoint
         try:
             response = await http_client.post_notice(self._client, endpoint, {"content-type": JSON}, message)
+        except RequestFailed as error:
+            self._failed(message, str(error), sent=not isinstance(error, Refused))
         except httpx2.HTTPError as error:
             self._failed(message, http_client.describe_error(error), sent=not http_client.is_unsent(error))
         else:
@@ -235,8 +240,11 @@ class SseLink(Link):
             self._receiver.on_closed(reason)
 
 
-async def open_sse(url: str, headers: Mapping[str, str], receiver: Receiver, limit: int) -> SseLink:
+async def open_sse(
+    url: str, headers: Mapping[str, str], receiver: Receiver, limit: int, authorizer: Authorizer | None = None,
+    cert: Certificate = None,
+) -> SseLink:  # fmt: skip
     """Connect to a server of 2024-11-05. `limit`: bytes of one message. Raises `LinkError` when there is none."""
-    link = SseLink(url, headers, receiver, limit)
+    link = SseLink(url, headers, receiver, limit, authorizer, cert)
     await link.connect()
     return link

@@ -33,6 +33,7 @@ SCHEMAS: dict[str, Any] = json.loads((DOCS / "answers.schema.json").read_text(en
 LINES: dict[str, Sequence[str]] = {
     "init": ("init", "--yes", "--no-start"),
     "init --undo": ("init", "--undo"),
+    "logout": ("logout", "away"),
     "status": ("status",),
     "tools": ("tools",),
     "list": ("list",),
@@ -118,6 +119,8 @@ def test_a_command_prints_what_the_schema_says(
             run(["pin", "calc__add", "--config", str(path)])
         if line in STARTS:
             path = write_config(home, {"echo": echo()})
+        if line == "logout":
+            path = write_config(home, {"away": {"url": "https://mcp.example/mcp"}})
         typed += ["--config", str(path)]
     capsys.readouterr()
     with registry(item(packages=[npm()])) as known:

@@ -310,7 +310,10 @@ async def test_abandoning_a_legacy_request_leaves_the_cancelling_to_a_notificati
 
 
 REFUSALS = [
-    (401, "answered HTTP 401: needs authorisation: set headers.Authorization of this server in the config"),
+    (
+        401,
+        "answered HTTP 401: it wants another Authorization: put a valid one into headers of this server in the config",
+    ),
     (403, "answered HTTP 403: refused: its credentials in headers do not suffice"),
     (404, "answered HTTP 404: nothing is served there: check the path of url"),
     (

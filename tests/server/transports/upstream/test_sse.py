@@ -80,7 +80,7 @@ async def test_a_message_that_is_refused_fails_its_request() -> None:
         link.send(request(1, "tools/list"))
         kind, _, reason, sent = await notes.next()
         assert (kind, sent) == ("failed", True)
-        assert "set headers.Authorization" in reason
+        assert "put a valid one into headers" in reason
         await link.close()
 
 
@@ -98,7 +98,7 @@ async def test_a_server_that_is_not_there_or_refuses_is_said_at_once() -> None:
         await asked.answer(b"", status=401)
 
     async with serving(upstream(refuse)) as url:
-        with pytest.raises(LinkError, match="answered HTTP 401: needs authorisation"):
+        with pytest.raises(LinkError, match="answered HTTP 401: it wants another Authorization"):
             await open_sse(f"{url}/sse", {}, Notes(), LIMIT)
 
 

@@ -1,0 +1,92 @@
+"""What is kept of one sign-in: whose token it is, until when, and how it is renewed."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from foretool.server.config.servers import Server
+from foretool.server.config.settings import OAuthEntry
+
+EARLY_S: Final = 60.0
+"""A token is renewed this long before it expires, at most: one that lives shortly is renewed after three quarters."""
+_SECRET: Final = ("access_token", "refresh_token", "client_secret")
+
+
+class SignIn(Struct, frozen=True, kw_only=True):
+    """One sign-in to one server. Never shown or logged as a whole: `repr` leaves the secrets out."""
+
+    server: str
+    """The server's name in the config."""
+    url: str
+    """The server's address. The token goes nowhere else."""
+    issuer: str = ""
+    """The authorization server."""
+    token_endpoint: str = ""
+    revocation_endpoint: str = ""
+    resource: str = ""
+    """What the token was asked for (RFC 8707), "" if nothing was named."""
+    client_id: str = ""
+    client_secret: str = ""
+    auth_method: str = "none"
+    """How the client shows itself at the token endpoint: `none`, `client_secret_basic` or `client_secret_post`."""
+    grant: str = "authorization_code"
+    redirect_uri: str = ""
+    scope: str = ""
+    """Scopes that were granted, with blanks between."""
+    access_token: str = ""
+    refresh_token: str = ""
+    received_at: float = 0.0
+    expires_at: float = 0.0
+    """Seconds of the system clock; 0 if the authorization server did not say."""
+    signed_in_at: float = 0.0
+
+    @property
+    def renew_at(self) -> float:
+        """When the token should be renewed, in seconds of the system clock; 0 for never."""
+        if not self.expires_at or not self.is_renewable:
+            return 0.0
+        return self.expires_at - min(EARLY_S, (self.expires_at - self.received_at) / 4)
+
+    @property
+    def is_renewable(self) -> bool:
+        """Whether a new token can be had without a person."""
+        return bool(self.token_endpoint) and (bool(self.refresh_token) or self.grant == "client_credentials")
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is a token that has not expired, or a way to one."""
+        fresh = bool(self.access_token) and (not self.expires_at or time.time() < self.expires_at)
+        return fresh or self.is_renewable
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(filter(None, (getattr(self, field) for field in _SECRET)))
+
+    def split(self) -> tuple[dict[str, object], dict[str, str]]:
+        """Return what may stand in a file beside others, and the secrets."""
+        everything = msgspec.structs.asdict(self)
+        return {key: each for key, each in everything.items() if key not in _SECRET}, {
+            key: everything[key] for key in _SECRET
+        }
+
+    def __repr__(self) -> str:
+        return f"SignIn({self.server!r}, {self.issuer!r})"
+
+
+class Challenge(Struct, frozen=True):
+    """What a server asks for in the `WWW-Authenticate` of a 401 or 403."""
+
+    error: str = ""
+    scope: str = ""
+    resource_metadata: str = ""
+
+
+def fits(record: SignIn, server: Server) -> bool:
+    """Tell whether a sign-in is for this server as the config describes it now."""
+    wanted: OAuthEntry = server.oauth
+    same_client = not wanted.client_id or wanted.client_id == record.client_id
+    return record.url == server.url and same_client and wanted.grant == record.grant

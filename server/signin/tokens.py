@@ -1,0 +1,110 @@
+"""Asks a token endpoint for a new token, and ends tokens (RFC 6749, sections 4.4 and 6; RFC 7009).
+
+It renews what `foretool login` began, so it knows the endpoint from there and discovers nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from foretool.server.signin.fetch import FetchError, fetch
+from foretool.server.signin.record import SignIn
+
+LONGEST_S: Final = 10 * 365 * 86_400.0
+_OVER: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "unsupported_grant_type"})
+"""Errors after which only a new sign-in helps."""
+
+
+class TokenError(Exception):
+    """No token came. `is_over`: the sign-in has ended, so a person has to sign in again."""
+
+    def __init__(self, reason: str, *, is_over: bool = False) -> None:
+        super().__init__(reason)
+        self.is_over = is_over
+
+
+async def renew(record: SignIn) -> SignIn:
+    """Return the sign-in with a new token. Raises `TokenError`, without words of the authorization server."""
+    if record.refresh_token:
+        wanted = {"grant_type": "refresh_token", "refresh_token": record.refresh_token}
+    else:
+        wanted = {"grant_type": "client_credentials", **({"scope": record.scope} if record.scope else {})}
+    if record.resource:
+        wanted["resource"] = record.resource
+    status, answer = await _post(record, record.token_endpoint, wanted)
+    token = answer.get("access_token")
+    if status != 200 or not isinstance(token, str) or not _is_sendable(token):
+        error = error_code(answer)
+        raise TokenError(f"the authorization server answered HTTP {status} ({error})", is_over=error in _OVER)
+    if str(answer.get("token_type", "Bearer")).lower() != "bearer":
+        raise TokenError("the authorization server gave a token of a kind that foretool cannot use", is_over=True)
+    now, refreshed, scope = time.time(), answer.get("refresh_token"), answer.get("scope")
+    return msgspec.structs.replace(
+        record,
+        access_token=token,
+        refresh_token=refreshed if isinstance(refreshed, str) and refreshed else record.refresh_token,
+        scope=scope if isinstance(scope, str) else record.scope,
+        received_at=now,
+        expires_at=expiry(answer.get("expires_in"), now),
+    )
+
+
+async def revoke(record: SignIn) -> bool:
+    """End the tokens of a sign-in at the authorization server. Returns whether it knows that it did."""
+    if not record.revocation_endpoint:
+        return False
+    done = True
+    for hint in ("refresh_token", "access_token"):
+        if token := getattr(record, hint):
+            try:
+                wanted = {"token": token, "token_type_hint": hint}
+                status, _ = await _post(record, record.revocation_endpoint, wanted)
+            except TokenError:
+                return False
+            done = done and status == 200
+    return done
+
+
+def expiry(seconds: Any, now: float) -> float:
+    """Return when a token expires, in seconds of the system clock; 0 if it was not said. Some write a string."""
+    try:
+        lasts = float(seconds)
+    except (TypeError, ValueError):
+        return 0.0
+    return now + min(max(lasts, 0.0), LONGEST_S) if lasts == lasts else 0.0
+
+
+def error_code(answer: dict[str, Any]) -> str:
+    """Return the error of an answer if it is a code (RFC 6749, section 5.2): its other texts are written by others."""
+    code = answer.get("error")
+    return code if isinstance(code, str) and re.fullmatch(r"[a-z_]{1,60}", code) else "no error code"
+
+
+def _is_sendable(token: str) -> bool:
+    return bool(token) and token.isascii() and token.isprintable() and " " not in token
+
+
+async def _post(record: SignIn, url: str, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+    form = {**form, "client_id": record.client_id}
+    if record.auth_method == "client_secret_basic" and record.client_secret:
+        pair = f"{quote(record.client_id, safe='')}:{quote(record.client_secret, safe='')}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        del form["client_id"]
+    elif record.auth_method == "client_secret_post" and record.client_secret:
+        form["client_secret"] = record.client_secret
+    try:
+        response = await fetch("POST", url, record.url, headers=headers, content=urlencode(form).encode())
+    except FetchError as error:
+        raise TokenError(f"the authorization server at {error}") from None
+    try:
+        answer = msgspec.json.decode(response.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        answer = {}
+    return response.status_code, answer if isinstance(answer, dict) else {}

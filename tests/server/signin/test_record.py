@@ -1,0 +1,40 @@
+"""What is kept of a sign-in."""
+
+from __future__ import annotations
+
+import time
+
+from sign_ins import a_record, a_server
+
+from foretool.server.signin.record import fits
+
+
+def test_a_token_is_renewed_a_minute_before_it_expires_and_a_short_one_after_three_quarters() -> None:
+    assert a_record(received_at=1000, expires_at=4600).renew_at == 4540
+    assert a_record(received_at=1000, expires_at=1040).renew_at == 1030
+    assert a_record(received_at=1000, expires_at=0).renew_at == 0
+    assert a_record(received_at=1000, expires_at=4600, refresh_token="").renew_at == 0
+
+
+def test_a_token_can_be_used_until_it_expires_or_as_long_as_it_can_be_renewed() -> None:
+    past = time.time() - 1
+    assert a_record(expires_at=past).is_usable
+    assert not a_record(expires_at=past, refresh_token="").is_usable
+    assert a_record(expires_at=past, refresh_token="", grant="client_credentials").is_usable
+    assert a_record(expires_at=0, refresh_token="").is_usable
+
+
+def test_no_representation_shows_a_secret() -> None:
+    record = a_record(client_secret="hush-0123456789")
+    assert not any(secret in repr(record) for secret in record.secrets)
+    public, secret = record.split()
+    assert set(secret.values()) == set(record.secrets) and not set(record.secrets) & set(public.values())
+
+
+def test_a_sign_in_fits_its_address_client_and_grant_alone() -> None:
+    record = a_record()
+    assert fits(record, a_server())
+    assert not fits(record, a_server("https://mcp.example/other"))
+    assert not fits(record, a_server(oauth={"client_id": "another"}))
+    machine = {"grant": "client_credentials", "client_id": "us", "client_secret": "s3", "issuer": "https://a.example"}
+    assert not fits(record, a_server(oauth=machine))
