@@ -119,7 +119,7 @@ class App:
         self.announcements = Announcements(self.clients)
 
         # What answers requests
-        self.server_requests = ServerRequests(self.clients.only_client, self.upstreams.admits)
+        self.server_requests = ServerRequests(self.clients.only_client, self.upstreams.admits, self.clients.folders)
         forwarder = Forwarder(self.outbox, self.server_requests, live)
         results = LongResults(live, self.policy, kept)
         self._arguments = ArgumentCheck(live, self.start_checker)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,6 +32,12 @@ def _run(arguments: Sequence[str]) -> int:
         hook = hint.plain_hint(arguments)
         if hook is not None:
             return hint.main(hook)
+    if arguments and arguments[0] == "serve":
+        from foretool.server.commands import window
+
+        status = window.serve_window(arguments)
+        if status is not None:
+            return status
     from foretool.server.commands.serving import plain_serve, serve
 
     options = plain_serve(arguments)
@@ -46,6 +54,6 @@ def _describe_bug(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    place = f" in {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
+    place = f" in {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else ""  # noqa: PTH119
     # Without the message of the error, which may contain a secret.
     return f"internal error: {type(error).__name__}{place}; set FORETOOL_TRACEBACK=1 for the traceback and report it"

@@ -10,15 +10,19 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from foretool.server import reload
 from foretool.server.app import App
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.loader import Config
+from foretool.server.local.hello import SERVICE, STATUS
+from foretool.server.local.joined import Windows
 from foretool.server.local.places import Identity
 from foretool.server.local.server import LocalServer
+from foretool.server.local.sharing import Sharing
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import exposure, open_serving_store
@@ -46,6 +50,26 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
             if not ended.is_set():
                 await app.clients.wait_for_answers(GRACE_S)
             await transport.close()
+
+
+async def serve_windows(config: Config, profile: str, first: socket.socket, when_ready: Callable[[], None]) -> None:
+    """Serve the window that started this process and all that join it, until `linger_s` after the last one has gone, or
+    until we are asked to end. `when_ready` is called as soon as windows find us."""
+    with _open(config) as store:
+        app = App(config, store)
+        app.clients.are_windows = True
+        identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
+        sharing = Sharing(app.live, identity.folder, lambda: sorted(app.server_requests.working_in_roots))
+        windows = Windows(
+            app.router, profile, message_limit(config), app.turn, lambda: app.config.settings.linger_s, sharing.refuse
+        )
+        ended = _stop_on_signals()
+        async with app.running(), _reporting_risks(config), _answering_locally(app, profile, windows) as local:
+            when_ready()
+            await local.adopt(first)
+            await _wait_for_first(windows.gone, ended)
+            await local.stop_listening()
+            await windows.close()
 
 
 async def serve_http(config: Config, written: str = "") -> None:
@@ -117,14 +141,20 @@ async def _reporting_risks(config: Config) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _answering_locally(app: App, profile: str | None) -> AsyncIterator[None]:
-    """Let other processes of our user find this proxy. `profile`: None for every profile."""
+async def _answering_locally(
+    app: App, profile: str | None, windows: Windows | None = None
+) -> AsyncIterator[LocalServer]:
+    """Let other processes of our user find this proxy. `profile`: None for every profile. `windows`: those that share
+    it, if any may."""
     config = app.config
     identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
-    local = LocalServer(identity, str(config.storage), {"hint": app.prompt_answers.service()})
+    services = {"hint": app.prompt_answers.service()}
+    if windows is not None:
+        services |= {SERVICE: windows.service(), STATUS: windows.status()}
+    local = LocalServer(identity, str(config.storage), services)
     local.start()
     try:
-        yield
+        yield local
     finally:
         await local.stop()
 

@@ -251,6 +251,17 @@ MANIFEST: Final[dict[str, Promise]] = {
     "local:own-user": Promise(
         "docs/decisions/0022", "only processes of our own user are answered, and only theirs are believed"
     ),
+    # Windows that share a proxy
+    "windows:one-proxy": Promise("docs/decisions/0033", "windows share one proxy and one process of each server"),
+    "windows:end": Promise("docs/decisions/0033", "the proxy ends in order soon after the last window has gone"),
+    "windows:no-harm": Promise("docs/decisions/0033", "the end of a window, and of its process group, ends no other"),
+    "windows:failover": Promise(
+        "docs/decisions/0033", "when the proxy is killed, open calls get an error and the windows go on"
+    ),
+    "windows:off": Promise("docs/configuration.md", "`share: false` and `--alone` share nothing"),
+    "windows:errors": Promise("docs/decisions/0033", "a window says what is wrong with the config, and ends with 2"),
+    "windows:isolation": Promise("docs/decisions/0033", "no window sees or cancels the requests of another"),
+    "windows:light": Promise("docs/decisions/0033", "a window imports nothing that takes memory"),
     "hint:says": Promise("design: hint", "a prompt is kept, and the tools it may need are named"),
     "hint:working-set": Promise("design: hint", "recorded prompts start the working set"),
     "hint:silent": Promise("design: hint", "whatever is wrong, it is silent and exits with 0"),
@@ -761,6 +772,14 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "a token is renewed once, however many calls and processes wait for it"
     ),
     # What is kept
+    "trust:windows:environment": Promise(
+        "SECURITY.md", "windows whose servers would get other variables, programs or storage share no proxy"
+    ),
+    "trust:windows:folder": Promise(
+        "SECURITY.md", "a window of another folder shares no server that works in the folder of its client"
+    ),
+    "trust:windows:floods": Promise("SECURITY.md", "a window that floods or does not read holds up no other window"),
+    "trust:windows:own-user": Promise("SECURITY.md", "no window tells another user's process what its environment is"),
     "trust:data:no-secret-is-written": Promise(
         "SECURITY.md", "no field that a client or a server controls brings a secret into the store or the log"
     ),

@@ -61,6 +61,8 @@ class Client:
         self.principal = principal
         self.standalone = standalone
         """Takes what belongs to no request."""
+        self.folder = ""
+        """Where a window of a shared proxy works, "" for every other client."""
         self.info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.session: Session | None = None
@@ -93,6 +95,10 @@ class Client:
             self._on_notification(message)
         else:
             self._on_request(message, channel)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.exchanges)
 
     def cancel(self, channel: Channel, reason: str) -> None:
         if (exchange := self.exchanges.get(channel)) is not None:
@@ -132,7 +138,9 @@ class Client:
         self._sessions.clear()
 
     def is_kin(self, other: Caller) -> bool:
-        """Tell whether the other client has the same credential and the same profile."""
+        """Tell whether the other client has the same credential and the same profile. A window is kin to none."""
+        if self.folder:
+            return self is other
         return (self.principal, self.profile.name) == (other.principal, other.profile.name)
 
     # -- requests of the client

@@ -54,6 +54,8 @@ class ClientRegistry:
         self._outbox = outbox
         self._kept = kept
         self._clients: list[Client] = []
+        self.are_windows = False
+        """The clients are windows that share this proxy: others may come, and each has capabilities of its own."""
 
     def __iter__(self) -> Iterator[Client]:
         """Iterate over a copy, because telling a client something may remove it."""
@@ -69,6 +71,10 @@ class ClientRegistry:
         """Return the client if there is exactly one: messages that belong to no request are then meant for it."""
         return self._clients[0] if len(self._clients) == 1 else None
 
+    def folders(self) -> set[str]:
+        """Return the folders that windows work in."""
+        return {client.folder for client in self._clients if client.folder}
+
     def admitted(self, upstream: str) -> list[Client]:
         """Return the clients whose profile has an upstream."""
         return [client for client in self._clients if self._upstreams.admits(client.profile, upstream)]
@@ -76,11 +82,13 @@ class ClientRegistry:
     # -- coming and going
 
     def open(
-        self, era: Era, transport: str, standalone: Channel, profile: str, principal: str, router: Router
+        self, era: Era, transport: str, standalone: Channel, profile: str, principal: str, folder: str, router: Router
     ) -> Client:
-        """Add a client. `standalone` takes what belongs to no request. `principal`: the credential's owner, or ""."""
-        found = self._config.now.profiles[profile]
+        """Add a client. `standalone` takes what belongs to no request. `principal`: the credential's owner, or "".
+        `folder`: where a window works."""
+        found = self._config.profile(profile)
         client = Client(era, transport, found, principal, standalone, self._outbox, self, router)
+        client.folder = folder
         self._clients.append(client)
         return client
 
@@ -145,7 +153,8 @@ class ClientRegistry:
         union: dict[str, Any] = {}
         for each in self._clients:
             union = translate.unite(union, translate.forwardable(each.capabilities))
-        return translate.unite(union, ANY_CLIENT)
+        # Windows are mostly of one client: what none of them can is not promised.
+        return union if union and self.are_windows else translate.unite(union, ANY_CLIENT)
 
     def warn(self, text: str) -> None:
         """Tell each legacy client that wants warnings something about foretool itself, once; "" takes it back."""

@@ -5,22 +5,36 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import sys
 from collections.abc import Sequence
+=======
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+>>>>>>> 2bb1b75 (Share one proxy and one process of each server among all windows)
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from foretool.server.commands.exit import complain
+from foretool.server.commands.window import read_options
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 
+<<<<<<< HEAD
 ON_TERMINAL = (
     "foretool serve talks to the MCP client that starts it. It now waits for that client's messages on this terminal;"
     " press Ctrl-C to end it.\n"
     "To set up your clients, run `foretool init`; to check your servers, run `foretool doctor`.\n"
 )
 """What `serve` says to a person who types it."""
+=======
+LOG_NAME: Final = "serve.log"
+"""The log of the proxies that windows share, beside their sockets: the stderr of a window ends with the window."""
+>>>>>>> 2bb1b75 (Share one proxy and one process of each server among all windows)
 
 
 class ServeOptions(NamedTuple):
@@ -30,27 +44,28 @@ class ServeOptions(NamedTuple):
     profile: str = ""
     http: str | None = None
     """Address to serve on, "" for the setting `bind`; None to serve on stdio."""
+    alone: bool = False
+    """Share no proxy with other windows."""
 
 
 def plain_serve(arguments: Sequence[str]) -> ServeOptions | None:
     """Read a correct `serve` command line. Returns None for any other, which is left to click."""
-    if not arguments or arguments[0] != "serve":
-        return None
-    found: dict[str, str] = {}
-    rest = list(arguments[1:])
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if name not in ("--config", "--profile", "--http"):
-            return None
-        if not equals:
-            # As in click, the next word is the value, but `--http` may stand alone before another option.
-            if rest and not (name == "--http" and rest[0].startswith("-")):
-                value = rest.pop(0)
-            elif name != "--http":
-                return None
-        found[name] = value
+    found = read_options(arguments)
+    return None if found is None else options_of(found)
+
+
+def options_of(found: Mapping[str, str]) -> ServeOptions:
     config = Path(found["--config"]) if "--config" in found else None
-    return ServeOptions(config, found.get("--profile", ""), found.get("--http"))
+    return ServeOptions(config, found.get("--profile", ""), found.get("--http"), "--alone" in found)
+
+
+def shares(found: Mapping[str, str]) -> bool:
+    """Tell whether windows with these options may share a proxy; False also for a config that cannot be read."""
+    try:
+        config = load(options_of(found).config)
+    except ConfigError:
+        return False
+    return config.settings.share and config.named_by != "project_config"
 
 
 def serve(options: ServeOptions) -> int:
@@ -77,6 +92,54 @@ def serve(options: ServeOptions) -> int:
     except ConfigError as error:
         return complain(str(error))
     return 0
+
+
+def serve_windows(options: ServeOptions, folder: str, first: socket.socket, lock: int) -> int:
+    """Serve windows as the process that one of them, `first`, has started. Returns the exit status.
+
+    `folder`: that of the sockets. `lock`: a file that is closed as soon as other windows find us. What is wrong with
+    the config goes to the stderr of the first window, which ends with the same status.
+    """
+    try:
+        config = load(options.config)
+        _check_options(options, config)
+        if not config.settings.share:
+            first.sendall(b'{"foretool":1,"error":""}\n')
+            return 0
+
+        import asyncio
+
+        from foretool.server import reload
+        from foretool.server import serve as serving
+        from foretool.server.system import logs
+
+        logs.start_logging(config)
+        reload.report_place(config)
+        reload.report_problems(config)
+
+        def let_others_in() -> None:
+            os.close(lock)
+            _log_to_file(folder)
+
+        asyncio.run(serving.serve_windows(config, options.profile, first, let_others_in))
+    except ConfigError as error:
+        status = complain(str(error))
+        with contextlib.suppress(OSError):
+            first.sendall(b'{"foretool":1,"exit":%d}\n' % status)
+        return status
+    return 0
+
+
+def _log_to_file(folder: str) -> None:
+    """Let stderr go to the log of shared proxies, and no longer to the first window, which others outlive."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        file = os.open(Path(folder) / LOG_NAME, flags, 0o600)
+    except OSError:
+        file = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    sys.stderr.flush()
+    os.dup2(file, 2)
+    os.close(file)
 
 
 def _check_options(options: ServeOptions, config: Config) -> None:

@@ -299,6 +299,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Numbers of calls and misses, names of tools, models and imported demonstrations stay."""
     idle_stop_s: Seconds = 0
     """Stops a local server that was not called for this long; `0` means never."""
+    share: bool = True
+    """Lets the windows of your clients share one proxy and one process of each server; `foretool serve --alone` leaves
+    one window out. A window with another environment, profile or version gets a proxy of its own. On Windows every
+    window has its own."""
+    linger_s: Seconds = 10
+    """How long a shared proxy and its servers stay after the last window has gone."""
     log_level: LogLevel = "info"
     """The least severe messages to write to stderr."""
     project_config: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.server.local.frames import FORM, MOST_BYTES, decode, encode, refuse_greeting
@@ -43,6 +44,23 @@ def ask(folder: str, wanted: Identity, service: str, question: dict[str, Any], p
     except (OSError, ValueError) as error:
         raise NoAnswer(str(error) or type(error).__name__) from error
     raise NoAnswer(refused)
+
+
+def ask_all(
+    folder: str, wanted: Identity, service: str, question: dict[str, Any], patience_s: float
+) -> list[dict[str, Any]]:
+    """Ask every proxy that serves `wanted`, whatever its folder; leave out those that do not answer in time."""
+    found: list[dict[str, Any]] = []
+    until = time.monotonic() + patience_s
+    try:
+        with Place(folder) as place:
+            for name in choose(place.names(), wanted):
+                with suppress(OSError, ValueError), place.connect(name, _left(until)) or nullcontext() as stream:
+                    answer = _ask(stream, wanted, service, question, until)[1] if stream is not None else None
+                    found += [answer] if answer is not None else []
+    except OSError:
+        pass  # no proxy has ever run
+    return found
 
 
 def _ask(

@@ -18,10 +18,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-FORM: Final = 1
-"""The version of this form. A change that an older side would misread counts it up."""
-MOST_GREETING: Final = 16 * 1024
-"""Bytes of a greeting."""
+from foretool.server.local.places import FORM as FORM
+
+MOST_GREETING: Final = 64 * 1024
+"""Bytes of a greeting. That of a window names every variable of its environment."""
 MOST_BYTES: Final = 256 * 1024
 """Bytes of a message, unless a service says otherwise."""
 

@@ -12,9 +12,15 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections import namedtuple
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes more memory than all of a window's relay
+    from collections.abc import Iterable, Mapping
+    from typing import Final
+
+FORM: Final = 1
+"""The version of what is said on a socket (`frames`). A change that an older side would misread counts it up."""
 FOLDER_VARIABLE: Final = "FORETOOL_SOCKETS"
 """Names another folder, as a full path, or `off` for no sockets."""
 SUFFIX: Final = ".sock"
@@ -24,17 +30,15 @@ MOST_NAMES: Final = 1000
 """Names in the folder that are looked at."""
 
 
-class Identity(NamedTuple):
-    """What a proxy serves, or what a caller wants served."""
+class Identity(namedtuple("Identity", ("config", "profile", "folder", "is_project"), defaults=(False,))):
+    """What a proxy serves, or what a caller wants served.
 
-    config: str
-    """Full path of the config file, without links."""
-    profile: str | None
-    """The name of a profile, "" for the general settings; None for every profile (a proxy over HTTP)."""
-    folder: str
-    """Full path of the working folder."""
-    is_project: bool = False
-    """The config is the `mcp.json` of that folder, which the user's own file lets in (`project_config`)."""
+    `config`: full path of the config file, without links. `profile`: the name of a profile, "" for the general
+    settings; None for every profile (a proxy over HTTP). `folder`: full path of the working folder. `is_project`: the
+    config is the `mcp.json` of that folder, which the user's own file lets in (`project_config`).
+    """
+
+    __slots__ = ()
 
     @classmethod
     def own(cls, config: str | os.PathLike[str], profile: str | None, *, is_project: bool) -> Identity:
@@ -77,6 +81,11 @@ def name_socket(identity: Identity, random: str) -> str:
     """Return the name of a proxy's socket. `random` tells apart proxies that serve the same."""
     profile = ANY if identity.profile is None else _digest(identity.profile)
     return f"{_machine()}-{_config(identity)}-{profile}-{_digest(identity.folder)}-{random}{SUFFIX}"
+
+
+def name_lock(wanted: Identity) -> str:
+    """Return the name of the file that a window locks while it starts a proxy for this config and profile."""
+    return f"{_machine()}-{_config(wanted)}-{_digest(wanted.profile or '')}.lock"
 
 
 def is_of_this_machine(name: str) -> bool:

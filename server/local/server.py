@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING or os.name == "posix":
 else:
     from foretool.server.local.windows import Listener
 
-MOST_CALLERS: Final = 128
+MOST_CALLERS: Final = 256
 """Connections at a time, of all services."""
 GREETING_S: Final = 2.0
 """How long a caller may take for its greeting."""
@@ -63,7 +64,10 @@ class Talk(Protocol):
     """One caller's talk with a service."""
 
     def receive(self, line: bytes) -> None:
-        """Take in one line, without its newline. A `ValueError` ends the talk."""
+        """Take in one line, without its newline; of a raw service, whatever has come. A `ValueError` ends the talk."""
+
+    def ended(self) -> bool:
+        """Take in that the caller says no more; return whether it still waits for answers."""
 
     def hold(self, held: bool) -> None:
         """Take in that the caller does not read what was sent, or reads again."""
@@ -82,6 +86,10 @@ class Service(Struct, frozen=True):
     """Connections at a time."""
     idle_s: float | None = 10.0
     """A caller that says nothing for so long is dropped; None keeps it."""
+    is_raw: bool = False
+    """The talk gets the bytes as they come, and limits its messages itself."""
+    refuse: Callable[[dict[str, Any]], str] = lambda hello: ""
+    """Says why a caller with this greeting cannot be served; "" if it can."""
 
 
 class LocalServer:
@@ -106,11 +114,22 @@ class LocalServer:
         except OSError as error:
             log.warning("no local socket, so the prompt hook ranks by words alone: %s", error)
 
-    async def stop(self) -> None:
-        """Stop listening and drop every caller."""
+    async def adopt(self, connection: socket.socket) -> None:
+        """Serve a caller that is connected already."""
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: Caller(self, self._callers), connection)
+
+    @property
+    def is_listening(self) -> bool:
+        return self._listener is not None
+
+    async def stop_listening(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
+
+    async def stop(self) -> None:
+        """Stop listening and drop every caller."""
+        await self.stop_listening()
         for caller in list(self._callers):
             caller.drop()
 
@@ -128,6 +147,8 @@ class LocalServer:
             problem = f"no service {wanted[:40]!r}"
         if not problem and service is not None and self._count(service) >= service.most:
             problem = "too many callers"
+        if not problem and service is not None:
+            problem = service.refuse(hello)
         if problem:
             return {"foretool": FORM, "error": problem}, None
         own = self._identity
@@ -160,17 +181,23 @@ class Caller(asyncio.Protocol):
         self._expect_within(GREETING_S)
 
     def data_received(self, data: bytes) -> None:
+        if self._talk is not None and self.service is not None and self.service.is_raw:
+            self._talk.receive(data)
+            return
         try:
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 self._receive(line)
                 if self._transport is None or self._transport.is_closing():
                     return
-            if len(self._rest) > self._limit:
+            if len(self._rest) > (0 if self.service is not None and self.service.is_raw else self._limit):
                 raise ValueError(f"a message of over {self._limit} bytes")  # noqa: TRY301 -- one way to end
         except ValueError as error:
             log.debug("a caller on the local socket was dropped: %s", error)
             self.drop()
+
+    def eof_received(self) -> bool:
+        return self._talk is not None and self._talk.ended()
 
     def pause_writing(self) -> None:
         if self._talk is not None:
@@ -220,10 +247,12 @@ class Caller(asyncio.Protocol):
     def _receive(self, line: bytes) -> None:
         if len(line) > self._limit:
             raise ValueError(f"a message of over {self._limit} bytes")
-        if self._talk is not None:
-            self._talk.receive(line)
-        else:
+        if self._talk is None:
             self._greet(line)
+        elif self.service is not None and self.service.is_raw:
+            raise ValueError("more than a greeting")
+        else:
+            self._talk.receive(line)
         if self.service is not None:
             self._expect_within(self.service.idle_s)
 
@@ -269,6 +298,9 @@ class Answering:
     def hold(self, held: bool) -> None:
         if held:
             self._link.drop()
+
+    def ended(self) -> bool:
+        return False
 
     def lost(self) -> None:
         pass  # an answer that comes later goes nowhere

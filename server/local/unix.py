@@ -1,7 +1,7 @@
 """The local socket on Linux, macOS and BSD: Unix sockets in a folder that only our own user can enter.
 
 Only a socket in that folder is used, and only if our own user listens there: what anybody else says is not read. A
-prompt hook imports this file, so it imports nothing that takes time.
+prompt hook and the relay of a window import this file, so it imports nothing that takes time or memory.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from contextlib import suppress
-from types import TracebackType
-from typing import Final
 
 from foretool.server.local.places import MOST_NAMES, is_of_this_machine
 from foretool.server.system.peers import find_peer_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes more memory than all of a window's relay
+    from types import TracebackType
+    from typing import Final
 
 BACKLOG: Final = 64
 LONGEST_PATH: Final = 100
@@ -53,8 +55,10 @@ class Place:
         """`make`: make the folder if it is missing. Raises `OSError` for a link, and if others can enter it."""
         if make:
             os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 -- quicker to import
-            with suppress(FileExistsError):
+            try:  # noqa: SIM105 -- contextlib takes memory
                 os.mkdir(folder, 0o700)  # noqa: PTH102 -- quicker to import
+            except FileExistsError:
+                pass
         self.folder = folder
         self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         found = os.fstat(self._handle)
@@ -68,12 +72,17 @@ class Place:
 
     def connect(self, name: str, patience_s: float) -> Stream | None:
         """Connect to a socket. Returns None if nobody listens, or if somebody else does. Raises `TimeoutError`."""
+        connection = self.dial(name, patience_s)
+        return Stream(connection) if connection is not None else None
+
+    def dial(self, name: str, patience_s: float) -> socket.socket | None:
+        """Do what `connect` does, and return the socket itself."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(patience_s)
             connection.connect(self._path(name))
             if find_peer_user(connection) in (os.geteuid(), None):
-                return Stream(connection)
+                return connection
         except TimeoutError:
             connection.close()
             raise
@@ -94,11 +103,18 @@ class Place:
             os.rename(first, name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
         except OSError:
             listener.close()
-            with suppress(OSError):
+            try:  # noqa: SIM105
                 self.remove(first)
+            except OSError:
+                pass
             raise
         listener.setblocking(False)
         return listener
+
+    def open_lock(self, name: str) -> int:
+        """Open the file that one process of ours locks while it starts a proxy. Raises `OSError`."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, 0o600, dir_fd=self._handle)
 
     def remove(self, name: str) -> None:
         """Remove a file of the folder. Raises `OSError`."""
@@ -108,10 +124,12 @@ class Place:
         """Remove the sockets of this machine's proxies that were killed; returns how many. Nothing else is touched."""
         removed = 0
         for name in filter(is_of_this_machine, self.names()):
-            with suppress(OSError):
+            try:
                 if stat.S_ISSOCK(os.lstat(name, dir_fd=self._handle).st_mode) and self._is_deaf(name):
                     self.remove(name)
                     removed += 1
+            except OSError:
+                pass  # another process has removed it
         return removed
 
     def _is_deaf(self, name: str) -> bool:

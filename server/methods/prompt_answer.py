@@ -93,9 +93,7 @@ class PromptAnswers:
         likely = [
             client.session
             for client in self._clients
-            if client.profile.name == profile
-            and client.session is not None
-            and (client.transport != "stdio" or self._hook.is_of_folder(folder))
+            if client.profile.name == profile and client.session is not None and self._hook.may_be_of(client, folder)
         ]
         return likely[0] if len(likely) == 1 else None
 

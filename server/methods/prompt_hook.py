@@ -67,12 +67,12 @@ class PromptHook:
                 self._seen, self._since = new[0].id, new[0].at
                 self._take(client, session, new[0])
 
-    def is_of_folder(self, folder: str) -> bool:
-        """Tell whether a prompt from this folder may be that of a client which started us; "" is any folder."""
-        return folder in ("", self._folder)
+    def may_be_of(self, client: Client, folder: str) -> bool:
+        """Tell whether a prompt from this folder may be that of a client; "" is any folder."""
+        return client.transport != "stdio" or folder in ("", client.folder or self._folder)
 
     def _take(self, client: Client, session: Session, prompt: Prompt) -> None:
-        if client.transport == "stdio" and not self.is_of_folder(prompt.cwd):
+        if not self.may_be_of(client, prompt.cwd):
             return
         chat = session.conversation()
         lines = tuple(line.strip() for line in prompt.text[:MOST_CHARACTERS].splitlines() if line.strip())

@@ -41,8 +41,10 @@ class Router:
             for era in ERAS:
                 self._handlers[era].update(group.handlers(era))
 
-    def open(self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "") -> Client:
-        return self._clients.open(era, transport, standalone, profile, principal, self)
+    def open(
+        self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "", folder: str = ""
+    ) -> Client:
+        return self._clients.open(era, transport, standalone, profile, principal, folder, self)
 
     def handle(self, exchange: Exchange) -> None:
         handler = self._handlers[exchange.era].get(exchange.method)

@@ -68,8 +68,15 @@ class _Own(Struct, eq=False):
 class ServerRequests:
     """Puts the requests of upstreams to clients, and our own, and brings back the answers."""
 
-    def __init__(self, only_client: Callable[[], Client | None], admits: Callable[[Profile, str], bool]) -> None:
-        """`only_client`: returns the client if there is exactly one. `admits`: whether a profile has an upstream."""
+    def __init__(
+        self, only_client: Callable[[], Client | None], admits: Callable[[Profile, str], bool],
+        folders: Callable[[], set[str]] = set,
+    ) -> None:  # fmt: skip
+        """`only_client`: returns the client if there is exactly one. `admits`: whether a profile has an upstream.
+        `folders`: returns those that the windows work in."""
+        self._folders = folders
+        self.working_in_roots: set[str] = set()
+        """Upstreams that were told the roots of a client: they work in its folders from then on."""
         self._only_client = only_client
         self._admits = admits
         self._limit = QuestionLimit()
@@ -101,12 +108,22 @@ class ServerRequests:
             answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
         elif (refused := refusal(str(message.method), message.params, client.declared(in_course))) is not None:
             answer(answer_error(_id(message), *refused))
+        elif message.method == "roots/list" and self._are_several_folders(upstream):
+            why = f"{message.method}: windows of several folders share this server"
+            answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
         elif problem := self._prepare(upstream.name, message):
             answer(answer_error(_id(message), jsonrpc.INVALID_PARAMS, problem))
         elif in_course is not None and request is not None and in_course.era == "modern":
             self._park(in_course, request, upstream, message, answer)
         else:
             self._ask_legacy(client, request if in_course else None, upstream, message, answer)
+
+    def _are_several_folders(self, upstream: Upstream) -> bool:
+        """Tell whether windows work in several folders. If not, the upstream works in those of its client."""
+        if len(self._folders()) > 1:
+            return True
+        self.working_in_roots.add(upstream.name)
+        return False
 
     def _prepare(self, upstream: str, message: Message) -> str:
         """Let a question name its upstream; return why it must not be asked, or ""."""

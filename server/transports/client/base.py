@@ -32,6 +32,11 @@ class Front(Protocol):
 
     era: Era
 
+    @property
+    def in_flight(self) -> int:
+        """How many of its requests have no answer."""
+        ...
+
     def receive(self, message: Message, channel: Channel) -> None:
         """Take a message of the client. What belongs to a request goes to `channel`; notifications and replies to our
         questions do not use it."""
@@ -46,9 +51,12 @@ class Front(Protocol):
 class Fronts(Protocol):
     """Takes new clients; this is how a transport knows the proxy."""
 
-    def open(self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "") -> Front:
+    def open(
+        self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "", folder: str = ""
+    ) -> Front:
         """Add a client. `standalone` takes notifications and questions that belong to no request (stdio: the same
-        output; legacy HTTP: the GET stream; modern HTTP: nothing). `principal`: its credential, "" for none.
+        output; legacy HTTP: the GET stream; modern HTTP: nothing). `principal`: its credential, "" for none. `folder`:
+        where a window of a shared proxy works.
 
         The era of a stdio process is not known yet: pass "legacy"; the first message settles it.
         """

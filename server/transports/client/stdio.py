@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import BadMessage, LineSplitter
-from foretool.server.transports.client.base import Front, Fronts
+from foretool.server.transports.client.base import Channel, Front, Fronts
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 
 WIDE: Final = 1024 * 1024
@@ -96,16 +96,8 @@ class StdioServer(asyncio.BaseProtocol):
         assert self._front is not None
         with self._turn:
             for line in self._lines.feed(data):
-                try:
-                    message = jsonrpc.decode(line)
-                except BadMessage as error:
-                    self.send(jsonrpc.failure(error.id, jsonrpc.error_object(error.code, str(error))))
-                else:
-                    self._front.receive(message, self)
-            if self._lines.oversized:
-                self._lines.oversized = 0
-                reason = f"a message over {self._lines.limit} bytes was dropped; raise max_message_mib"
-                self.send(jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))
+                take_line(line, self._front, self)
+            refuse_oversized(self._lines, self)
 
     # -- asyncio.BaseProtocol: what the client takes
 
@@ -135,3 +127,21 @@ class StdioServer(asyncio.BaseProtocol):
             self._reader.close()
         if self._pipe is not None:
             self._pipe.close()
+
+
+def take_line(line: bytes, front: Front, channel: Channel) -> None:
+    """Give a line of a client to its front, or answer what is wrong with it."""
+    try:
+        message = jsonrpc.decode(line)
+    except BadMessage as error:
+        channel.send(jsonrpc.failure(error.id, jsonrpc.error_object(error.code, str(error))))
+    else:
+        front.receive(message, channel)
+
+
+def refuse_oversized(lines: LineSplitter, channel: Channel) -> None:
+    """Tell a client that lines of it were dropped, if some were."""
+    if lines.oversized:
+        lines.oversized = 0
+        reason = f"a message over {lines.limit} bytes was dropped; raise max_message_mib"
+        channel.send(jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))

@@ -173,6 +173,9 @@ async def test_a_service_takes_its_callers_lines_as_they_are(folder: Path) -> No
 
         def hold(self, held: bool) -> None: ...
 
+        def ended(self) -> bool:
+            return False
+
         def lost(self) -> None:
             ended.set()
 

@@ -1,0 +1,229 @@
+"""The proxy's end of each window that has joined it: one more client, whose bytes come over the local socket.
+
+No window costs another one anything: of one that sends much, a few lines are taken in each turn of the loop, and
+nothing more is read from it while many of its requests have no answer. One that does not read gets no progress and no
+log messages, nothing is read from it, and after `MOST_UNREAD` bytes it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from foretool.server.local.server import Answering, Hello, Link, Service
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import LineSplitter
+from foretool.server.transports.client.base import Front, Fronts
+from foretool.server.transports.client.stdio import DROPPED, refuse_oversized, take_line
+from foretool.server.transports.pipes import MANY, Turn
+
+MOST_WINDOWS: Final = 200
+MOST_OPEN: Final = 500
+"""Requests of one window without an answer; with more nothing is read from it."""
+MOST_LINES: Final = 32
+"""Lines of one window that are taken in one turn of the loop."""
+MOST_UNREAD: Final = 256 * 1024 * 1024
+"""Bytes that a window may leave unread until it is dropped: answers to `MOST_OPEN` requests may be large."""
+LAST_WORDS_S: Final = 2.0
+"""How long windows may take to read what is left when the proxy ends."""
+
+log = logging.getLogger("foretool.local")
+
+
+class WindowNote(Struct, frozen=True):
+    """What `foretool status` says of a window."""
+
+    pid: int
+    folder: str
+    client: str
+    since: float
+
+
+class Windows:
+    """All windows of one proxy. `gone` is set when the last one has left and none has come for `linger_s` seconds."""
+
+    def __init__(
+        self, fronts: Fronts, profile: str, limit: int, turn: Turn, linger_s: Callable[[], float],
+        refuse: Callable[[dict[str, Any]], str],
+    ) -> None:  # fmt: skip
+        """`limit`: bytes of one message. `refuse`: says why a window with this greeting cannot join."""
+        self.fronts = fronts
+        self.profile = profile
+        self.limit = limit
+        self.turn = turn
+        self.gone = asyncio.Event()
+        self._refuse = refuse
+        self._linger_s = linger_s
+        self._open: set[Window] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._left = asyncio.Event()
+
+    def service(self) -> Service:
+        return Service(self._join, most=MOST_WINDOWS, idle_s=None, is_raw=True, refuse=self._refuse_late)
+
+    def status(self) -> Service:
+        """Return the service that says which windows are open."""
+        return Service(lambda link, hello: Answering(link, self._answer))
+
+    def _answer(self, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
+        notes = sorted((window.note() for window in self._open), key=lambda note: note.since)
+        reply({"pid": os.getpid(), "windows": [asdict(note) for note in notes]})
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def _refuse_late(self, hello: dict[str, Any]) -> str:
+        return "this proxy ends" if self.gone.is_set() else self._refuse(hello)
+
+    def _join(self, link: Link, hello: Hello) -> Window:
+        if self._timer is not None:
+            self._timer.cancel()
+        window = Window(self, link, hello)
+        self._open.add(window)
+        log.info("window %d joined from %s; %d open", window.pid, window.folder, len(self._open))
+        return window
+
+    def forget(self, window: Window) -> None:
+        """Take in that a window has gone."""
+        self._open.discard(window)
+        self._left.set()
+        log.info("window %d has gone; %d open", window.pid, len(self._open))
+        if not self._open and not self.gone.is_set():
+            self._timer = asyncio.get_running_loop().call_later(self._linger_s(), self.gone.set)
+
+    async def close(self) -> None:
+        """Send every window what is left to send, and close it."""
+        self.gone.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        for window in list(self._open):
+            window.close()
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                while self._open:
+                    self._left.clear()
+                    await self._left.wait()
+        except TimeoutError:
+            log.warning("%d windows did not read their last answers", len(self._open))
+
+
+class Window:
+    """One window: the talk on the local socket, and the channel of all of its requests."""
+
+    def __init__(self, windows: Windows, link: Link, hello: Hello) -> None:
+        self._windows = windows
+        self._link = link
+        self._turn = windows.turn
+        self._lines = LineSplitter(windows.limit)
+        self._backlog: deque[bytes] = deque()
+        self._is_queued = False
+        self._waiting: list[bytes] = []
+        self._is_held = False
+        self._unread = 0
+        """Bytes sent since the window stopped reading."""
+        self._has_ended = False
+        self._since = time.time()
+        pid = hello.said.get("pid")
+        self.pid = pid if isinstance(pid, int) else 0
+        self.folder = hello.folder or "?"
+        self._front: Front = windows.fronts.open("legacy", "stdio", self, profile=windows.profile, folder=self.folder)
+
+    def note(self) -> WindowNote:
+        info = getattr(self._front, "info", {})
+        return WindowNote(self.pid, self.folder, str(info.get("name", ""))[:100], self._since)
+
+    # -- Talk: what the window says
+
+    def receive(self, data: bytes) -> None:
+        self._backlog.extend(self._lines.feed(data))
+        refuse_oversized(self._lines, self)
+        if not self._is_queued:
+            self._work()
+
+    def _work(self) -> None:
+        """Take in some of the lines that have come."""
+        self._is_queued = False
+        with self._turn:
+            for _ in range(MOST_LINES):
+                if not self._backlog or self._is_held or self._front.in_flight >= MOST_OPEN:
+                    break
+                take_line(self._backlog.popleft(), self._front, self)
+        self._pace()
+
+    def _pace(self) -> None:
+        """Read on, take more lines, or stop reading."""
+        is_busy = self._is_held or self._front.in_flight >= MOST_OPEN
+        if self._backlog and not is_busy and not self._is_queued:
+            self._is_queued = True
+            asyncio.get_running_loop().call_soon(self._work)
+        if self._backlog or is_busy:
+            self._link.pause_reading()
+        else:
+            self._link.resume_reading()
+            if self._has_ended and not self._front.in_flight:
+                self.close()
+
+    def hold(self, held: bool) -> None:
+        self._is_held, self._unread = held, 0
+        self._pace()
+
+    def ended(self) -> bool:
+        """The client has closed its output; it still gets what comes within `LAST_WORDS_S`."""
+        self._has_ended = True
+        asyncio.get_running_loop().call_later(LAST_WORDS_S, self.close)
+        asyncio.get_running_loop().call_soon(self._pace)
+        return True
+
+    def lost(self) -> None:
+        self._backlog.clear()
+        self._waiting.clear()
+        self._front.close()
+        self._windows.forget(self)
+
+    def close(self) -> None:
+        """Cancel what is open, send what is left to send, and close."""
+        self._backlog.clear()
+        self._front.close()
+        self._flush()
+        self._link.close()
+
+    # -- Channel: what goes to the window
+
+    def send(self, data: bytes) -> None:
+        if self._is_held and data.startswith(DROPPED):
+            return
+        self._waiting.append(jsonrpc.one_line(data) + b"\n")
+        if len(self._waiting) == 1:
+            self._turn.at_end(self._flush)
+        elif len(self._waiting) >= MANY:
+            self._flush()
+
+    def finish(self, data: bytes, code: int | None) -> None:
+        self.send(data)
+        self._pace()
+
+    def poll(self) -> None:
+        pass  # a socket stays open
+
+    def end(self) -> None:
+        self._pace()  # the specification asks for silence after a cancelled request
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        data, self._waiting = b"".join(self._waiting), []
+        if self._is_held:
+            self._unread += len(data)
+            if self._unread > MOST_UNREAD:
+                log.warning("window %d does not read its answers and was dropped", self.pid)
+                self._link.drop()
+                return
+        self._link.send(data)

@@ -1,0 +1,155 @@
+"""What a window's relay must know of the lines that it passes on: which requests have no answer yet.
+
+The relay passes bytes on as they come and decodes no message. It looks at the first and the last bytes of each line,
+where clients write the id; json is loaded only for a client that writes it elsewhere.
+
+The relay of a window imports this file, so it imports nothing that takes memory.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Final
+
+MOST_LINE: Final = 64 * 1024
+"""Bytes of a line that are kept. Of a longer one the first and the last `END` bytes are."""
+END: Final = 512
+MOST_PENDING: Final = 10_000
+"""Requests without an answer that are remembered."""
+
+_HEADS: Final = (b'{"jsonrpc":"2.0","id":', b'{"jsonrpc": "2.0", "id": ', b'{"id":', b'{"id": ')
+_TAILS: Final = (b',"jsonrpc":"2.0"}', b', "jsonrpc": "2.0"}', b"}")
+_OURS: Final = b'{"jsonrpc":"2.0","id":'
+"""How every reply of a proxy begins."""
+_QUESTION: Final = b'"foretool-'
+"""How the ids of a proxy's questions to a client begin: the client's answers have them too."""
+
+
+class Lines:
+    """Cuts a stream into lines."""
+
+    def __init__(self) -> None:
+        self.open = b""
+        """What has come of the line that is not complete."""
+        self.is_cut = False
+        """Bytes in the middle of the open line are gone."""
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Yield each line that ends in `data`, without its end, and whether its middle was left out."""
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            self._keep(data[start:end])
+            line, is_cut = self.open, self.is_cut
+            self.open, self.is_cut = b"", False
+            start = end + 1
+            yield line, is_cut
+        if start < len(data):
+            self._keep(data[start:])
+
+    def _keep(self, part: bytes) -> None:
+        line = self.open + part
+        if self.is_cut or len(line) > MOST_LINE:
+            line, self.is_cut = line[:END] + line[END:][-END:], True
+        self.open = line
+
+
+class Pending:
+    """The requests of one client that have no answer, and what a new proxy has to be told of the client."""
+
+    def __init__(self) -> None:
+        self.ids: dict[bytes, None] = {}
+        """As JSON, in the order of the requests."""
+        self.repeatable: dict[bytes, bytes] = {}
+        """The lines of those that can be sent again without harm: they ask for a list."""
+        self.hello: tuple[bytes, bytes] | None = None
+        """The line and the id of `initialize`."""
+        self.notes: dict[str, tuple[bytes, bytes]] = {}
+        """Line and id of what else a proxy keeps of a client: its log level, its subscriptions, that it is ready."""
+
+    def asked(self, line: bytes, is_cut: bool) -> None:
+        """Take in a line of the client."""
+        if b'"id"' not in line:
+            if b'"notifications/initialized"' in line:
+                self.notes["ready"] = (line, b"")
+            return
+        if not is_cut and b'"method"' not in line:
+            return  # an answer to a question
+        ident = read_id(line, is_cut)
+        if ident is None or ident.startswith(_QUESTION) or len(self.ids) >= MOST_PENDING:
+            return
+        self.ids[ident] = None
+        if len(line) <= END and b'/list"' in line and b'"tools/call"' not in line:
+            self.repeatable[ident] = line
+        if self.hello is None and (b'"method":"initialize"' in line or b'"method": "initialize"' in line):
+            self.hello = (line, ident)
+        elif b'"logging/setLevel"' in line or b'"resources/subscribe"' in line or b'"resources/unsubscribe"' in line:
+            self._note(line, ident)
+
+    def _note(self, line: bytes, ident: bytes) -> None:
+        import json
+
+        try:
+            message = json.loads(line)
+            method, uri = message["method"], str(message.get("params", {}).get("uri"))
+        except (ValueError, AttributeError, KeyError, RecursionError):
+            return
+        if method == "logging/setLevel":
+            self.notes["level"] = (line, ident)
+        elif method == "resources/subscribe" and len(self.notes) < MOST_PENDING:
+            self.notes[f"subscription {uri}"] = (line, ident)
+        elif method == "resources/unsubscribe":
+            self.notes.pop(f"subscription {uri}", None)
+
+    def answered(self, line: bytes, is_cut: bool) -> bytes | None:
+        """Take in a line of the proxy. Returns the id if it answers a request."""
+        if not line.startswith(_OURS):
+            return None
+        ident = read_id(line, is_cut)
+        if ident not in self.ids:
+            return None
+        self.forget(ident)
+        return ident
+
+    def forget(self, ident: bytes) -> None:
+        del self.ids[ident]
+        self.repeatable.pop(ident, None)
+
+
+def read_id(line: bytes, is_cut: bool) -> bytes | None:
+    """Return the id of a message as JSON, None where it has none or cannot be read."""
+    line = line.strip()
+    for head in _HEADS:
+        if line.startswith(head) and (found := _value(line[len(head) : len(head) + END])) is not None:
+            return found
+    for tail in _TAILS:
+        if line.endswith(tail):
+            # What stands directly before the last brace belongs to the outermost object.
+            before = line[: -len(tail)]
+            at = before.rfind(b'"id":')
+            if at > 0 and before[at - 1 : at] != b"\\":
+                value = before[at + 5 :].strip()
+                if (found := _value(value + b",")) == value:
+                    return found
+    if is_cut:
+        return None
+    import json
+
+    try:
+        ident = json.loads(line)["id"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_id = isinstance(ident, int | str) and not isinstance(ident, bool)
+    return json.dumps(ident).encode() if is_id else None
+
+
+def _value(text: bytes) -> bytes | None:
+    """Return the id at the start of a text; None for one that could be written in several ways."""
+    if text[:1] == b'"':
+        end = text.find(b'"', 1)
+        value = text[: end + 1]
+        return value if end > 0 and b"\\" not in value and value.isascii() else None
+    end = min((at for at in (text.find(b","), text.find(b"}")) if at >= 0), default=-1)
+    value = text[:end].strip() if end > 0 else b""
+    return value if value.removeprefix(b"-").isdigit() else None

@@ -1,0 +1,153 @@
+"""Windows that share one proxy: real processes over real pipes and a real socket."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from requirements import requirement
+from served import is_alive, wait_until
+from windows import Desk
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.close()
+
+
+@requirement("windows:one-proxy")
+def test_windows_share_one_proxy_and_one_process_of_each_server(desk: Desk) -> None:
+    first, second = desk.opened(), desk.opened()
+    assert first.call("s0__echo", {"n": 1}) == '{"n": 1}'
+    assert second.call("s1__echo", {"n": 2}) == '{"n": 2}'
+    assert len(desk.servers()) == 2
+    (status,) = desk.status()
+    assert [each["pid"] for each in status["windows"]] == [first.process.pid, second.process.pid]
+    assert {each["client"] for each in status["windows"]} == {"test"}
+
+
+@requirement("windows:one-proxy")
+def test_of_ten_windows_that_start_at_the_same_moment_exactly_one_starts_a_proxy(desk: Desk) -> None:
+    windows = [desk.open() for _ in range(10)]
+    for window in windows:
+        window.initialize()
+    assert all(len(window.list_tools()) == len(windows[0].list_tools()) for window in windows)
+    (status,) = desk.status()
+    assert len(status["windows"]) == 10
+    assert wait_until(lambda: len(desk.servers()) == 2)
+
+
+@requirement("windows:end")
+def test_the_last_window_ends_the_proxy_and_its_servers_and_leaves_no_socket(desk: Desk) -> None:
+    first, second = desk.opened(), desk.opened()
+    proxy, servers = desk.proxy(), desk.servers()
+    assert first.leave() == 0
+    assert is_alive(proxy) and second.call("s0__echo", {"n": 1}) == '{"n": 1}'
+    assert second.leave() == 0
+    assert wait_until(lambda: not any(map(is_alive, [proxy, *servers])))
+    assert list(desk.sockets.glob("*.sock")) == []
+
+
+@requirement("windows:end")
+def test_the_proxy_lingers_for_the_next_window(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, linger_s=60)
+    try:
+        assert desk.opened().leave() == 0
+        proxy, servers = desk.proxy(), desk.servers()
+        assert desk.opened().call("s0__echo", {"n": 1}) == '{"n": 1}'
+        assert desk.proxy() == proxy and desk.servers() == servers
+    finally:
+        desk.close()
+
+
+@requirement("windows:no-harm")
+def test_kill_9_of_the_first_window_and_its_process_group_harms_no_other(desk: Desk) -> None:
+    first, second = desk.opened(), desk.opened()
+    proxy = desk.proxy()
+    os.killpg(first.process.pid, signal.SIGKILL)
+    first.ended()
+    assert second.call("s0__echo", {"n": 1}) == '{"n": 1}'
+    assert desk.proxy() == proxy
+
+
+@requirement("windows:failover")
+def test_kill_9_of_the_proxy_answers_calls_in_flight_with_an_error_and_windows_go_on(desk: Desk) -> None:
+    windows = [desk.opened() for _ in range(3)]
+    proxy = desk.proxy()
+    hanging = windows[0].post("tools/call", {"name": "s0__hang", "arguments": {}})
+    assert windows[1].call("s1__echo", {"n": 1}) == '{"n": 1}'
+    os.kill(proxy, signal.SIGKILL)
+    error = windows[0].reply(hanging)["error"]
+    assert error["code"] == -32603 and "\n" not in error["message"]
+    assert "the proxy that this window shares has ended" in error["message"]
+    for number, window in enumerate(windows):
+        assert window.call("s1__echo", {"n": number}) == f'{{"n": {number}}}'
+    (status,) = desk.status()
+    assert status["pid"] != proxy and len(status["windows"]) == 3
+    # Replayed greetings are not answered twice.
+    assert all(sum("serverInfo" in each.get("result", {}) for each in window.seen) == 1 for window in windows)
+
+
+@requirement("windows:failover")
+def test_a_client_of_the_modern_era_goes_on_too(desk: Desk) -> None:
+    window = desk.open()
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+    }
+    assert "tools" in window.ask("tools/list", {"_meta": meta})
+    os.kill(desk.proxy(), signal.SIGKILL)
+    assert "tools" in window.ask("tools/list", {"_meta": meta})
+
+
+@requirement("windows:off")
+def test_a_window_that_is_to_be_alone_shares_nothing(desk: Desk) -> None:
+    desk.opened()
+    alone = desk.opened("--alone")
+    assert alone.call("s0__echo", {"n": 1}) == '{"n": 1}'
+    assert len(desk.servers()) == 3
+    (status,) = desk.status()
+    assert alone.process.pid not in [each["pid"] for each in status["windows"]]
+
+
+@requirement("windows:off")
+def test_with_share_off_every_window_has_its_own_proxy(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, share=False)
+    try:
+        first, second = desk.opened(), desk.opened()
+        assert second.call("s0__echo", {"n": 1}) == '{"n": 1}'
+        assert desk.status() == [] and len(desk.servers()) == 3
+        assert first.leave() == 0 == second.leave()
+        assert desk.servers() == []
+    finally:
+        desk.close()
+
+
+@requirement("windows:errors")
+def test_what_is_wrong_with_the_config_ends_the_window_with_its_line(desk: Desk) -> None:
+    desk.config.write_text('{"mcpServers": {"a": }}')
+    window = desk.open()
+    assert window.ended() == 2
+    assert re.match(r"foretool: .*mcp\.json:1:22: expected a value", window.errors[0])
+
+
+@requirement("windows:isolation")
+def test_no_window_sees_or_cancels_the_requests_of_another(desk: Desk) -> None:
+    first, second = desk.opened(), desk.opened()
+    hanging = first.post("tools/call", {"name": "s0__hang", "arguments": {}})
+    second.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hanging}})
+    # Both have given this id; the answer of the one is not that of the other.
+    assert second.call("s1__echo", {"mine": 2}) == '{"mine": 2}'
+    assert first.call("s1__echo", {"mine": 1}) == '{"mine": 1}'
+    assert all(each.get("id") != hanging for each in first.seen)
+    first.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hanging}})
+    assert first.call("s1__echo", {"still": 1}) == '{"still": 1}'
