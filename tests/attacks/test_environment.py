@@ -40,7 +40,7 @@ def tells(*options: str, **entry: Any) -> dict[str, Any]:
 
 def serve(folder: Path, servings: list[Served], servers: dict[str, Any], **settings: Any) -> Served:
     environ = {"HOME": str(folder), "PATH": os.environ["PATH"], **SECRETS}
-    served = Served(write_config(folder, servers, **settings), env=environ)
+    served = Served(write_config(folder, servers, **settings), "--alone", env=environ)
     servings.append(served)
     served.initialize()
     served.list_tools()
@@ -180,7 +180,7 @@ def test_a_relative_folder_of_path_finds_no_program_of_the_client_folder(
         (folder / "some-server").chmod(0o755)
     servers = {"one": {"command": "some-server", "cwd": "${workspaceFolder}"}, "two": {"command": "some-server"}}
     environ = {"HOME": str(tmp_path), "PATH": f"bin:.::{os.environ['PATH']}:"}
-    served = Served(write_config(tmp_path, servers), cwd=repository, env=environ)
+    served = Served(write_config(tmp_path, servers), "--alone", cwd=repository, env=environ)
     servings.append(served)
     served.initialize()
     served.list_tools()
