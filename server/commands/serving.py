@@ -5,16 +5,11 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-import sys
-from collections.abc import Sequence
-=======
 import contextlib
 import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
->>>>>>> 2bb1b75 (Share one proxy and one process of each server among all windows)
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,17 +19,15 @@ from foretool.server.config.addresses import parse_address
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 
-<<<<<<< HEAD
 ON_TERMINAL = (
     "foretool serve talks to the MCP client that starts it. It now waits for that client's messages on this terminal;"
     " press Ctrl-C to end it.\n"
     "To set up your clients, run `foretool init`; to check your servers, run `foretool doctor`.\n"
 )
 """What `serve` says to a person who types it."""
-=======
+
 LOG_NAME: Final = "serve.log"
 """The log of the proxies that windows share, beside their sockets: the stderr of a window ends with the window."""
->>>>>>> 2bb1b75 (Share one proxy and one process of each server among all windows)
 
 
 class ServeOptions(NamedTuple):

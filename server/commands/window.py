@@ -20,6 +20,8 @@ def serve_window(arguments: Sequence[str]) -> int | None:
     options = read_options(arguments)
     if options is None or "--http" in options or "--alone" in options or os.name != "posix":
         return None
+    if sys.stdin is None or sys.stdin.isatty():
+        return None  # no client, but a person, to whom `serving` speaks
     from foretool.server.local.places import find_folder
 
     folder = find_folder(os.environ)
