@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from foretool.server.commands.exit import complain
-from foretool.server.commands.window import read_options
+from foretool.server.commands.serve_options import read_options
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load

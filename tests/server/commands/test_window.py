@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foretool.server.commands.window import find_config, may_share, read_options, serve_window
+from foretool.server.commands.window import find_config, may_share, serve_window
 from foretool.server.config.places import find_place
 
 
@@ -25,7 +25,6 @@ def test_what_serve_would_complain_of_is_left_to_it() -> None:
 
 
 def test_http_and_alone_share_nothing() -> None:
-    assert read_options(["serve", "--alone", "--profile", "x"]) == {"--alone": "", "--profile": "x"}
     for words in (["--alone"], ["--http"], ["--http=127.0.0.1:1"], ["--nonsense"]):
         assert serve_window(["serve", *words]) is None
 
