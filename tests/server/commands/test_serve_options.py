@@ -1,4 +1,4 @@
-"""A correct `serve` command line is read, every other one is left to click; `test_serving.py` compares both readings."""
+"""A correct `serve` command line is read; `test_serving.py` compares it with what click reads."""
 
 from __future__ import annotations
 
