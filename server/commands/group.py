@@ -39,6 +39,7 @@ COMMANDS = (
     "hint",
     "review",
     "token",
+    "completion",
 )
 
 

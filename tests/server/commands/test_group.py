@@ -62,7 +62,20 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
         each
         for each in COMMANDS
         if each
-        not in ("init", "search", "explain", "connect", "hint", "token", "add", "remove", "enable", "disable", "unpin")
+        not in (
+            "init",
+            "search",
+            "explain",
+            "connect",
+            "hint",
+            "token",
+            "completion",
+            "add",
+            "remove",
+            "enable",
+            "disable",
+            "unpin",
+        )
     ],
 )
 def test_a_missing_config_is_one_line_and_status_2(

@@ -6,7 +6,7 @@ import pytest
 from foretool.server.commands.group import COMMANDS, root
 
 
-@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("serve", "hint")])
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("serve", "hint", "completion")])
 def test_every_command_for_people_can_print_json(name: str) -> None:
     command = root.get_command(click.Context(root), name)
     assert command is not None
