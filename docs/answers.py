@@ -37,6 +37,7 @@ from foretool.server.commands.tools import Inventory
 from foretool.server.diagnosis import Finding, UpstreamCheck
 from foretool.server.learning.run import Run
 from foretool.server.recording.costs import Costs
+from foretool.server.setup.installation import Installation
 from foretool.server.setup.mcp_registry import Listing
 from foretool.server.setup.registrations import Registration
 from foretool.server.trust.findings import Finding as TextFinding
@@ -190,6 +191,16 @@ class PinAnswer(EditAnswer):
     pins: Pins
 
 
+class UninstallAnswer(Struct):
+    """What `uninstall` would change; with `--json` it changes nothing."""
+
+    changes: list[PlannedChange]
+    problems: list[str]
+    data: dict[str, str]
+    """Folders that stay, and what they hold."""
+    installation: Installation
+
+
 ANSWERS: Final[dict[str, Any]] = {
     "init": InitAnswer,
     "init --undo": UndoAnswer,
@@ -224,6 +235,8 @@ ANSWERS: Final[dict[str, Any]] = {
     "review SERVER": Batch,
     "review SERVER --approve": DecisionAnswer,
     "token new": NewToken,
+    "upgrade": Installation,
+    "uninstall": UninstallAnswer,
 }
 """By command line, with the options that change the answer."""
 

@@ -732,6 +732,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/cli.md", "each edit of the config keeps comments and order and is taken back byte for byte"
     ),
     "manage:list": Promise("docs/cli.md", "list shows each server with its state, its tools and what is wrong"),
+    "manage:uninstall": Promise(
+        "docs/cli.md", "uninstall gives each client its own servers back, byte for byte if unedited"
+    ),
     "manage:add": Promise(
         "docs/cli.md", "add takes a server in every form, starts it once and says how many tools it has"
     ),

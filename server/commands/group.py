@@ -40,6 +40,8 @@ COMMANDS = (
     "review",
     "token",
     "completion",
+    "upgrade",
+    "uninstall",
 )
 
 

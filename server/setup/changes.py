@@ -113,6 +113,30 @@ def undo(backups: Path) -> tuple[list[Path], list[str]]:
     return restored, problems
 
 
+def earlier_versions(path: Path, backups: Path) -> list[tuple[bytes, str]]:
+    """Return what a file held before each run that changed it, the newest first, with the digest of what was written.
+
+    Runs that were undone, and copies that cannot be read, are left out.
+    """
+    found = []
+    for folder in sorted(backups.glob("*"), reverse=True):
+        try:
+            kept = msgspec.json.decode((folder / LIST).read_bytes(), type=list[_Kept])
+            found += [
+                ((folder / each.copy).read_bytes(), each.after)
+                for each in kept
+                if each.path == str(path) and each.copy is not None
+            ]
+        except (OSError, msgspec.MsgspecError):
+            continue
+    return found
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of what a file holds, as the list of changes has it."""
+    return sha256(data).hexdigest()
+
+
 def difference(change: Change) -> list[str]:
     """Return the lines of a unified diff. They hold whatever the file holds, secrets too."""
     before, after = ((each or b"").decode("utf-8", "replace").splitlines() for each in (change.before, change.after))

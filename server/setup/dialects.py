@@ -216,3 +216,30 @@ OPENCODE: Final = Dialect(_read, _opencode)
 GOOSE: Final = Dialect(_read_goose, _goose)
 ZED: Final = Dialect(_read, _zed)
 CONTINUE: Final = Dialect(_read_continue, _plain)
+
+
+def write_entry(dialect: Dialect, entry: Mapping[str, Any]) -> Entry:
+    """Return one of our entries as a client writes it: how the server is reached, and what it is given."""
+    command, url, headers, env = (entry.get(key) for key in ("command", "url", "headers", "env"))
+    args = [str(each) for each in entry.get("args") or ()]
+    kind = "sse" if entry.get("type") == "sse" else "http"
+    if dialect is OPENCODE:
+        found = {"type": "remote", "url": url} if url else {"type": "local", "command": [command, *args]}
+        return {**found, **_given(environment=env, headers=headers), "enabled": True}
+    if dialect is GOOSE:
+        found = {"type": "streamable_http" if kind == "http" else "sse", "uri": url} if url else {}
+        found = found or {"type": "stdio", "cmd": command, "args": args}
+        return {**found, **_given(envs=env, headers=headers), "enabled": True}
+    found = {"url": url} if url else {"command": command, "args": args}
+    if dialect is GEMINI and url and kind == "http":
+        found = {"httpUrl": url}
+    elif dialect in (STDIO, COPILOT) or (dialect is PLAIN and url and kind == "sse"):
+        found = {"type": kind if url else "local" if dialect is COPILOT else "stdio", **found}
+    if dialect is CONTINUE and headers:
+        return {**found, **_given(env=env), "requestOptions": {"headers": dict(headers)}}
+    named = "http_headers" if dialect is CODEX else "headers"
+    return {**found, **_given(env=env, cwd=entry.get("cwd")), **({named: dict(headers)} if headers else {})}
+
+
+def _given(**values: Any) -> Entry:
+    return {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items() if value}

@@ -1,0 +1,107 @@
+"""`foretool uninstall`: takes foretool out of the clients, gives them their servers back, and goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from click import ClickException
+
+from foretool.server.commands import edits, output, upgrade
+from foretool.server.commands.exit import WRONG
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import load
+from foretool.server.config.places import find_place
+from foretool.server.setup import changes, prompt_hooks
+from foretool.server.setup.changes import Change, ChangeError
+from foretool.server.setup.clients import client_files, this_machine
+from foretool.server.setup.documents import DocumentError
+from foretool.server.setup.installation import this_installation
+from foretool.server.setup.leaving import plan_leaving
+from foretool.server.setup.scan import scan
+
+
+@click.command("uninstall")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing: change the clients and run the commands.")
+@config_option
+@json_option
+def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> int:
+    """Take foretool out of your clients, give them their servers back, and uninstall it.
+
+    A client's file that nobody has edited since `foretool init` becomes what it was, byte for byte. Any other one loses
+    foretool alone and gets its servers back. Your config and your records stay; it says where they are.
+    """
+    place = find_place(path, os.environ).path
+    planned, problems = _plan(place)
+    installed = this_installation()
+    if as_json:
+        told = [{"path": str(each.path), "why": each.why} for each in planned]
+        output.emit({"changes": told, "problems": problems, "data": _data(place), "installation": installed})
+        return 0
+    for each in planned:
+        output.say(f"{edits.short(each.path)} {each.why}")
+    for problem in problems:
+        output.say(f"Not changed: {problem}", "yellow")
+    if not planned:
+        output.say("No client has foretool.")
+    elif not dry_run and not _change(planned, place, agreed=agreed):
+        return WRONG
+    for folder, what in _data(place).items():
+        output.say(f"Stays: {folder} ({what}). Delete it by hand if you want it gone.")
+    output.say("\nTo uninstall the program:", "bold")
+    return upgrade.run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
+
+
+def _plan(place: Path) -> tuple[list[Change], list[str]]:
+    own = edits.open_file(place, may_be_missing=True).servers()
+    found = scan(client_files(this_machine()))
+    planned, problems = plan_leaving(found, place.parent / "backups", own)
+    return [*_with_hooks(planned, problems)], problems
+
+
+def _with_hooks(planned: list[Change], problems: list[str]) -> Iterable[Change]:
+    """Yield the changes, and those that take the prompt hook out of each client."""
+    by_path = {each.path: each for each in planned}
+    for hook in prompt_hooks.HOOKS.values():
+        file = Path(hook.file).expanduser()
+        try:
+            if change := prompt_hooks.change(hook, file, "", by_path.get(file)):
+                by_path[file] = change
+        except (DocumentError, OSError) as error:
+            problems.append(f"{file}: {error}")
+    return by_path.values()
+
+
+def _change(planned: list[Change], place: Path, *, agreed: bool) -> bool:
+    """Write the changes after a yes; tell whether they were written. Raises `ClickException`."""
+    if not agreed and not sys.stdin.isatty():
+        output.say("Nothing was changed: there is nobody to ask. Add --yes.")
+        return False
+    if not agreed and not click.confirm("Change these files? Each is copied first.", default=False):
+        output.say("Nothing was changed.")
+        return False
+    try:
+        kept = changes.apply(planned, place.parent / "backups")
+    except ChangeError as error:
+        raise ClickException(str(error)) from None
+    output.say(
+        f"Done. Restart these clients. To put the files back: foretool init --undo (copies: {edits.short(kept)})"
+    )
+    return True
+
+
+def _data(place: Path) -> dict[str, str]:
+    """Return the folders that hold the user's data, and what they hold."""
+    found = {str(place.parent): "your config, and copies of the files that foretool changed"}
+    try:
+        storage = load(place).storage.parent
+    except ConfigError:
+        return found
+    if storage != place.parent and storage.exists():
+        found[str(storage)] = "what foretool recorded and learned"
+    return found

@@ -1,0 +1,84 @@
+"""How this copy of foretool was installed, and the commands that upgrade it or take it away."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+Method = Literal["uvx", "uv tool", "pipx", "brew", "checkout", "uv pip", "pip"]
+Command = tuple[str, ...]
+
+
+class Installation(Struct, frozen=True):
+    """One installed copy."""
+
+    method: Method
+    place: Path
+    """The environment that it lies in."""
+    source: str
+    """What it was installed from: a folder, an address, or "" for a package index."""
+    upgrade: tuple[Command, ...]
+    """Commands that bring a newer version, in this order."""
+    uninstall: tuple[Command, ...]
+
+
+def this_installation() -> Installation:
+    """Return how the running copy was installed."""
+    try:
+        found = metadata.distribution("foretool")
+        installer, origin = (found.read_text("INSTALLER") or "").strip(), found.read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        installer, origin = "", None
+    return describe(Path(sys.prefix), sys.executable, installer, json.loads(origin) if origin else {})
+
+
+def describe(prefix: Path, python: str, installer: str, origin: dict[str, Any]) -> Installation:
+    """Return how a copy was installed. `prefix`: its environment. `origin`: what `direct_url.json` says (PEP 610)."""
+    source, is_folder = _source(origin)
+    pull = ((("git", "-C", source, "pull", "--ff-only")),) if is_folder and (Path(source) / ".git").exists() else ()
+    wanted = source or "foretool"
+    if {"archive-v0", "environments-v2"} & set(prefix.parts):
+        return Installation(
+            "uvx", prefix, source, (("uvx", "foretool@latest", "--version"),), (("uv", "cache", "clean", "foretool"),)
+        )
+    if "Cellar" in prefix.parts:
+        return Installation(
+            "brew", prefix, source, (("brew", "upgrade", "foretool"),), (("brew", "uninstall", "foretool"),)
+        )
+    if (prefix / "uv-receipt.toml").is_file():
+        again: Command = (
+            ("uv", "tool", "install", "--reinstall", source) if is_folder else ("uv", "tool", "upgrade", "foretool")
+        )
+        return Installation("uv tool", prefix, source, (*pull, again), (("uv", "tool", "uninstall", "foretool"),))
+    if (prefix / "pipx_metadata.json").is_file():
+        again = ("pipx", "reinstall" if is_folder else "upgrade", "foretool")
+        return Installation("pipx", prefix, source, (*pull, again), (("pipx", "uninstall", "foretool"),))
+    is_checkout = bool(origin.get("dir_info", {}).get("editable"))
+    given: Command = ("--editable", wanted) if is_checkout else ("--upgrade", wanted)
+    if installer == "uv":
+        tool: Command = ("uv", "pip")
+        where: Command = ("--python", python)
+        gone: Command = (*tool, "uninstall", *where, "foretool")
+    else:
+        tool, where = (python, "-m", "pip"), ()
+        gone = (*tool, "uninstall", "--yes", "foretool")
+    method: Method = "checkout" if is_checkout else "uv pip" if installer == "uv" else "pip"
+    return Installation(method, prefix, source, (*pull, (*tool, "install", *where, *given)), (gone,))
+
+
+def _source(origin: dict[str, Any]) -> tuple[str, bool]:
+    """Return what a copy was installed from, and whether that is a folder."""
+    url = origin.get("url")
+    if not isinstance(url, str):
+        return "", False
+    if isinstance(vcs := origin.get("vcs_info"), dict):
+        return f"{vcs.get('vcs', 'git')}+{url}", False
+    if url.startswith("file:"):
+        return unquote(urlsplit(url).path), "dir_info" in origin
+    return url, False

@@ -1,0 +1,57 @@
+"""`foretool uninstall`: a home that init has set up becomes what it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from homes import SECRET, write_home
+from requirements import requirement
+
+from foretool.server.commands import upgrade
+from foretool.server.commands.group import run
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "FORETOOL_CONFIG", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.setattr(upgrade, "run_commands", lambda *given, **more: 0)
+    return tmp_path
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    ours = home / ".config/foretool"
+    return {
+        str(path): path.read_bytes() for path in home.rglob("*") if path.is_file() and not path.is_relative_to(ours)
+    }
+
+
+@requirement("manage:uninstall")
+def test_every_client_is_as_before_init(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    before = contents(home)
+    assert run(["init", "--yes", "--no-start"]) == 0
+    after = contents(home)
+    assert run(["uninstall", "--dry-run"]) == 0 and run(["uninstall", "--json"]) == 0
+    assert run(["uninstall"]) == 1 and contents(home) == after != before
+    capsys.readouterr()
+    assert run(["uninstall", "--yes"]) == 0
+    left = contents(home)
+    # init made files for clients that had none; they stay, without foretool.
+    assert {path: left[path] for path in before} == before
+    out, error = capsys.readouterr()
+    assert "becomes what it was before foretool init" in out and f"Stays: {home}/.config/foretool" in out
+    assert SECRET not in out + error and not any(b"foretool" in left[path] for path in left.keys() - before.keys())
+    assert (home / ".config/foretool/mcp.json").exists()
+    assert run(["uninstall", "--yes"]) == 0
+    assert "No client has foretool." in capsys.readouterr().out and contents(home) == left
+
+
+def test_json_tells_what_would_change(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["uninstall", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["changes"] == [] and told["installation"]["uninstall"]
