@@ -75,6 +75,8 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
             "enable",
             "disable",
             "unpin",
+            "login",
+            "logout",
             "upgrade",
             "uninstall",
         )
