@@ -46,6 +46,7 @@ from foretool.server.methods.resources import Resources
 from foretool.server.methods.router import Router
 from foretool.server.methods.server_map import find_absent
 from foretool.server.methods.server_requests import ServerRequests
+from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
@@ -58,7 +59,6 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.recording.retention import Retention
 from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
-from foretool.server.signin.bearer import Bearer
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
@@ -73,6 +73,7 @@ from foretool.storage.stores import StorageError, Store
 if TYPE_CHECKING:
     from foretool.server.methods.agent_step import AgentSteps
     from foretool.server.methods.instructions import Instructions
+    from foretool.server.signin.bearer import Bearer
 
 
 class App:
@@ -121,6 +122,7 @@ class App:
         # What answers requests
         self.server_requests = ServerRequests(self.clients.only_client, self.upstreams.admits, self.clients.folders)
         forwarder = Forwarder(self.outbox, self.server_requests, live)
+        self.links = SignInLinks(live, self.server_requests)
         results = LongResults(live, self.policy, kept)
         self._arguments = ArgumentCheck(live, self.start_checker)
         self.predictor = Predictor(self.search, self.catalog, live, self.policy, self.recorder)
@@ -147,11 +149,20 @@ class App:
                 self.policy,
                 Exemplars(lambda most: self.store.calls.events(most), time.monotonic),
             ),
-            ToolLookup(self.catalog, self.upstreams, forwarder, self.recorder, self.policy, self.gatekeeper),
+            ToolLookup(
+                self.catalog, self.upstreams, forwarder, self.recorder, self.policy, self.gatekeeper, self.links
+            ),
             Admission(self.policy, self.catalog, self.recorder, Confirmation(live, self.server_requests)),
             Bridge(self._arguments),
             ToolRunner(
-                self.upstreams, forwarder, self.recorder, self.flows, self.predictor, results, resources.note_result
+                self.upstreams,
+                forwarder,
+                self.recorder,
+                self.flows,
+                self.predictor,
+                results,
+                self.links,
+                resources.note_result,
             ),
             results,
         )
@@ -263,7 +274,7 @@ class App:
 
     async def _stop(self) -> None:
         work = (self.search, self.embedding, self.schedule, self.models, self.retention, self.store_watch)
-        for part in (*work, self._arguments):
+        for part in (*work, self._arguments, self.links):
             await part.stop()
         await self.recalibrator.finish()
         await self._launcher.stop()

@@ -11,6 +11,7 @@ from foretool.server.clients.session import Via
 from foretool.server.config.loader import Profile
 from foretool.server.methods.discovery_answer import close_names
 from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.protocol import jsonrpc
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.gatekeeper import Gatekeeper
@@ -28,7 +29,7 @@ class ToolLookup:
 
     def __init__(
         self, catalog: Catalog, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder,
-        policy: TrustPolicy, gatekeeper: Gatekeeper,
+        policy: TrustPolicy, gatekeeper: Gatekeeper, links: SignInLinks,
     ) -> None:  # fmt: skip
         self._catalog = catalog
         self._upstreams = upstreams
@@ -36,6 +37,7 @@ class ToolLookup:
         self._recorder = recorder
         self._policy = policy
         self._gatekeeper = gatekeeper
+        self._links = links
 
     def look_up(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         """Call `go` with the tool, or answer the exchange with the reason that there is none."""
@@ -126,7 +128,7 @@ class ToolLookup:
         if (owner := self._unlisted_owner(exchange, name)) is not None:
             self._recorder.miss(session.unreachable(name, owner.name, via, at, exchange.chat))
             lost = Lost(owner.error or "its tools are not known yet", sent=False)
-            exchange.tool_error(self._forwarder.lost_text(owner, lost, repr(name)))
+            self._links.answer(exchange, owner, lost, self._forwarder.lost_text(owner, lost, repr(name)))
             return
         text, candidates = self._unknown_text(exchange, name)
         self._recorder.miss(session.unknown(name, candidates, at, exchange.chat))

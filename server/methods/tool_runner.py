@@ -17,6 +17,7 @@ from foretool.server.clients.session import Forward, Session, Via
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.prediction import Predictor, with_meta, with_text
+from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.methods.successors import Hint
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.headers import call_headers
@@ -54,7 +55,7 @@ class ToolRunner:
 
     def __init__(
         self, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder, flows: FlowWatch,
-        predictor: Predictor, results: LongResults, note_result: Callable[[str, Raw], None],
+        predictor: Predictor, results: LongResults, links: SignInLinks, note_result: Callable[[str, Raw], None],
     ) -> None:  # fmt: skip
         """`note_result` takes in the result of an upstream, which may link to its resources."""
         self._upstreams = upstreams
@@ -63,6 +64,7 @@ class ToolRunner:
         self._flows = flows
         self._predictor = predictor
         self._results = results
+        self._links = links
         self._note_result = note_result
 
     def run_call(self, via: Via, exchange: Exchange, tool: Tool) -> None:
@@ -111,7 +113,8 @@ class ToolRunner:
     def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
         if isinstance(reply, Lost):
             self._record(attempt, "lost", reply.sent)
-            exchange.tool_error(self._forwarder.lost_text(attempt.upstream, reply, repr(attempt.tool.name)))
+            text = self._forwarder.lost_text(attempt.upstream, reply, repr(attempt.tool.name))
+            self._links.answer(exchange, attempt.upstream, reply, text)
             return
         if reply.error is not UNSET:
             self._record(attempt, "error", True)

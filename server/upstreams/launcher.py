@@ -7,13 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foretool.server.config.environment import server_environment
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
-from foretool.server.signin.bearer import Bearer
-from foretool.server.signin.vault import Vault
-from foretool.server.signin.worker import sign_in_machine
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.base import Authorizer, Link, Receiver
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
@@ -21,6 +19,9 @@ from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import OpenLink, Upstream
 from foretool.storage.records import Era
+
+if TYPE_CHECKING:
+    from foretool.server.signin.bearer import Bearer
 
 
 def message_limit(config: Config) -> int:
@@ -60,6 +61,11 @@ def make_bearer(server: Server, config: Path) -> Bearer | None:
     stands in."""
     if not server.may_sign_in:
         return None
+    # Only who has remote servers waits for these imports.
+    from foretool.server.signin.bearer import Bearer
+    from foretool.server.signin.vault import Vault
+    from foretool.server.signin.worker import sign_in_machine
+
     is_machine = server.oauth.grant == "client_credentials"
     return Bearer(server, Vault.own(), partial(sign_in_machine, server.name, config) if is_machine else None)
 

@@ -14,12 +14,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.protocol.versions import ERAS, other_era
-from foretool.server.signin.bearer import Bearer
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.upstreams.connection import Connection, HandshakeError, Lost, Reply, Request, ServerInfo
@@ -27,6 +26,9 @@ from foretool.server.upstreams.line import Line, note_refusal
 from foretool.server.upstreams.subscriptions import Subscriptions
 from foretool.server.upstreams.tool_list import ListLimit, ToolList
 from foretool.storage.records import Era
+
+if TYPE_CHECKING:
+    from foretool.server.signin.bearer import Bearer
 
 BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
 """Pauses before an upstream that nobody calls is restarted; the last one repeats. A call restarts it at once."""

@@ -139,6 +139,38 @@ def test_the_proxy_behaves_as_a_client_towards_its_upstream(version: str, revisi
     assert status == 0, said[-3000:]
 
 
+AUTH = (
+    *(f"metadata-{name}" for name in ("default", "var1", "var2", "var3")),
+    *(f"scope-{name}" for name in ("from-www-authenticate", "from-scopes-supported", "omitted-when-undefined")),
+    "scope-step-up",
+    *(f"token-endpoint-auth-{name}" for name in ("basic", "post", "none")),
+    "basic-cimd",
+    "pre-registration",
+)
+MODERN_AUTH = (
+    "resource-mismatch",
+    "offline-access-scope",
+    "offline-access-not-supported",
+    "authorization-server-migration",
+    *(f"iss-{name}" for name in ("supported", "not-advertised", "supported-missing")),
+    *(f"iss-{name}" for name in ("wrong-issuer", "unexpected", "normalized")),
+    "metadata-issuer-mismatch",
+)
+
+
+@requirement("conformance:client")
+@pytest.mark.parametrize(
+    ("revision", "scenario"),
+    [*((LEGACY, name) for name in AUTH), *((MODERN, name) for name in (*AUTH, *MODERN_AUTH))],
+)
+def test_the_proxy_and_login_sign_in_as_the_suite_wants(revision: str, scenario: str) -> None:
+    client = f"{sys.executable} {HERE / 'through.py'}"
+    status, _, said = judged(
+        NEW, "client", "--command", client, "--scenario", f"auth/{scenario}", "--spec-version", revision
+    )
+    assert status == 0, said[-3000:]
+
+
 async def elicited(http: Any, url: str, caller: int) -> str:
     """One modern call whose legacy upstream asks the user; what the tool says of the answer."""
     space = "io.modelcontextprotocol"

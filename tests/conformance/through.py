@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Final
+
+import httpx2
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
@@ -38,6 +42,32 @@ def answer(method: str, params: Json) -> Json:
     form = params.get("requestedSchema", {})
     defaults = {name: each["default"] for name, each in form.get("properties", {}).items() if "default" in each}
     return {"action": "accept", "content": sample(form) | defaults}
+
+
+METADATA_DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
+"""Where the suite says that the client's metadata document is."""
+SIGN_INS: Final = 3
+"""How often the user signs in before they give up."""
+
+
+def oauth_of(context: Json) -> Json:
+    """What the suite says of the client, as a server's `oauth`."""
+    known = {key: context[key] for key in ("client_id", "client_secret") if context.get(key)}
+    return known or {"client_metadata_url": METADATA_DOCUMENT}
+
+
+def sign_in(config: Path) -> bool:
+    """Do what a user does: run `foretool login`, and open its link. The suite's pages agree at once."""
+    command = [sys.executable, "-P", "-m", "foretool", "login", "suite", "--config", str(config)]
+    process = subprocess.Popen(
+        [*command, "--no-browser", "--json-lines"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "link":
+            httpx2.get(event["url"], follow_redirects=True)
+    return process.wait() == 0
 
 
 class Through:
@@ -85,6 +115,28 @@ class Through:
             result = self.result(self.post(method, {**params, "inputResponses": answers, **state}))
         return result
 
+    def use_with_sign_ins(self, config: Path) -> None:
+        """Use everything, and sign in whenever the proxy asks for it, a few times."""
+        for _ in range(SIGN_INS):
+            if self._is_allowed():
+                return
+            if not sign_in(config):
+                sys.exit(1)
+            end = time.monotonic() + 10
+            while time.monotonic() < end and not self._own_tools():
+                time.sleep(0.1)
+        self._is_allowed()
+
+    def _own_tools(self) -> list[Json]:
+        return [tool for tool in self.ask("tools/list", {})["tools"] if tool["name"] not in OWN]
+
+    def _is_allowed(self) -> bool:
+        """Call every tool. Returns whether there were some, and none of them wants the user to sign in."""
+        tools = self._own_tools()
+        calls = [{"name": tool["name"], "arguments": sample(tool["inputSchema"])} for tool in tools]
+        said = json.dumps([self.ask("tools/call", call) for call in calls])
+        return bool(tools) and "foretool login" not in said
+
     def use_everything(self, calls: list[Json]) -> None:
         tools = [tool for tool in self.ask("tools/list", {})["tools"] if tool["name"] not in OWN]
         schemas = [tool["inputSchema"] for tool in tools]
@@ -105,11 +157,20 @@ class Through:
 def main() -> None:
     context: Any = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     with tempfile.TemporaryDirectory() as folder:
-        server = {"url": sys.argv[-1], "prefix": ""}
-        served = Served(write_config(Path(folder), {"suite": server}, policy="full"))
+        os.environ |= {"FORETOOL_SIGN_INS": f"{folder}/sign-ins", "FORETOOL_KEYRING": "off"}
+        server: Json = {"url": sys.argv[-1], "prefix": ""}
+        scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+        if scenario.startswith("auth/"):
+            server["oauth"] = oauth_of(context)
+        config = write_config(Path(folder), {"suite": server}, policy="full")
+        served = Served(config)
         try:
             version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025-11-25")
-            Through(served, version).use_everything(context.get("toolCalls", []))
+            through = Through(served, version)
+            if scenario.startswith("auth/"):
+                through.use_with_sign_ins(config)
+            else:
+                through.use_everything(context.get("toolCalls", []))
         finally:
             served.leave()
 
