@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 import click
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
@@ -20,6 +22,9 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
 from foretool.server.config.settings import Record
 from foretool.server.inspection import inspect_store
+from foretool.server.local.caller import ask_all
+from foretool.server.local.hello import STATUS
+from foretool.server.local.places import Identity, find_folder
 from foretool.server.recording.calibration import (
     EPS,
     RECENT,
@@ -49,8 +54,20 @@ STATES: Final[dict[str, str]] = {
     State.STOPPED.value: "stopped",
 }
 """The states of an upstream for people."""
+ASK_S = 1.0
+"""How long all running proxies may take to say which windows they have."""
 LEAST_RATED = 50
 """Fewer rated searches say nothing about the quality of search."""
+
+
+class Window(Struct, frozen=True):
+    """One window of a client that shares a proxy."""
+
+    pid: int
+    folder: str
+    client: str
+    """The name that the client gives itself, "" before it has."""
+    since: float
 
 
 class Proxy(Struct, frozen=True):
@@ -61,6 +78,8 @@ class Proxy(Struct, frozen=True):
     started_at: float
     uptime_s: float
     upstreams: tuple[UpstreamState, ...]
+    windows: tuple[Window, ...] = ()
+    """The windows that share it, the oldest first; none where the client has started the proxy itself."""
 
 
 class Recording(Struct, frozen=True):
@@ -144,6 +163,7 @@ def read_status(config: Config) -> Status:
         opened = open_existing_store(config.storage)
     except StorageError as error:
         opened, trouble = open_store(":memory:"), str(error)
+    windows = _ask_windows(config)
     with opened as store:
         by_proxy = groupby(store.serving.states(), lambda state: (state.started_at, state.pid))
         last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
@@ -157,7 +177,7 @@ def read_status(config: Config) -> Status:
             encoder=_describe_encoders(config, store),
             confidence=rate_confidence(discovery_outcomes(store.discoveries)),
             proxies=tuple(
-                Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(own))
+                Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(own), windows.get(pid, ()))
                 for (started_at, pid), own in by_proxy
             ),
             broken=config.broken,
@@ -175,6 +195,18 @@ def _find_sign_ins(config: Config) -> dict[str, Known]:
     remote = [server for server in config.servers.values() if server.may_sign_in]
     vault = Vault.own()
     return {server.name: known for server in remote if (known := vault.describe(server)) is not None}
+
+
+def _ask_windows(config: Config) -> dict[int, tuple[Window, ...]]:
+    """Return the windows of each running proxy, by its process."""
+    folder = find_folder(os.environ)
+    found: dict[int, tuple[Window, ...]] = {}
+    for profile in config.profiles if folder is not None else ():
+        wanted = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
+        for answer in ask_all(str(folder), wanted, STATUS, {}, ASK_S):
+            with suppress(ValidationError):
+                found[int(answer.get("pid", 0))] = convert(answer.get("windows"), tuple[Window, ...])
+    return found
 
 
 def _describe_encoders(config: Config, store: Store) -> Encoding:
@@ -279,6 +311,9 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
     ]  # fmt: skip
     columns = ("server…", "state…", "for", "protocol", "tools#", "restarts#", "skipped#", "last error…")
     output.table(columns, rows, title)
+    for window in proxy.windows:
+        client = window.client or "a client that has said nothing yet"
+        output.say(f"  window {window.pid}: {client} in {window.folder}, for {output.span(now - window.since)}")
     for state in proxy.upstreams:
         if state.stderr and (verbose or state.last_error):
             for line in state.stderr if verbose else state.stderr[-STDERR_SHOWN:]:

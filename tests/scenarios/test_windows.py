@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +35,19 @@ def test_windows_share_one_proxy_and_one_process_of_each_server(desk: Desk) -> N
     (status,) = desk.status()
     assert [each["pid"] for each in status["windows"]] == [first.process.pid, second.process.pid]
     assert {each["client"] for each in status["windows"]} == {"test"}
+
+
+@requirement("windows:one-proxy")
+def test_status_shows_who_serves_and_which_windows_share_it(desk: Desk) -> None:
+    windows = [desk.opened(), desk.opened()]
+    done = subprocess.run(
+        [sys.executable, "-m", "foretool", "status", "--json", "--config", str(desk.config)],
+        env={**os.environ, "FORETOOL_SOCKETS": str(desk.sockets)}, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    (proxy,) = json.loads(done.stdout)["proxies"]
+    assert proxy["pid"] == desk.proxy() and proxy["is_running"]
+    shown = [(each["pid"], each["client"], each["folder"]) for each in proxy["windows"]]
+    assert shown == [(each.process.pid, "test", os.path.realpath(desk.folder)) for each in windows]
 
 
 @requirement("windows:one-proxy")

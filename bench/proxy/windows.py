@@ -1,0 +1,139 @@
+"""What windows cost that share a proxy: processes of servers, memory, and the time until each has listed its tools.
+
+    python -m bench.proxy.windows [--windows 10] [--servers 30] [--rounds 5] [--foretool COMMAND]
+
+The servers are echo servers without delay. Memory is the resident memory (RSS) of all windows and of the proxy, without
+the servers. Times are from the start of a window to its first list, from a warm store: of windows that join a running
+proxy, and in turns with them of a window on its own (`--alone`). CPU time is that of the window and what it has started
+and waited for. Measure an ordinary installation: an editable one makes every window 2 MiB larger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from bench.processes import installed, upstream, write_config
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--windows", type=int, default=10)
+    parser.add_argument("--servers", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--foretool")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder), installed(options.foretool), options.windows, options.servers, options.rounds)
+
+
+def measure(folder: Path, command: list[str], windows: int, servers: int, rounds: int) -> None:
+    config = write_config(folder, {f"s{at}": upstream(f"s{at}") for at in range(servers)}, linger_s=1)
+    environ = {**os.environ, "FORETOOL_SOCKETS": str(folder / "run")}
+    serve = [*command, "serve", "--config", str(config)]
+    opened = [Window(serve, environ) for _ in range(windows)]
+    proxies = [pid for pid in processes(str(config)) if pid not in [each.process.pid for each in opened]]
+    for at in range(servers):
+        opened[0].ask("tools/call", {"name": f"s{at}__{opened[0].tool(f's{at}')}", "arguments": {}})
+    children = [pid for proxy in proxies for pid in children_of(proxy)]
+    relays, proxy = [rss(each.process.pid) for each in opened], [rss(pid) for pid in proxies]
+    print(f"{windows} windows, {servers} servers: {len(proxies)} proxy, {len(children)} server processes")
+    print(f"RSS: {sum(relays) + sum(proxy):.1f} MiB (proxy {sum(proxy):.1f}, a window {median(relays):.1f})")
+    first = [each.listed_s for each in opened[1:]]
+    print(f"first list of window 2 to {windows}: median {median(first):.3f} s, longest {max(first):.3f} s")
+    shared, alone = [], []
+    for _ in range(rounds):
+        for found, words in ((shared, []), (alone, ["--alone"])):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            window = Window([*serve, *words], environ)
+            window.leave()
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            found.append((window.listed_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+    for name, found in (("one more window", shared), ("a window alone", alone)):
+        wall, cpu = zip(*found, strict=True)
+        print(f"{name}: first list after {median(wall):.3f} s, CPU time {median(cpu):.3f} s ({rounds} rounds)")
+    for each in opened:
+        each.leave()
+    deadline = time.monotonic() + 20
+    while processes(str(config)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in processes(str(config)):
+        os.kill(pid, signal.SIGTERM)
+
+
+class Window:
+    """A client on stdio that has listed its tools."""
+
+    def __init__(self, command: list[str], environ: dict[str, str]) -> None:
+        started = time.perf_counter()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+        )
+        self._ids = 0
+        self.ask("initialize", HELLO)
+        self.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self.tools = [each["name"] for each in self.ask("tools/list", {})["tools"]]
+        self.listed_s = time.perf_counter() - started
+
+    def tell(self, message: dict[str, object]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def ask(self, method: str, params: dict[str, object]) -> dict[str, list[dict[str, str]]]:
+        self._ids += 1
+        self.tell({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
+        assert self.process.stdout is not None
+        while True:
+            message = json.loads(self.process.stdout.readline())
+            if message.get("id") == self._ids and "method" not in message:
+                found: dict[str, list[dict[str, str]]] = message.get("result", {})
+                return found
+
+    def tool(self, server: str) -> str:
+        names = [name.partition("__")[2] for name in self.tools if name.startswith(f"{server}__")]
+        return names[0] if names else "echo"
+
+    def leave(self) -> None:
+        self.process.communicate(timeout=60)
+
+
+def processes(words: str) -> list[int]:
+    """The processes whose command line names this."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes()
+        except OSError:
+            continue
+        if words.encode() in text:
+            found.append(int(path.parent.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def children_of(pid: int) -> list[int]:
+    """The children of a process that are echo servers."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [int(each) for each in path.read_text().split()]
+    return [each for each in found if b"echo.py" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+def rss(pid: int) -> float:
+    """Resident memory in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+if __name__ == "__main__":
+    main()
