@@ -93,6 +93,7 @@ def serve_windows(options: ServeOptions, folder: str, first: socket.socket, lock
     `folder`: that of the sockets. `lock`: a file that is closed as soon as other windows find us. What is wrong with
     the config goes to the stderr of the first window, which ends with the same status.
     """
+    first = socket.socket(fileno=first.detach())  # the window's is of the plain kind, which asyncio does not take
     try:
         config = load(options.config)
         _check_options(options, config)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import stat
 import sys
 import time
@@ -24,6 +23,10 @@ from foretool.server.local.unix import Place
 from foretool.server.local.wire import Lines, Pending
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+else:
+    import _socket as socket  # what stands on it takes 1 MiB, in every window
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final

@@ -7,13 +7,16 @@ prompt hook and the relay of a window import this file, so it imports nothing th
 from __future__ import annotations
 
 import os
-import socket
 import stat
 
 from foretool.server.local.places import MOST_NAMES, is_of_this_machine
 from foretool.server.system.peers import find_peer_user
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+else:
+    import _socket as socket  # what stands on it takes 1 MiB, in every window
 if TYPE_CHECKING:  # typing takes more memory than all of a window's relay
     from types import TracebackType
     from typing import Final
@@ -93,6 +96,8 @@ class Place:
 
     def listen(self, name: str) -> socket.socket:
         """Return a socket that listens under this name. Raises `OSError`."""
+        import socket
+
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # Under another name at first: to a sweep, a socket that does not listen yet would be a stale one.
         first = f"{name}.new"
@@ -133,6 +138,8 @@ class Place:
         return removed
 
     def _is_deaf(self, name: str) -> bool:
+        import socket
+
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.setblocking(False)
             try:

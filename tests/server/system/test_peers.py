@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from foretool.server.system import peers
 from foretool.server.system.peers import find_peer_user, is_own_peer
 
 
@@ -36,7 +37,7 @@ def test_the_form_of_bsd_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (level, option) == (0, 1)
             return self.answer
 
-    monkeypatch.delattr(socket, "SO_PEERCRED")
+    monkeypatch.delattr(peers.socket, "SO_PEERCRED")
     monkeypatch.setattr("sys.platform", "darwin")
     assert find_peer_user(Bsd(0)) == os.geteuid()  # type: ignore[arg-type]
     assert find_peer_user(Bsd(1)) is None  # type: ignore[arg-type]
