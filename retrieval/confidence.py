@@ -45,6 +45,9 @@ UNNEEDED = 0.05
 """Below this probability that a task needs a tool at all, whatever matches is chance."""
 LEAST_FIT = 0.35
 """With encoders of unknown cosines, no tool fits below this probability."""
+WORTH = 0.2
+"""Words alone whose list holds a needed tool with this probability are worth the names of their tools: in a small
+catalogue the words that tell are common, so their strength is low."""
 SURE = 0.5
 """A tool with this chance, a good part of whose score was learned, is no match by chance."""
 TAUGHT = 0.25
@@ -122,7 +125,7 @@ def judge(
         return Judgement("low", None, min(MOST_SHOWN, len(ranking.ranked)), chances)  # ranked by usage alone
     held = tuple(_held(ranking, chances))
     said = held[min(WITHIN, len(held)) - 1]
-    if not _is_learned(ranking, chances) and all(map(_is_chance, ranking.evidence)):
+    if not _is_learned(ranking, chances) and all(_is_chance(each, said) for each in ranking.evidence):
         return Judgement("none", said, 0, chances, held)
     named = all(evidence.named for evidence in ranking.evidence)
     if calibrate is None or named:
@@ -245,10 +248,14 @@ def _is_learned(ranking: Ranking, chances: Sequence[float]) -> bool:
     return chances[0] >= SURE and taught(best) >= TAUGHT * max(best.score, LEAST_BEST)
 
 
-def _is_chance(evidence: Evidence) -> bool:
+def _is_chance(evidence: Evidence, probability: float) -> bool:
     if evidence.named:
         return False
-    return (evidence.needed is not None and evidence.needed < UNNEEDED) or not fits(evidence)
+    if evidence.needed is not None and evidence.needed < UNNEEDED:
+        return True
+    if evidence.features is None and probability >= WORTH:
+        return False
+    return not fits(evidence)
 
 
 def _entropy(logits: Sequence[float]) -> float:

@@ -109,7 +109,7 @@ def test_mcporter_lists_discovers_and_calls_hidden_tools_by_name_and_through_the
 ) -> None:
     listed = mcporter("list", "proxy", "--json")
     assert [tool["name"] for tool in listed["tools"]] == ["call_tool", "call_tool_write", "discover_tools"]
-    found = mcporter("call", "proxy.discover_tools", "task=forecast of the weather")
+    found = mcporter("call", "proxy.discover_tools", "task=forecast of the weather", "structured=true")
     assert found["matches"][0]["name"] == TOOL
     assert mcporter("call", f"proxy.{TOOL}", "text=Oslo") == {"text": "Oslo"}
     bridged = {"name": "echo__echo", "arguments": {"text": "Rome"}}

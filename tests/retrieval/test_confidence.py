@@ -171,7 +171,15 @@ def test_a_short_answer_is_held_to_what_it_shows(shown: int, expected: float, mo
 def test_a_ranking_by_usage_alone_is_low_and_an_empty_one_none() -> None:
     assert (level(Ranking(ranked(1.0), 1)), judge(Ranking(ranked(1.0), 1)).probability) == ("low", None)
     assert judge(Ranking(evidence=(Evidence(named=True),))) == confidence.Judgement("none", None, 0)
-    assert level(Ranking(ranked(1.0), 1, (Evidence(strength=FAINTEST * 0.99),))) == "none"
+
+
+def test_faint_words_are_chance_unless_the_list_is_worth_its_names() -> None:
+    alike = Ranking(ranked(*[1.0] * 9), 9, (Evidence(strength=FAINTEST / 9, entropy=3.1, terms=9),))
+    one = Ranking(ranked(1.0), 1, (Evidence(strength=FAINTEST * 0.99),))
+    assert [(level(each), (judge(each).probability or 0.0) >= confidence.WORTH) for each in (alike, one)] == [
+        ("none", False),
+        ("low", True),
+    ]
 
 
 def test_the_logistic_by_hand() -> None:
