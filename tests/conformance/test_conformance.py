@@ -142,7 +142,7 @@ def test_the_proxy_behaves_as_a_client_towards_its_upstream(version: str, revisi
 AUTH = (
     *(f"metadata-{name}" for name in ("default", "var1", "var2", "var3")),
     *(f"scope-{name}" for name in ("from-www-authenticate", "from-scopes-supported", "omitted-when-undefined")),
-    "scope-step-up",
+    *(f"scope-{name}" for name in ("step-up", "retry-limit")),
     *(f"token-endpoint-auth-{name}" for name in ("basic", "post", "none")),
     "basic-cimd",
     "pre-registration",
@@ -161,7 +161,11 @@ MODERN_AUTH = (
 @requirement("conformance:client")
 @pytest.mark.parametrize(
     ("revision", "scenario"),
-    [*((LEGACY, name) for name in AUTH), *((MODERN, name) for name in (*AUTH, *MODERN_AUTH))],
+    [
+        *(("2025-03-26", f"2025-03-26-oauth-{name}") for name in ("metadata-backcompat", "endpoint-fallback")),
+        *((LEGACY, name) for name in AUTH),
+        *((MODERN, name) for name in (*AUTH, *MODERN_AUTH)),
+    ],
 )
 def test_the_proxy_and_login_sign_in_as_the_suite_wants(revision: str, scenario: str) -> None:
     client = f"{sys.executable} {HERE / 'through.py'}"
