@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from foretool.server.commands import output
 from foretool.server.commands.causes import CAUSES, NOTHING_FOUND, say_cost, say_rank
+from foretool.server.commands.miss_fix import fix
 from foretool.server.commands.miss_show import show
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
@@ -197,3 +198,4 @@ def _print_each(misses: Sequence[Miss]) -> None:
 
 
 command.add_command(show)
+command.add_command(fix)
