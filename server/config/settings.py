@@ -132,6 +132,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """Ignores the server without deleting its entry."""
     timeout_s: Seconds = 60
     """Longest wait for one call; `0` means no limit."""
+    keep_alive: bool = False
+    """Never stops the server for being idle (`idle_stop_s`): it holds state, such as an open page."""
     description: str = ""
     """What the server is for. Search reads this text as well."""
     result_tokens: Tokens | dict[str, Tokens] | None = None

@@ -205,5 +205,8 @@ class UpstreamRegistry:
         for upstream in self:
             if expire:
                 upstream.expire()
+            server = self._config.now.servers.get(upstream.name)
+            if server is not None and server.entry.keep_alive:
+                continue
             if idle_stop_s and upstream.pids and time.monotonic() - upstream.used_at > idle_stop_s:
                 upstream.rest()

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from fakes import BOTH, FakeUpstream, proxy_over, said
+from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.server.upstreams.upstream import State
@@ -46,3 +47,18 @@ async def test_an_upstream_with_a_call_in_flight_is_not_stopped() -> None:
         stage.app.tick()
         assert resting.state is State.READY
         call.cancel()
+
+
+@requirement("start:idle")
+async def test_a_server_that_holds_state_is_not_stopped_for_being_idle() -> None:
+    upstream = FakeUpstream("calc", ["add"], BOTH, pid=4711)
+    async with proxy_over(upstream, idle_stop_s=60) as stage:
+        await stage.client.initialize()
+        assert said(await stage.client.call_tool("calc__add", {})) == "add"
+        config = stage.app.live.now
+        kept = replace(config.servers["calc"], entry=replace(config.servers["calc"].entry, keep_alive=True))
+        stage.app.live.now = replace(config, servers={"calc": kept})
+        stage.app.upstreams["calc"].used_at -= 61
+        stage.app.tick()
+        await asyncio.sleep(1)  # of the tests' own clock
+        assert stage.app.upstreams["calc"].state is State.READY
