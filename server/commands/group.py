@@ -29,6 +29,7 @@ COMMANDS = (
     "search",
     "explain",
     "misses",
+    "page",
     "stats",
     "graph",
     "learn",

@@ -1,0 +1,43 @@
+"""`foretool page`: shows misses, tools and servers in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foretool.server.commands.causes import CAUSES, NOTICED
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.options import config_option
+from foretool.server.commands.status import STATES
+from foretool.server.config.loader import load
+
+
+@click.command("page")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="NUMBER",
+    help="Listen on this port; 0 takes a free one.",
+)
+@config_option
+def command(path: Path | None, port: int) -> int:
+    """Show misses, tools and servers in a browser on this machine.
+
+    Prints a link that works once, within five minutes, for one browser. Nobody else on the machine can open the page,
+    and it changes nothing. Ctrl-C ends it.
+    """
+    import asyncio
+
+    from foretool.server.page.serving import serve_page
+    from foretool.server.page.site import Words
+
+    def tell(link: str) -> None:
+        click.echo(f"{link}\nOpen this link in a browser; it works once. Ctrl-C ends the page.")
+
+    try:
+        asyncio.run(serve_page(load(path), Words(CAUSES, NOTICED, STATES), port, tell))
+    except OSError as error:
+        return complain(f"page: port {port} cannot be had ({error.strerror}); choose another with --port", WRONG)
+    return 0

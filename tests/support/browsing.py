@@ -1,0 +1,32 @@
+"""A browser before the page, without a socket: it keeps cookies by path, as browsers do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+
+from foretool.server.commands.causes import CAUSES, NOTICED
+from foretool.server.commands.status import STATES
+from foretool.server.config.loader import load
+from foretool.server.page.access import Door
+from foretool.server.page.site import Site, Words
+
+HOME = "http://127.0.0.1:4000"
+
+
+def make_door(config: Path, clock: Callable[[], float] = lambda: 0.0) -> Door:
+    return Door(Site(load(config), Words(CAUSES, NOTICED, STATES)).app, clock)
+
+
+@asynccontextmanager
+async def browser(door: Door, *, opened: bool = True) -> AsyncIterator[httpx2.AsyncClient]:
+    """`opened`: it has followed the link, and its addresses start below the page."""
+    transport = httpx2.ASGITransport(app=door)
+    async with httpx2.AsyncClient(transport=transport, base_url=HOME + (door.place if opened else "")) as client:
+        if opened:
+            answer = await client.get(HOME + door.link)
+            assert answer.status_code == 200, answer.text
+        yield client
