@@ -97,6 +97,7 @@ class Door:
         # A redirect would go on as a request of the site before us, without the cookie; a page of ours starts anew.
         home = f"{self.place}/"
         head = f'<meta charset="utf-8"><title>foretool</title><meta http-equiv="refresh" content="0;url={home}">'
+        head += f'<link rel="icon" href="{home}static/icon.svg">'
         link = f'<p><a href="{home}">Open the page</a></p>'
         answer = HTMLResponse(f'<!doctype html><html lang="en"><head>{head}</head><body>{link}</body></html>')
         answer.set_cookie(COOKIE, self._session, path=home, httponly=True, samesite="strict")
