@@ -242,7 +242,7 @@ def _steps(
         said = " ".join(filter(None, (session.client or "a client without a name", session.version)))
         steps.append(Step(session.started_at, "session", f"{said} connects", f"profile {session.profile or 'default'}"))
     if exposure is not None:
-        what = f"it gets a list of {len(exposure.tools)} tools, {exposure.tokens:,} tokens"
+        what = f"it gets its list; tools of servers: {len(exposure.tools)}, tokens: {exposure.tokens:,}"
         steps.append(Step(exposure.at, "list", what, f"policy {exposure.policy}, {exposure.reason}"))
     if miss.history:
         steps.append(Step(miss.at, "calls", "it calls " + ", then ".join(miss.history)))
