@@ -87,7 +87,7 @@ def _advise(server: Server, stderr: tuple[str, ...], error: str) -> str:
     if server.type == "stdio":
         return f"start it by hand to see more, then correct the entry: {server.address}"
     if "401" in error or "authoris" in error:
-        return f"sign in: foretool login {server.name}; or give it a token in \"headers\" of its entry"
+        return f'sign in: foretool login {server.name}; or give it a token in "headers" of its entry'
     return "check the address, and that this machine can reach it"
 
 
