@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from foretool.server.config.codes import Code
 from foretool.storage.records import Era
 
-Area = Literal["config", "environment", "storage", "upstream", "names", "text"]
+Area = Literal["config", "client", "environment", "storage", "upstream", "names", "text"]
 Severity = Literal["ok", "note", "warning", "error"]
 
 
@@ -20,6 +21,12 @@ class Finding:
     what: str
     do: str = ""
     """What to do about it; "" if nothing is wrong."""
+    code: Code | None = None
+    """Names its paragraph in `docs/errors.md`; None if nothing is wrong."""
+    server: str = ""
+    """The server that it is about, or ""."""
+    lines: tuple[str, ...] = ()
+    """Last lines that a failed server wrote to stderr, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,24 @@ class UpstreamCheck:
     skipped_lines: int = 0
     error: str = ""
     stderr: tuple[str, ...] = ()
+    starts: int = 1
+    """How often it was started: twice if it failed beside others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a client would load without foretool, and what it loads with it."""
+
+    servers: int
+    """All that are enabled, those with a broken entry too."""
+    well: int
+    """How many started and listed their tools."""
+    tools: int
+    tokens: int
+    """Tokens of the definitions of all these tools."""
+    listed_tools: int | None
+    """Tools in the list that a client gets from foretool first; None if the storage file cannot be used."""
+    listed_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +79,28 @@ class Diagnosis:
 
     findings: tuple[Finding, ...]
     upstreams: tuple[UpstreamCheck, ...]
+    summary: Summary
 
     @property
     def is_well(self) -> bool:
         return not any(finding.severity == "error" for finding in self.findings)
+
+
+def ok(area: Area, what: str) -> Finding:
+    """Return a finding that nothing is wrong."""
+    return Finding(area, "ok", what)
+
+
+def note(area: Area, code: Code, what: str, do: str = "", server: str = "") -> Finding:
+    """Return a finding that users may want to know."""
+    return Finding(area, "note", what, do, code, server)
+
+
+def warning(area: Area, code: Code, what: str, do: str, server: str = "") -> Finding:
+    """Return a finding of something that works and should not stay."""
+    return Finding(area, "warning", what, do, code, server)
+
+
+def problem(area: Area, code: Code, what: str, do: str, server: str = "", lines: tuple[str, ...] = ()) -> Finding:
+    """Return a finding of something that does not work."""
+    return Finding(area, "error", what, do, code, server, lines)

@@ -6,9 +6,10 @@ What is kept passes the approvals of the store as it does in a proxy. No client 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.transports.upstream.stdio import ChildWatcher
+from foretool.server.upstreams.causes import Cause, find_cause
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.launcher import link_opener, make_bearer, message_limit
 from foretool.server.upstreams.upstream import State, Upstream
@@ -27,6 +29,11 @@ from foretool.storage.stores import StorageError
 
 STOP_S: Final = 15.0
 """How long a child that ignores closed input and SIGTERM may take to end, with time to spare."""
+
+AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
+"""Servers that start at a time: 14 at once on two cores made half of the failures that were not true."""
+DOWNLOADERS: Final = ("npx", "npm", "pnpm", "yarn", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno")
+"""Programs that may download a server before they start it."""
 
 OnProbed = Callable[[str], None]
 """Receives the name of each upstream as soon as its probe has ended."""
@@ -45,9 +52,23 @@ class Probe:
         self.definitions: Sequence[Raw] | None = None
         """Its tools; None while they are not known."""
         self.error = ""
+        self.starts = 1
+        """How often the server was started: twice if it failed beside others."""
         self.ready_s = self.listed_s = self._started = 0.0
         self._settled = asyncio.Event()
         """Set once its tools are known or it has failed."""
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why it failed, if a pattern fits."""
+        return find_cause(self.upstream.stderr, self.error) if self.error else None
+
+    @property
+    def may_be_retried(self) -> bool:
+        """Whether another start may end better: a program that is missing is not found at the second try."""
+        if not self.error or self.server.type != "stdio" or "was not found" in self.error:
+            return False
+        return (cause := self.cause) is None or not cause.certain
 
     async def run(self, timeout_s: float) -> None:
         """Start the upstream, wait for its tools, and end it."""
@@ -93,34 +114,65 @@ class Probe:
 
 
 async def probe_all(
-    servers: Sequence[Server], limit: int, timeout_s: float, on_probed: OnProbed, config: Path
+    servers: Sequence[Server],
+    limit: int,
+    timeout_s: float,
+    on_probed: OnProbed,
+    config: Path,
+    on_retry: OnProbed = lambda name: None,
 ) -> list[Probe]:
-    """Start all servers at once, for at most `timeout_s`; all have ended on return. `limit`: bytes of a message.
+    """Start servers, a few at a time, for at most `timeout_s` each; all have ended on return. Those that failed beside
+    others are started once more, alone: a crowd makes servers slow and takes ports. `limit`: bytes of a message.
     `config`: the file that names the servers."""
     watcher = ChildWatcher()
-    probes = [Probe(server, limit, watcher, config) for server in servers]
+    places = asyncio.Semaphore(AT_ONCE)
+    crowd = len(servers) > 1
 
-    async def run_one(probe: Probe) -> None:
-        await probe.run(timeout_s)
-        on_probed(probe.server.name)
+    async def run_one(server: Server) -> Probe:
+        probe = Probe(server, limit, watcher, config)
+        # A server elsewhere takes nothing of this machine.
+        async with nullcontext() if server.type != "stdio" else places:
+            await probe.run(timeout_s)
+        if not (crowd and probe.may_be_retried):
+            on_probed(server.name)
+        return probe
 
     try:
-        async with asyncio.TaskGroup() as tasks:
-            for probe in probes:
-                tasks.create_task(run_one(probe))
+        async with asyncio.TaskGroup() as group:
+            tasks = {server.name: group.create_task(run_one(server)) for server in sorted(servers, key=_is_quick)}
+        probes = [tasks[server.name].result() for server in servers]
+        for place, failed in enumerate(probes):
+            if crowd and failed.may_be_retried:
+                on_retry(failed.server.name)
+                probes[place] = again = Probe(failed.server, limit, watcher, config)
+                await again.run(timeout_s)
+                again.starts = 2
+                on_probed(failed.server.name)
     finally:
         watcher.close()
     return probes
 
 
+def _is_quick(server: Server) -> bool:
+    """Tell whether a start takes no download; the others begin first, because they take longest."""
+    return Path(server.command).name not in DOWNLOADERS
+
+
 def probe_servers(
-    config: Config, servers: Sequence[Server], timeout_s: float, on_probed: OnProbed, *, keeps: bool = True
+    config: Config,
+    servers: Sequence[Server],
+    timeout_s: float,
+    on_probed: OnProbed,
+    on_retry: OnProbed = lambda name: None,
+    *,
+    keeps: bool = True,
 ) -> list[Probe]:
-    """Start servers of a config at once, for at most `timeout_s` each. With `keeps`, keep what they list in the storage
-    file, which is made if it is missing; a file that cannot be used is left alone."""
+    """Start servers of a config, for at most `timeout_s` each, and once more alone where they failed. With `keeps`,
+    keep what they list in the storage file, which is made if it is missing; a file that cannot be used is left
+    alone."""
 
     async def run() -> list[Probe]:
-        probes = await probe_all(servers, message_limit(config), timeout_s, on_probed, config.path)
+        probes = await probe_all(servers, message_limit(config), timeout_s, on_probed, config.path, on_retry)
         if keeps:
             with suppress(StorageError):
                 keep_listed(config, probes)

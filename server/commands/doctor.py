@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections import Counter
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import click
+from click import UsageError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from foretool.server import doctor
+from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
-from foretool.server.diagnosis import Diagnosis, Severity
+from foretool.server.config.places import find_place
+from foretool.server.diagnosis import Diagnosis, Finding, Severity, Summary, UpstreamCheck
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProbed
 
-_STYLES: dict[Severity, str] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
+_STYLES: Final[Mapping[Severity, str]] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
+_GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warning", "warning"), ("note", "note"))
 
 
 @click.command("doctor")
@@ -34,73 +40,155 @@ _STYLES: dict[Severity, str] = {"ok": "green", "note": "dim", "warning": "yellow
     metavar="SECONDS",
     help="How long one upstream may take to start and list its tools.",
 )
+@click.option("--client", metavar="NAME", help="Start the servers with the variables that this client gives foretool.")
 @config_option
 @json_option
-def command(path: Path | None, as_json: bool, timeout_s: float) -> int:
+def command(path: Path | None, as_json: bool, timeout_s: float, client: str | None) -> int:
     """Check everything and say what to do about each problem.
 
-    Checks the config, the programs it needs, the storage file, the names of tools, and every upstream. Starts all
-    upstreams at once and ends them again. Keeps the tools that they list, so that the next proxy knows them at once;
-    running proxies are not disturbed. Exits with 1 if anything is wrong.
+    Checks the config, the programs it needs, the storage file, the names of tools, the entries of your clients, and
+    every upstream. Starts a few upstreams at a time, once more alone where one failed, and ends them again. Keeps the
+    tools that they list, so that the next proxy knows them at once; running proxies are not disturbed. Exits with 1 if
+    anything is wrong.
     """
-    diagnosis = examine(load(path), timeout_s)
+    registered = find_registered(find_place(path, os.environ).path)
+    with _environment(registered, client):
+        diagnosis = examine(load(path), timeout_s, registered)
     if as_json:
-        output.emit({"is_well": diagnosis.is_well, "findings": diagnosis.findings, "upstreams": diagnosis.upstreams})
+        output.emit(
+            {
+                "is_well": diagnosis.is_well,
+                "summary": diagnosis.summary,
+                "findings": diagnosis.findings,
+                "upstreams": diagnosis.upstreams,
+            }
+        )
     else:
         show_diagnosis(diagnosis)
     return int(not diagnosis.is_well)
 
 
-def examine(config: Config, timeout_s: float = TIMEOUT_S) -> Diagnosis:
+@contextmanager
+def _environment(registered: Sequence[Registered], client: str | None) -> Iterator[None]:
+    """Give this process the variables that a client gives foretool. Without one, add those that some entry sets: a
+    server that gets its token from there is not broken. Raises `UsageError`."""
+    before = dict(os.environ)
+    if client is None:
+        given = {name: value for each in registered for name, value in each.environment({}).items()} | before
+    else:
+        chosen = next((each for each in registered if each.file.client == client), None)
+        if chosen is None:
+            known = ", ".join(dict.fromkeys(each.file.client for each in registered)) or "none; run foretool init"
+            raise UsageError(f"--client: {client!r} does not start foretool with this config; those that do: {known}.")
+        given = chosen.environment(before)
+    os.environ.clear()
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def examine(config: Config, timeout_s: float = TIMEOUT_S, registered: Sequence[Registered] | None = None) -> Diagnosis:
     """Run every check, with a progress bar."""
     log = logging.getLogger("foretool")
     before = log.level
     log.setLevel(logging.CRITICAL)  # the findings say the same in better words
+    entries = find_registered(config.path) if registered is None else registered
     try:
-        with _progress_bar(config) as on_probed:
-            return doctor.diagnose(config, timeout_s, on_probed)
+        with _progress_bar(config) as (on_probed, on_retry):
+            return doctor.diagnose(config, timeout_s, on_probed, on_retry, registered=entries)
     finally:
         log.setLevel(before)
 
 
 @contextmanager
-def _progress_bar(config: Config) -> Iterator[OnProbed]:
+def _progress_bar(config: Config) -> Iterator[tuple[OnProbed, OnProbed]]:
     """Show on stderr which upstreams are still starting, if stderr is a terminal."""
     is_hidden = not sys.stderr.isatty() or not config.servers
     waiting = dict.fromkeys(config.servers)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress:
-        task = progress.add_task("starting upstreams", total=len(waiting))
+        task = progress.add_task("starting servers", total=len(waiting))
 
         def on_probed(name: str) -> None:
             waiting.pop(name, None)
             slowest = output.clean(", ".join(list(waiting)[:3]))
             progress.update(task, advance=1, description=f"waiting for {slowest}" if waiting else "done")
 
-        yield on_probed
+        def on_retry(name: str) -> None:
+            progress.update(task, description=f"trying {output.clean(name)} once more, alone")
+
+        yield on_probed, on_retry
 
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:
-    """Print what an examination has found."""
-    if diagnosis.upstreams:
-        rows = [
-            (
-                each.upstream, Text("ok", "green") if each.is_well else Text("failed", "red"),
-                each.version, each.server, each.tools, len(each.dropped), f"{each.tokens:,}",
-                f"{each.listed_ms:.0f}" if each.listed_ms else "-",
-            )
-            for each in diagnosis.upstreams
-        ]  # fmt: skip
-        columns = ("upstream", "", "protocol", "server", "tools#", "dropped#", "tokens#", "ms#")
-        output.table(columns, rows)
-    counts = Counter(finding.severity for finding in diagnosis.findings)
-    for finding in diagnosis.findings:
-        mark = (f"{finding.severity:<8}", _STYLES[finding.severity])
-        output.console().print(Text.assemble(mark, output.clean(f"{finding.area}: {finding.what}")))
-        if finding.do:
-            output.say(f"        -> {finding.do}")
-    warnings = output.plural(counts["warning"], "warning")
-    if counts["error"]:
-        output.say(f"{output.plural(counts['error'], 'problem')}, {warnings}", "red")
+    """Print what an examination has found: a summary, what is wrong, and then what works."""
+    _paragraph(_say_summary(diagnosis.summary), style="bold")
+    for severity, noun in _GROUPS:
+        found = [each for each in diagnosis.findings if each.severity == severity]
+        if found:
+            output.say(f"\n{output.plural(len(found), noun)}:", _STYLES[severity])
+            for each in found:
+                _show_finding(each)
+    _show_well([each for each in diagnosis.upstreams if each.is_well])
+    for each in diagnosis.findings:
+        if each.severity == "ok":
+            _paragraph(each.what, "  ", "    ")
+    errors, warnings = (sum(each.severity == kind for each in diagnosis.findings) for kind in ("error", "warning"))
+    counted = f"{output.plural(errors, 'problem') if errors else 'No problems'}, {output.plural(warnings, 'warning')}."
+    codes = " docs/errors.md explains each code." if errors + warnings else ""
+    output.say(f"\n{counted}{codes}", "red" if errors else "green")
+
+
+def _say_summary(summary: Summary) -> str:
+    servers = output.plural(summary.servers, "server")
+    if summary.well < summary.servers:
+        servers = f"{summary.well or 'None'} of {servers} {'works' if summary.well < 2 else 'work'}"
+    if not summary.tools:
+        return f"{servers}: there are no tools that a client could see."
+    tools, tokens = output.plural(summary.tools, "tool"), f"{summary.tokens:,} tokens"
+    if summary.listed_tokens is None:
+        return f"{servers}, {tools}, {tokens}. The storage file cannot be used, so what a client loads is not known."
+    said = f"{servers}, {tools}, {tokens} -> {summary.listed_tokens:,}."
+    if summary.listed_tokens >= summary.tokens:
+        return (
+            f"{said} So few tools need no foretool to save tokens: it lists {summary.listed_tools}, its own included."
+        )
+    return (
+        f"{said} Without foretool a client puts {tokens} of tool definitions before your model; with it"
+        f" {summary.listed_tokens:,} ({output.plural(summary.listed_tools or 0, 'tool')}), and the model finds the"
+        " rest."
+    )
+
+
+def _show_finding(finding: Finding) -> None:
+    code = f" [{finding.code}]" if finding.code else ""
+    _paragraph(f"{finding.what}{code}", "  ", "    ")
+    for line in finding.lines:
+        _paragraph(line, "    | ", "    | ", "dim")
+    if finding.do:
+        _paragraph(finding.do, "    -> ", "       ")
+
+
+def _show_well(upstreams: Sequence[UpstreamCheck]) -> None:
+    if not upstreams:
+        return
+    output.say(f"\n{output.plural(len(upstreams), 'server')} that work{'s' if len(upstreams) == 1 else ''}:", "green")
+    rows = [(each.upstream, each.tools, f"{each.tokens:,}", f"{each.listed_ms / 1000:.1f}", each.server)
+            for each in upstreams]  # fmt: skip
+    output.table(("server", "tools#", "tokens#", "seconds#", "says it is…"), rows)
+
+
+def _paragraph(text: str, first: str = "", rest: str = "", style: str = "") -> None:
+    """Print a text within the width of the terminal; another program gets it on one line."""
+    console = output.console()
+    line = output.clean(text)
+    if sys.stdout.isatty():
+        line = textwrap.fill(
+            line, console.width - 1, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+        )
     else:
-        output.say(f"No problems, {warnings}.", "green")
+        line = first + line
+    console.print(Text(line, style))

@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
             f"{path.removeprefix('foretool').strip()}: {error.format_message()} See {path} --help".lstrip(": ")
         )
     except ConfigError as error:
-        return complain(str(error))
+        return complain(f"{error} [{error.code}]")
     except click.ClickException as error:
         return complain(error.format_message(), error.exit_code)
     except StorageError as error:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from foretool.server.commands.exit import complain
 from foretool.server.commands.serve_options import read_options
 from foretool.server.config.addresses import parse_address
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 
@@ -83,7 +84,7 @@ def serve(options: ServeOptions) -> int:
         else:
             asyncio.run(serving.serve_stdio(config, options.profile))
     except ConfigError as error:
-        return complain(str(error))
+        return complain(f"{error} [{error.code}]")
     return 0
 
 
@@ -143,9 +144,10 @@ def _check_options(options: ServeOptions, config: Config) -> None:
         return
     if options.profile:
         raise ConfigError(
-            f"--profile: over HTTP every profile has its own address, /mcp/{options.profile}; leave out --profile"
+            f"--profile: over HTTP every profile has its own address, /mcp/{options.profile}; leave out --profile",
+            Code.OPTION_WRONG,
         )
     try:
         parse_address(options.http or config.settings.bind)
     except ValueError as error:
-        raise ConfigError(f"--http: {error}, found {options.http!r}") from None
+        raise ConfigError(f"--http: {error}, found {options.http!r}", Code.OPTION_WRONG) from None

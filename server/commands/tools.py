@@ -17,6 +17,7 @@ from foretool.server.app import App
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PolicyChoice, Risk
@@ -117,7 +118,8 @@ def command(
     """
     config = load(path)
     if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):
-        raise ConfigError(f"--upstream: {config.path} has no server {upstream!r}; it has: {', '.join(config.servers)}")
+        known = ", ".join(config.servers)
+        raise ConfigError(f"--upstream: {config.path} has no server {upstream!r}; it has: {known}", Code.OPTION_WRONG)
     with offline.read(config) as app:
         if schema:
             tool = app.catalog.find(schema)

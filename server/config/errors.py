@@ -7,26 +7,52 @@ and the choices of closed sets, and no other value from the file, because it may
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.codes import Code
 from foretool.server.config.settings import OAuthEntry, ProfileEntry, ServerEntry, Settings
+
+
+class Coded(str):
+    """A line for the user that knows its code; it is text wherever text is wanted."""
+
+    __slots__ = ("code",)
+    code: Code
+
+    def __new__(cls, text: str, code: Code) -> Self:
+        """Return the text with its code."""
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
 
 
 class ConfigError(Exception):
     """The config or an option cannot be used. One line: file, line, column, key, what was found, the way out."""
 
+    def __init__(self, message: str, code: Code = Code.CONFIG_SHAPE) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def coded(self) -> Coded:
+        """The message with its code."""
+        return Coded(str(self), self.code)
+
 
 class Invalid(Exception):
     """One value cannot be used; `path` leads to it from the top of the file."""
 
-    def __init__(self, path: jsonc.Path, problem: str, *, at_key: bool = False) -> None:
+    def __init__(
+        self, path: jsonc.Path, problem: str, *, at_key: bool = False, code: Code = Code.SETTING_VALUE
+    ) -> None:
         super().__init__(problem)
         self.path = path
         self.at_key = at_key
+        self.code = code
 
 
 class Source:
@@ -36,16 +62,17 @@ class Source:
         """Decode a file of this name. Raises `ConfigError` if it is not UTF-8 or not JSON."""
         self.name = one_line(name)
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise ConfigError(f"{self.name}:1:1: expected UTF-8, found UTF-16; save the file as UTF-8")
+            problem = f"{self.name}:1:1: expected UTF-8, found UTF-16; save the file as UTF-8"
+            raise ConfigError(problem, Code.CONFIG_SYNTAX)
         try:
             self.text = data.decode("utf-8-sig")
             self.document = jsonc.loads(self.text)
         except UnicodeDecodeError as error:
             self.text = data[: error.start].decode("utf-8-sig", "replace")
             problem = f"expected UTF-8, found byte 0x{data[error.start]:02x}; save the file as UTF-8"
-            raise self._at(len(self.text), problem) from None
+            raise self._at(len(self.text), problem, Code.CONFIG_SYNTAX) from None
         except jsonc.JsonError as error:
-            raise self._at(error.offset, str(error)) from None
+            raise self._at(error.offset, str(error), Code.CONFIG_SYNTAX) from None
 
     @cached_property
     def places(self) -> jsonc.Places:
@@ -60,11 +87,11 @@ class Source:
         offset = self.places.of(error.path)
         if error.at_key:
             offset = self.places.keys.get(error.path, offset)
-        return self._at(offset, f"{dotted(error.path)}: {error}" if error.path else str(error))
+        return self._at(offset, f"{dotted(error.path)}: {error}" if error.path else str(error), error.code)
 
-    def _at(self, offset: int, problem: str) -> ConfigError:
+    def _at(self, offset: int, problem: str, code: Code) -> ConfigError:
         line, column = jsonc.line_and_column(self.text, offset)
-        return ConfigError(f"{self.name}:{line}:{column}: {problem}")
+        return ConfigError(f"{self.name}:{line}:{column}: {problem}", code)
 
 
 T = TypeVar("T", bound=Struct)
@@ -169,7 +196,7 @@ def refuse_unknown(value: Any, kind: type[Struct], here: jsonc.Path) -> None:
     for key in value if isinstance(value, dict) else ():
         if key not in fields:
             remedy = guess(key, fields) or f"; the settings are {', '.join(fields)}"
-            raise Invalid((*here, key), f"no such setting{remedy}", at_key=True)
+            raise Invalid((*here, key), f"no such setting{remedy}", at_key=True, code=Code.SETTING_UNKNOWN)
 
 
 def guess(key: str, names: Iterable[str]) -> str:

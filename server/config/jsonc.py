@@ -73,6 +73,18 @@ def places(text: str) -> Places:
         raise JsonError(0, "brackets are nested too deeply") from None
 
 
+def repeated_keys(text: str) -> list[tuple[Path, int]]:
+    """Return the keys that an object has twice, each with the offset of the later one. Raises `JsonError`."""
+    scanner = _Scanner(text)
+    try:
+        scanner.document()
+    except RecursionError:
+        return []
+    again = {path for path, _ in scanner.repeated}
+    # What stands inside an object that is there twice is not told as well.
+    return [(path, at) for path, at in scanner.repeated if again.isdisjoint(path[:end] for end in range(len(path)))]
+
+
 def _blank_comment(match: re.Match[str]) -> str:
     found = match[0]
     closed = found.startswith("//") or (found.startswith("/*") and found.endswith("*/") and len(found) >= 4)
@@ -101,6 +113,7 @@ class _Scanner:
         self.text = text
         self.at = 0
         self.places = Places({}, {}, {})
+        self.repeated: list[tuple[Path, int]] = []
         self.match_blanks = re.compile(_BLANKS).match
         self.match_scalar = re.compile(_SCALAR).match
         self.match_string = re.compile(_STRING).match
@@ -150,6 +163,8 @@ class _Scanner:
             remedy = self.way_out(char, "close the bracket with }")
             raise JsonError(self.at, f"expected a key in double quotes, found {self.found()}; {remedy}")
         key = self.string()
+        if (*path, key) in self.places.keys:
+            self.repeated.append(((*path, key), start))
         self.places.keys[*path, key] = start
         if self.next() != ":":
             raise JsonError(self.at, f'expected ":" after the key, found {self.found()}; write "key": value')

@@ -17,7 +17,9 @@ from msgspec import Struct
 
 from foretool.server.config import jsonc
 from foretool.server.config.addresses import parse_address
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import (
+    Coded,
     ConfigError,
     Invalid,
     Source,
@@ -105,7 +107,7 @@ class Config(Struct, frozen=True, kw_only=True):
         if name in self.profiles:
             return self.profiles[name]
         known = ", ".join(known for known in self.profiles if known) or "none"
-        raise ConfigError(f"{self.path}: no profile {name!r}; it has: {known}")
+        raise ConfigError(f"{self.path}: no profile {name!r}; it has: {known}", Code.PROFILE_UNKNOWN)
 
     def __repr__(self) -> str:
         return f"Config({str(self.path)!r}, servers={list(self.servers)!r}, broken={list(self.broken)!r})"
@@ -184,7 +186,8 @@ def _read_project(path: Path, storage: Path, environ: Mapping[str, str]) -> Conf
 
 
 def _warn(config: Config, warning: str) -> Config:
-    return msgspec.structs.replace(config, warnings=(*config.warnings, warning))
+    coded = Coded(warning, Code.OPTION_WRONG)
+    return msgspec.structs.replace(config, warnings=(*config.warnings, coded))
 
 
 def _read(place: Place, environ: Mapping[str, str]) -> Config:
@@ -198,10 +201,11 @@ def _read(place: Place, environ: Mapping[str, str]) -> Config:
         problem = f"{name}: no such file; create it ({example}), or name your client's file with --config"
         if place.ignored is not None:
             problem += "; mcp.json of this folder is read only with --config mcp.json"
-        raise ConfigError(problem) from None
+        raise ConfigError(problem, Code.CONFIG_MISSING) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{name}: cannot be read ({reason}); check the path and its permissions") from None
+        problem = f"{name}: cannot be read ({reason}); check the path and its permissions"
+        raise ConfigError(problem, Code.CONFIG_UNREADABLE) from None
     return parse(data, path, environ, before)
 
 
@@ -218,9 +222,11 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
     servers, broken, disabled = read_servers(source, key, entries, folder, environ, warnings)
     if broken and not servers:
         more = f" ({len(broken)} servers, none usable)" if len(broken) > 1 else ""
-        raise ConfigError(next(iter(broken.values())) + more)
+        first = next(iter(broken.values()))
+        raise ConfigError(first + more, first.code if isinstance(first, Coded) else Code.SERVER_ENTRY)
     if not servers:
-        warnings.append(f"{source.name}: {key}: no server is enabled; clients will only see discover_tools")
+        nothing = f"{source.name}: {key}: no server is enabled; clients will only see discover_tools"
+        warnings.append(Coded(nothing, Code.NO_SERVERS))
     secrets = [pair for server in servers.values() for pair in server.secrets.values]
     return Config(
         path=path,
@@ -283,24 +289,52 @@ def _read_top_level(source: Source) -> tuple[str, dict[str, Any], list[str]]:
     """Return the key that holds the servers, its value, and the first warnings. Raises `Invalid`."""
     document = source.document
     if not isinstance(document, dict):
-        raise Invalid((), f'expected an object, found {kind_of(document)}; write {{"mcpServers": {{...}}}}')
+        problem = f'expected an object, found {kind_of(document)}; write {{"mcpServers": {{...}}}}'
+        raise Invalid((), problem, code=Code.CONFIG_SHAPE)
     key = find_server_key(document)
     entries = document.get(key)
     if key not in document:
         found = ", ".join(f'"{one_line(name)}"' for name in list(document)[:4]) or "no key at all"
         problem = f'expected "mcpServers" (or VS Code\'s "servers"), found {found}; put the servers under that key'
-        raise Invalid((), problem)
+        raise Invalid((), problem, code=Code.CONFIG_SHAPE)
     if not isinstance(entries, dict):
         problem = f'expected an object of servers by name, found {kind_of(entries)}; write {{"name": {{...}}}}'
-        raise Invalid((key,), problem)
-    ignored = [name for name in document if name not in (key, "foretool", "inputs", "$schema")]
+        raise Invalid((key,), problem, code=Code.CONFIG_SHAPE)
+    known = (
+        key,
+        "foretool",
+        "inputs",
+        "$schema",
+        *(("projects",) if _unread_projects(document.get("projects")) else ()),
+    )
+    ignored = [name for name in document if name not in known]
     meant = {name: advice for name in ignored if (advice := guess(name, ["foretool"]))}
-    warnings = [f"{source.name}: {dotted((name,))}: not read by foretool{advice}" for name, advice in meant.items()]
+    warnings: list[str] = [
+        Coded(f"{source.name}: {dotted((name,))}: not read by foretool{advice}", Code.KEY_NOT_READ)
+        for name, advice in meant.items()
+    ]
     # Claude Code's own file has dozens of other keys.
     if others := [dotted((name,)) for name in ignored if name not in meant]:
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        warnings.append(f"{source.name}: not read by foretool: {', '.join(others[:5])}{more}")
+        unread = f"{source.name}: not read by foretool: {', '.join(others[:5])}{more}"
+        warnings.append(Coded(unread, Code.KEY_NOT_READ))
+    if unread := _unread_projects(document.get("projects")):
+        warnings.append(Coded(f"{source.name}: {unread}", Code.PROJECTS_NOT_READ))
     return key, entries, warnings
+
+
+def _unread_projects(projects: Any) -> str:
+    """Say which servers Claude Code has for single folders in its own file, or ""."""
+    found = [
+        str(name)
+        for project in (projects.values() if isinstance(projects, dict) else ())
+        if isinstance(project, dict) and isinstance(project.get("mcpServers"), dict)
+        for name in project["mcpServers"]
+    ]
+    if not found:
+        return ""
+    shown = ", ".join(one_line(name) for name in found[:5]) + (f" and {len(found) - 5} more" if found[5:] else "")
+    return f"projects: servers that Claude Code has for one folder each are not read: {shown}; foretool init takes them"
 
 
 def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warnings: list[str]) -> Settings:
@@ -309,13 +343,13 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
     if isinstance(block, dict) and not REMOVED.keys().isdisjoint(block):
         for key in REMOVED.keys() & block.keys():
             gone = Invalid((*here, key), f"this setting was removed and is ignored: {REMOVED[key]}; delete it")
-            warnings.append(str(source.error(gone)))
+            warnings.append(Coded(str(source.error(gone)), Code.SETTING_REMOVED))
         block = {key: value for key, value in block.items() if key not in REMOVED}
     # With an address, `encoder` names a model of that provider.
     if isinstance(block, dict) and isinstance(names := block.get("encoder"), str) and not block.get("encoder_url"):
         for name in filter(REMOVED_ENCODERS.__contains__, names.split("+")):
             gone = Invalid((*here, "encoder"), f"the encoder {name!r} was removed and is ignored; delete its name")
-            warnings.append(str(source.error(gone)))
+            warnings.append(Coded(str(source.error(gone)), Code.SETTING_REMOVED))
         kept = "+".join(name for name in names.split("+") if name not in REMOVED_ENCODERS)
         block = {**block, "encoder": kept or ("auto" if names else "")}
     _refuse_unknown_settings(block, here)
@@ -325,7 +359,7 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
     settings = _expand_settings(settings, here, path, environ)
     for at, pattern in unmatched_patterns(settings):
         nothing = Invalid((*here, "tokens", at, "profiles"), f"{pattern!r} matches no profile")
-        warnings.append(str(source.error(nothing)))
+        warnings.append(Coded(str(source.error(nothing)), Code.PROFILE_UNKNOWN))
     return settings
 
 

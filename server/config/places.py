@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError, one_line
 from foretool.server.config.variables import expand_tilde
 
@@ -66,12 +67,13 @@ def find_place(given: Path | None, environ: Mapping[str, str]) -> Place:
             return Place(absolute(Path(expand_tilde(str(given), home))), "--config")
         except OSError:
             problem = "the folder that it starts in is gone; write the full path"
-            raise ConfigError(f"--config: {one_line(str(given))!r}: {problem}") from None
+            raise ConfigError(f"--config: {one_line(str(given))!r}: {problem}", Code.OPTION_WRONG) from None
     if named := environ.get("FORETOOL_CONFIG"):
         path = Path(expand_tilde(named, home))
         if not path.is_absolute():
             found = f"FORETOOL_CONFIG: expected a full path, found {one_line(named)!r}"
-            raise ConfigError(f"{found}, which is another file in every folder; write the full path")
+            problem = f"{found}, which is another file in every folder; write the full path"
+            raise ConfigError(problem, Code.OPTION_WRONG)
         return Place(absolute(path), "FORETOOL_CONFIG")
     own = own_file(environ)
     return Place(own, "your own file", find_project_file(own))

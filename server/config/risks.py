@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from foretool.server.config import jsonc
 from foretool.server.config.addresses import is_loopback, parse_address
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import one_line
 from foretool.server.config.loader import Config
 from foretool.server.config.permissions import find_other_writers, is_readable_by_others
@@ -27,6 +28,7 @@ class Risk(NamedTuple):
     severity: Literal["note", "warning"]
     what: str
     do: str
+    code: Code
 
 
 def find_risks(config: Config) -> Iterator[Risk]:
@@ -34,49 +36,59 @@ def find_risks(config: Config) -> Iterator[Risk]:
     yield from _risks_of_file(config.path)
     if problem := find_other_writers(config.storage.parent.parent):
         do = "keep the database in a folder that only you may write"
-        yield Risk("warning", f"{config.storage}: {one_line(problem)}, and could replace its folder", do)
+        yield Risk(
+            "warning",
+            f"{config.storage}: {one_line(problem)}, and could replace its folder",
+            do,
+            Code.FILE_OPEN_TO_OTHERS,
+        )
     for server in config.servers.values():
         yield from _risks_of_server(server)
     settings = config.settings
     if settings.encoder_key and (host := open_host(settings.encoder_url)):
-        yield Risk("warning", f"foretool.encoder_key is sent over http:// to {host}", "use https:// in encoder_url")
+        what = f"foretool.encoder_key is sent over http:// to {host}"
+        yield Risk("warning", what, "use https:// in encoder_url", Code.SENT_IN_CLEAR)
     yield from _risks_of_serving(settings)
 
 
 def _risks_of_serving(settings: Settings) -> Iterator[Risk]:
     for _, problem in find_problems(settings):
         what, _, do = problem.partition("; ")
-        yield Risk("warning", f"foretool: {what}; serve --http does not accept it", do)
+        yield Risk("warning", f"foretool: {what}; serve --http does not accept it", do, Code.TOKEN_WEAK)
     if settings.insecure_loopback and not all_tokens(settings):
         what = "insecure_loopback: with serve --http, every program and user of this machine can call every tool"
-        yield Risk("note", what, f"delete it, and {WAY_OUT}")
+        yield Risk("note", what, f"delete it, and {WAY_OUT}", Code.SERVED_OPENLY)
     address = parse_address(settings.bind)
     if not address.path and not is_loopback(address.host):
         what = f"bind {address}: serve --http does not encrypt, so tokens and answers can be read on the way"
-        yield Risk("warning", what, "bind 127.0.0.1 behind a proxy with TLS, or use a tunnel")
+        yield Risk("warning", what, "bind 127.0.0.1 behind a proxy with TLS, or use a tunnel", Code.SERVED_OPENLY)
+        if not all_tokens(settings):
+            what = f"bind {address}: open to other machines, and no token is set; serve --http does not start like this"
+            yield Risk("warning", what, WAY_OUT, Code.SERVED_OPENLY)
 
 
 def _risks_of_file(path: Path) -> Iterator[Risk]:
     shown = one_line(str(path))
     if problem := find_other_writers(path):
         what = f"{shown}: {one_line(problem)}, and what a config says runs as you"
-        yield Risk("warning", what, "let only you write it: chown to yourself, chmod go-w")
+        yield Risk("warning", what, "let only you write it: chown to yourself, chmod go-w", Code.FILE_OPEN_TO_OTHERS)
     if is_readable_by_others(path) and (held := find_written_secrets(path)):
         more = f" and {len(held) - MOST_SHOWN} more" if len(held) > MOST_SHOWN else ""
         secrets = f"{', '.join(held[:MOST_SHOWN])}{more}"
         what = f"{shown}: other users of this machine may read it, and it holds {secrets}"
-        yield Risk("warning", what, f"run: chmod 600 {shown}")
+        yield Risk("warning", what, f"run: chmod 600 {shown}", Code.FILE_OPEN_TO_OTHERS)
 
 
 def _risks_of_server(server: Server) -> Iterator[Risk]:
     if (host := open_host(server.url)) and _has_credentials(server):
         do = "use https://, or a tunnel that ends on this machine"
-        yield Risk("warning", f"{server.name}: credentials are sent over http:// to {host}, open to all on the way", do)
+        what = f"{server.name}: credentials are sent over http:// to {host}, open to all on the way"
+        yield Risk("warning", what, do, Code.SENT_IN_CLEAR)
     written = [VARIABLE.sub(_stand_in, argument) for argument in server.entry.args]
     for place in _secret_arguments(written):
         do = 'move it to "env" if the server reads it there'
         what = f"{server.name}: args[{place}] is a secret, and every user of this machine may see arguments"
-        yield Risk("note", what, do)
+        yield Risk("note", what, do, Code.FILE_OPEN_TO_OTHERS)
 
 
 def _stand_in(match: re.Match[str]) -> str:

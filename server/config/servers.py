@@ -13,8 +13,19 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.codes import Code
 from foretool.server.config.environment import inherited_variables, own_variables, wrong_name
-from foretool.server.config.errors import Invalid, Source, convert, dotted, guess, kind_of, one_line, refuse_unknown
+from foretool.server.config.errors import (
+    Coded,
+    Invalid,
+    Source,
+    convert,
+    dotted,
+    guess,
+    kind_of,
+    one_line,
+    refuse_unknown,
+)
 from foretool.server.config.places import absolute, home_folder
 from foretool.server.config.settings import CLASSES, OAuthEntry, ProfileEntry, ServerEntry, ToolEntry
 from foretool.server.config.variables import (
@@ -117,7 +128,7 @@ def fingerprint(server: Server) -> str:
     return sha256(msgspec.json.encode(reached)).hexdigest()[:16]
 
 
-_CLIENT_FOLDERS = (f"${{{WORKING_FOLDER}", "${PWD", "${env:PWD")
+CLIENT_FOLDERS = (f"${{{WORKING_FOLDER}", "${workspaceRoot", "${cwd", "${PWD", "${env:PWD")
 """How a `cwd` says that it is the folder in which the client started foretool."""
 
 # How Windsurf, Gemini CLI and the Python frameworks spell our keys.
@@ -151,9 +162,12 @@ def read_servers(
         try:
             servers[name] = _server(name, written, (key, name), folder, environ, withheld)
         except Invalid as error:
-            broken[name] = str(source.error(error))
+            broken[name] = source.error(error).coded
         else:
-            warnings += (f"{source.name}: {warning}" for warning in _warn_of_other_keys(written, (key, name)))
+            warnings += (
+                Coded(f"{source.name}: {warning}", Code.KEY_NOT_READ)
+                for warning in _warn_of_other_keys(written, (key, name))
+            )
     return servers, broken, disabled
 
 
@@ -167,9 +181,8 @@ def _server(
     name: str, written: Any, here: jsonc.Path, folder: Path, environ: Mapping[str, str], withheld: tuple[str, ...]
 ) -> Server:
     if not isinstance(written, dict):
-        raise Invalid(
-            here, f'expected an object, found {kind_of(written)}; write {{"command": "..."}} or {{"url": "..."}}'
-        )
+        problem = f'expected an object, found {kind_of(written)}; write {{"command": "..."}} or {{"url": "..."}}'
+        raise Invalid(here, problem, code=Code.SERVER_ENTRY)
     # Some clients write null for a key that is not set.
     known = {_SAME_KEY.get(key, key): value for key, value in written.items() if value is not None}
     if isinstance(known.get("trust"), bool):
@@ -223,7 +236,7 @@ def _program(entry: ServerEntry, found: Expansion, folder: Path, environ: Mappin
     command = expand_tilde(found.at("command").text(entry.command or ""), home)
     if "/" in command:
         # `cwd` may be the folder of the client, and a program of the user is not looked up there.
-        chosen = entry.cwd and not any(name in entry.cwd for name in _CLIENT_FOLDERS)
+        chosen = entry.cwd and not any(name in entry.cwd for name in CLIENT_FOLDERS)
         command = str(absolute((Path(cwd) if chosen else folder) / command))
     return command, cwd
 
@@ -286,10 +299,12 @@ def check_rules(entry: ServerEntry | ProfileEntry, here: jsonc.Path) -> None:
 
 def _transport(entry: ServerEntry, written: dict[str, Any], here: jsonc.Path) -> Transport:
     if entry.command and entry.url:
-        raise Invalid(here, 'expected "command" or "url", found both; keep one, or make two servers of it')
+        problem = 'expected "command" or "url", found both; keep one, or make two servers of it'
+        raise Invalid(here, problem, code=Code.SERVER_ENTRY)
     if not entry.command and not entry.url:
         found = ", ".join(f'"{one_line(key)}"' for key in list(written)[:4])
-        raise Invalid(here, f'expected "command" or "url", found {found or "no key"}; say how the server is reached')
+        problem = f'expected "command" or "url", found {found or "no key"}; say how the server is reached'
+        raise Invalid(here, problem, code=Code.SERVER_ENTRY)
     if entry.type is None:
         return "stdio" if entry.command else "http"
     transport: Transport = entry.type if entry.type in ("stdio", "sse") else "http"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import Invalid, one_line
 
 
@@ -38,11 +39,23 @@ class Secrets(Struct, frozen=True):
 
 
 VARIABLE = re.compile(
-    r"\$(?P<literal>\$)?\{(?:input:[^}]*|(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
+    r"\$(?P<literal>\$)?\{(?:(?P<kind>input|command|config|workspaceFolder|relativeFileDirname|userConfig|user_config)"
+    r"[:.](?P<asked>[^}]*)|(?P<slash>/)|(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
 
 WORKING_FOLDER = "workspaceFolder"
 """`${workspaceFolder}` is the folder in which the client started foretool, as in VS Code and Cursor."""
+
+# What only a running editor knows.
+_OF_EDITOR = frozenset({
+    "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "fileExtname",
+    "fileWorkspaceFolder", "lineNumber", "columnNumber", "relativeFile", "relativeFileDirname", "selectedText",
+    "execPath", "defaultBuildTask", "extensionInstallFolder", "__dirname", "DXT_DIR",
+})  # fmt: skip
+OF_CLIENTS = frozenset({
+    WORKING_FOLDER, "workspaceRoot", "workspaceFolderBasename", "userHome", "pathSeparator", "cwd"
+}) | _OF_EDITOR  # fmt: skip
+"""Words that clients write as `${...}` and that are no variables of the environment."""
 
 # These variables hold places, not credentials; without their values logs would be unreadable.
 _NO_SECRET = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
@@ -77,19 +90,51 @@ class Expansion(Struct):
         name, default = match["name"], match["default"]
         if match["literal"]:
             return match[0][1:]
-        if name == WORKING_FOLDER and name not in self.environ:
-            return self._working_folder()
-        if name is None:
-            asks = f"{one_line(match[0])} asks the user in VS Code"
-            raise Invalid(self.path, f"{asks}; export a variable and write ${{NAME}}")
+        if match["slash"]:
+            return os.sep
+        if match["kind"]:
+            return self._asked(match)
+        if name in OF_CLIENTS and name not in self.environ:
+            return self._of_client(name, match[0])
+        return self._variable(name, default)
+
+    def _variable(self, name: str, default: str | None) -> str:
         value = self.environ.get(name)
         if default is not None:
             value = value or default
         if value is None:
-            raise Invalid(self.path, f"variable {name} is not set; export it or write ${{{name}:-default}}")
+            problem = f"variable {name} is not set; export it or write ${{{name}:-default}}"
+            raise Invalid(self.path, problem, code=Code.VARIABLE_MISSING)
         if name not in _NO_SECRET:
             self.secrets.append((value, name))
         return value
+
+    def _asked(self, match: re.Match[str]) -> str:
+        """Return what a client would have asked its user for, if a variable of that name is set."""
+        kind, written = match["kind"], one_line(match[0])
+        if kind == WORKING_FOLDER:
+            problem = f"{written} means one of several folders of VS Code; write ${{{WORKING_FOLDER}}} or a full path"
+            raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
+        if kind != "input":
+            problem = f"{written} is known only inside the client that it was written for; write its value"
+            raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
+        name = input_variable(match["asked"])
+        if name in self.environ:
+            return self._variable(name, None)
+        problem = f"{written} asks the user in VS Code, which foretool cannot; export {name} and foretool reads that"
+        raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
+
+    def _of_client(self, name: str, written: str) -> str:
+        """Return the value of a word that clients know. Raises `Invalid` for those that only an editor can tell."""
+        if name == "userHome":
+            return home_of(self.environ)
+        if name == "pathSeparator":
+            return os.sep
+        if name in _OF_EDITOR:
+            problem = f"{written} is known only inside an editor; write its value, or ${{{WORKING_FOLDER}}}"
+            raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
+        folder = self._working_folder()
+        return os.path.basename(folder) if name == "workspaceFolderBasename" else folder  # noqa: PTH119 -- quicker
 
     def _working_folder(self) -> str:
         try:
@@ -98,9 +143,23 @@ class Expansion(Struct):
             raise Invalid(self.path, "the folder that foretool was started in is gone; write a full path") from None
 
 
-def names_in(text: str) -> frozenset[str]:
-    """Return the names of the variables that a text reads."""
-    return frozenset(match["name"] for match in VARIABLE.finditer(text) if match["name"] and not match["literal"])
+def input_variable(asked: str) -> str:
+    """Return the name of the variable that stands in for `${input:asked}`: `github-token` becomes `GITHUB_TOKEN`."""
+    return re.sub(r"\W+", "_", asked).strip("_").upper() or "INPUT"
+
+
+def home_of(environ: Mapping[str, str]) -> str:
+    """Return the home folder of the user."""
+    return environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~")  # noqa: PTH111 -- quicker
+
+
+def names_in(text: str, *, required: bool = False) -> frozenset[str]:
+    """Return the names of the variables that a text reads; with `required`, those without a default."""
+    found = (match for match in VARIABLE.finditer(text) if not match["literal"])
+    names = ((match["name"], match["default"]) for match in found if match["name"])
+    return frozenset(
+        name for name, default in names if name not in OF_CLIENTS and not (required and default is not None)
+    )
 
 
 def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:

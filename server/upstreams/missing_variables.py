@@ -48,8 +48,7 @@ def advise(lines: Sequence[str], environ: Mapping[str, str], given: Iterable[str
     held_back = [name for name in _unique(_WORD.findall(text)) if name in environ and _may_be_given(name, known)]
     if held_back:
         return f"{_list(held_back)} set here but not given to it; if it may have {_them(held_back)}, {_add(held_back)}"
-    asked = _unique(match["after"] or match["before"] for match in _ASKED.finditer(text))
-    absent = [name for name in asked if "_" in name and name not in environ and _may_be_given(name, known)]
+    absent = [name for name in asked_variables(text) if name not in environ and _may_be_given(name, known)]
     if absent:
         return f"{_list(absent)} not set here; set {_them(absent)} where foretool starts and {_add(absent)}"
     if _NETWORK.search(text):
@@ -57,6 +56,12 @@ def advise(lines: Sequence[str], environ: Mapping[str, str], given: Iterable[str
         if near:
             return f"{_list(near)} set here but not given to it; if it needs {_them(near)}, {_add(near)}"
     return ""
+
+
+def asked_variables(text: str) -> list[str]:
+    """Return the names of variables that a text asks for, the first one first."""
+    asked = _unique(match["after"] or match["before"] for match in _ASKED.finditer(text))
+    return [name for name in asked if "_" in name and not name.startswith("ERR_")]
 
 
 def _may_be_given(name: str, known: frozenset[str]) -> bool:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_fakes import echo, fill, write_config
+from command_fakes import echo, write_config
 from requirements import requirement
 
 from foretool.server import doctor
+from foretool.server.checks import upstreams as upstream_checks
 from foretool.server.config import loader as configs
+from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Diagnosis, Finding
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, ToolId
@@ -41,10 +43,11 @@ def test_a_sound_upstream_is_started_greeted_and_listed(tmp_path: Path) -> None:
 
 
 def test_an_upstream_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    found = diagnosis(tmp_path, {"good": echo(), "bad": echo("--die", "TOKEN is not set")})
+    found = diagnosis(tmp_path, {"good": echo(), "bad": echo("--die", "it is broken")})
     assert not found.is_well
     (error,) = wrong(found)
-    assert error.area == "upstream" and error.what.startswith("bad: ") and "TOKEN is not set" in error.what
+    assert (error.area, error.code, error.lines) == ("upstream", Code.SERVER_FAILED, ("it is broken",))
+    assert error.what == "bad: exited with code 1: it is broken, also when it was started alone"
     assert error.do.startswith(f"start {sys.executable!r} with its args by hand")
     assert [each.is_well for each in found.upstreams] == [True, False]
 
@@ -58,7 +61,11 @@ def test_a_program_that_is_not_there_is_told_once_with_how_to_get_it(tmp_path: P
     finally:
         os.environ["PATH"] = path
     assert [(each.area, each.what, each.do) for each in wrong(found)] == [
-        ("environment", "uvx is not on PATH; needed by one", "install uv (pip install uv)"),
+        (
+            "environment",
+            "uvx is not on PATH; needed by one",
+            "install uv (https://docs.astral.sh/uv, or pip install uv)",
+        ),
         ("environment", "no-such-program is not on PATH; needed by two", "install it, or write its full path"),
     ]
     assert [each.is_well for each in found.upstreams] == [False, False]
@@ -150,7 +157,7 @@ def test_an_own_name_that_an_earlier_server_has_is_told(tmp_path: Path) -> None:
 
 
 def test_a_prefix_that_belongs_to_another_server_is_told_with_the_way_out(tmp_path: Path) -> None:
-    found = diagnosis(tmp_path, {"one": echo(prefix="x"), "two": echo(prefix="x")})
+    found = diagnosis(tmp_path, {"one": echo(prefix="x"), "two": echo("--tools", "2", prefix="x")})
     (warning,) = wrong(found)
     shown = "its \"prefix\" 'x' belongs to server 'one', so its tools are shown as two__<tool>"
     assert (warning.what, warning.do) == (f"two: {shown}", 'give the server another "prefix"')
@@ -164,44 +171,6 @@ def test_a_name_from_before_a_changed_prefix_is_given_up(tmp_path: Path) -> None
     assert [each.what for each in found.findings if each.area == "names"] == []
 
 
-# Storage
-
-
-def storage(path: Path) -> list[tuple[str, str]]:
-    return [(each.severity, each.what.removeprefix(f"{path}: ")) for each in doctor.check_storage(path)]
-
-
-def test_a_file_not_there_yet_is_fine_where_it_can_be_made(tmp_path: Path) -> None:
-    path = tmp_path / "deeper" / "foretool.sqlite3"
-    assert storage(path) == [("ok", "does not exist yet; the first proxy creates it")]
-    assert storage(Path(sys.executable) / "foretool.sqlite3")[0][0] == "error"
-
-
-def test_a_sound_file_is_checked(tmp_path: Path) -> None:
-    fill(write_config(tmp_path)).close()
-    ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
-    assert severity == "ok" and what.endswith(", checked")
-
-
-def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "foretool.sqlite3"
-    path.write_text("this is no database, " * 100)
-    ((severity, what),) = storage(path)
-    assert severity == "error" and "cannot be read" in what
-
-
-@pytest.mark.parametrize(("version", "severity"), [(1, "note"), (999, "error")])
-def test_a_file_of_another_version_is_told(version: int, severity: str, tmp_path: Path) -> None:
-    import sqlite3
-
-    path = tmp_path / "foretool.sqlite3"
-    open_store(path).close()
-    database = sqlite3.connect(path)
-    database.execute(f"PRAGMA user_version = {version}")
-    database.close()
-    assert storage(path)[0][0] == severity
-
-
 # The command
 
 
@@ -210,7 +179,9 @@ def test_the_command_ends_with_status_1_when_something_is_wrong(tmp_path: Path) 
     command = [sys.executable, "-m", "foretool", "doctor", "--config", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "error   upstream: bad: " in done.stdout and "\n1 problem, 0 warnings\n" in done.stdout
+    assert done.stdout.startswith("1 of 2 servers works, 2 tools, ")
+    assert "\n1 problem:\n  bad: exited with code 1" in done.stdout
+    assert done.stdout.endswith("\n1 problem, 0 warnings. docs/errors.md explains each code.\n")
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=False)
     told = json.loads(done.stdout)
     assert (done.returncode, told["is_well"]) == (1, False)
@@ -247,7 +218,7 @@ def test_what_waits_for_the_user_is_told_with_what_to_do(tmp_path: Path) -> None
     config = configs.load(write_config(tmp_path))
     with open_store(config.storage) as store:
         store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")])
-    (found,) = doctor.check_held(config)
+    (found,) = upstream_checks.check_held(config)
     assert (found.severity, found.what[:17]) == ("warning", "calc: 1 tool new;")
     assert found.do.endswith("foretool review calc")
 

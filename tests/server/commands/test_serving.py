@@ -82,7 +82,7 @@ def test_a_missing_config_is_refused_saying_how_to_make_one(tmp_path: Path) -> N
 def test_an_unknown_profile_is_refused_naming_those_there_are(tmp_path: Path) -> None:
     path = write_config(tmp_path, {}, profiles={"work": {}})
     said = refusal("serve", "--config", str(path), "--profile", "play")
-    assert said == f"foretool: {path}: no profile 'play'; it has: work"
+    assert said == f"foretool: {path}: no profile 'play'; it has: work [FT112]"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_profile_over_http_is_refused_naming_its_address(tmp_path: Path) -> None:
     path = write_config(tmp_path, {}, profiles={"work": {}})
     said = refusal("serve", "--config", str(path), "--http", "--profile", "work")
-    assert said.endswith("/mcp/work; leave out --profile")
+    assert said.endswith("/mcp/work; leave out --profile [FT114]")
 
 
 def test_a_storage_file_of_another_kind_is_said_and_does_not_stop_serving(tmp_path: Path) -> None:

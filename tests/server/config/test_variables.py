@@ -1,9 +1,13 @@
 """`${VAR}` in the config, and the secrets it brings."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import Invalid
-from foretool.server.config.variables import Expansion, Secrets, collect, secrets_in_url
+from foretool.server.config.variables import Expansion, Secrets, collect, names_in, secrets_in_url
 
 
 @pytest.mark.parametrize(
@@ -45,3 +49,44 @@ def test_secrets_are_scrubbed_and_named_longest_first() -> None:
 def test_passwords_and_queries_of_an_address_are_secrets() -> None:
     url = "https://me:opensesame@host/x?key=abcdefgh&n=1"
     assert collect(secrets_in_url(url)) == Secrets((("opensesame", "url"), ("abcdefgh", "url")))
+
+
+@pytest.mark.parametrize(
+    ("written", "becomes"),
+    [
+        ("${userHome}/notes", "/home/ann/notes"),
+        ("a${pathSeparator}b${/}c", f"a{os.sep}b{os.sep}c"),
+        ("${input:github-token}", "given"),
+        ("${input:other}", None),
+        ("${workspaceFolder:web}", None),
+        ("${fileDirname}", None),
+        ("${config:a.b}", None),
+        ("${user_config.key}", None),
+        ("$${userHome}", "${userHome}"),
+    ],
+)
+def test_words_of_clients_are_expanded_or_refused(written: str, becomes: str | None) -> None:
+    expansion = Expansion({"HOME": "/home/ann", "GITHUB_TOKEN": "given"}, ("x",))
+    if becomes is None:
+        with pytest.raises(Invalid) as refused:
+            expansion.text(written)
+        assert refused.value.code is Code.CLIENT_VARIABLE and written in str(refused.value)
+    else:
+        assert expansion.text(written) == becomes
+
+
+def test_the_folder_of_the_client_and_its_name_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for word in ("workspaceFolder", "workspaceRoot", "cwd"):
+        assert Expansion({}, ("x",)).text(f"${{{word}}}/a") == f"{tmp_path}/a"
+    assert Expansion({}, ("x",)).text("${workspaceFolderBasename}") == tmp_path.name
+
+
+def test_a_variable_of_the_environment_beats_a_word_of_clients() -> None:
+    assert Expansion({"cwd": "/own"}, ("x",)).text("${cwd}") == "/own"
+
+
+def test_words_of_clients_are_no_variables_that_a_text_needs() -> None:
+    text = "${userHome} ${A} ${B:-x} ${input:c} $${D} ${env:E}"
+    assert names_in(text) == {"A", "B", "E"}
+    assert names_in(text, required=True) == {"A", "E"}

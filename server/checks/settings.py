@@ -1,0 +1,101 @@
+"""Checks the config file: what is broken, what others could change, and servers that cannot mean what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from foretool.server.config import jsonc
+from foretool.server.config.codes import Code
+from foretool.server.config.errors import Coded, dotted, one_line
+from foretool.server.config.loader import Config
+from foretool.server.config.risks import find_risks
+from foretool.server.config.servers import CLIENT_FOLDERS, Server, matches
+from foretool.server.diagnosis import Finding, note, ok, problem, warning
+from foretool.server.probing import is_foretool
+
+_DO: Final = {
+    Code.KEY_NOT_READ: "nothing has to be done if another program reads it; else correct its name",
+    Code.SETTING_REMOVED: "delete it",
+    Code.PROJECTS_NOT_READ: "run foretool init, or copy them by hand",
+    Code.NO_SERVERS: "add one: foretool add, or foretool init to take over those of your clients",
+}
+
+
+def check_config(config: Config) -> Iterator[Finding]:
+    """Check what the config file says."""
+    profiles = ", ".join(name for name in config.profiles if name) or "none"
+    servers = ", ".join(config.servers) or "none"
+    yield ok("config", f"{config.path} ({config.named_by}): servers: {servers}; profiles: {profiles}")
+    for name, said in config.broken.items():
+        code = said.code if isinstance(said, Coded) else Code.SERVER_ENTRY
+        yield problem("config", code, f"{name}: {said}", "correct that line; the other servers work", name)
+    for said in config.warnings:
+        code = said.code if isinstance(said, Coded) else Code.KEY_NOT_READ
+        do = _DO.get(code, "correct or remove it")
+        meant = code is Code.KEY_NOT_READ and "; " not in said
+        yield (note if meant else warning)("config", code, said, do)
+    for risk in find_risks(config):
+        yield Finding("config", risk.severity, risk.what, risk.do, risk.code)
+    if config.disabled:
+        yield note("config", Code.SERVER_DISABLED, f"disabled: {', '.join(config.disabled)}")
+    for server in config.servers.values():
+        yield from _check_relative_arguments(server)
+        yield from _check_client_folder(server)
+        if is_foretool(server):
+            what = f"{server.name}: starts foretool, which would then start itself"
+            do = "remove it from this file, or give it a --config of its own"
+            yield problem("config", Code.STARTS_ITSELF, what, do, server.name)
+    yield from _check_twins(config)
+    yield from _check_names_written_twice(config)
+    for name, profile in config.profiles.items():
+        for pattern in profile.servers:
+            if not any(matches(server, (pattern,)) for server in (*config.servers, *config.disabled, *config.broken)):
+                what = f"profile {name}: servers: {pattern!r} matches no server"
+                do = f"the servers are: {', '.join(config.servers)}"
+                yield warning("config", Code.PATTERN_WITHOUT_SERVER, what, do)
+
+
+def _check_relative_arguments(server: Server) -> Iterator[Finding]:
+    """Note arguments that mean another folder for a server that expects to start in the folder of the client."""
+    relative = [arg for arg in server.args if arg in (".", "..") or arg.startswith(("./", "../"))]
+    if relative and server.type == "stdio" and not server.entry.cwd:
+        what = f"{server.name}: the argument {relative[0]!r} starts in {server.cwd}, the folder of the config"
+        do = 'write a full path, or "${workspaceFolder}" for the folder of the client'
+        yield note("config", Code.FOLDER_OF_CLIENT, what, do, server.name)
+
+
+def _check_client_folder(server: Server) -> Iterator[Finding]:
+    """Note a server whose program or folder is that of the client."""
+    written = (server.entry.command or "", server.entry.cwd or "")
+    if server.type == "stdio" and any(folder in each for each in written for folder in CLIENT_FOLDERS):
+        what = f"{server.name}: runs in the folder of the client, which may be a repository that you cloned"
+        do = "npx, uvx and python -m run files of that folder; leave out ${workspaceFolder} if it works without"
+        yield note("config", Code.FOLDER_OF_CLIENT, what, do, server.name)
+
+
+def _check_twins(config: Config) -> Iterator[Finding]:
+    """Report servers that start or reach the same thing with the same words: their tools are there twice."""
+    seen: dict[str, str] = {}
+    for server in config.servers.values():
+        reached = (server.type, server.command, server.args, sorted(server.env.items()), server.cwd, server.url,
+                   sorted(server.headers.items()), server.inherit)  # fmt: skip
+        first = seen.setdefault(json.dumps(reached), server.name)
+        if first != server.name:
+            what = f"{server.name}: is the same server as {first}, so each of its tools is there twice"
+            yield warning("config", Code.SERVER_TWICE, what, f"delete one: foretool remove {server.name}", server.name)
+
+
+def _check_names_written_twice(config: Config) -> Iterator[Finding]:
+    """Report names that the file writes twice: JSON then keeps the last one and says nothing."""
+    with suppress(OSError, UnicodeDecodeError, jsonc.JsonError):
+        text = config.path.read_text("utf-8-sig")
+        for path, offset in jsonc.repeated_keys(text):
+            if path[:1] in (("mcpServers",), ("servers",), ("foretool",)):
+                line, column = jsonc.line_and_column(text, offset)
+                where = f"{one_line(str(config.path))}:{line}:{column}"
+                what = f"{where}: {dotted(path)}: stands in the file twice; only the last one counts"
+                named = str(path[1]) if len(path) > 1 and path[0] != "foretool" else ""
+                yield warning("config", Code.NAME_TWICE, what, "rename one of them, or delete it", named)

@@ -1,0 +1,83 @@
+"""Stable codes of what users are told: one for each kind of error or warning, with a paragraph in `docs/errors.md`.
+
+A code never changes its meaning, and a code that is no longer used is never given away again.
+"""
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """The codes, by subject: 1 config, 2 programs and variables, 3 servers, 5 storage, 6 names, 7 texts."""
+
+    CONFIG_MISSING = "FT101"
+    CONFIG_UNREADABLE = "FT102"
+    CONFIG_SYNTAX = "FT103"
+    CONFIG_SHAPE = "FT104"
+    SETTING_UNKNOWN = "FT105"
+    SETTING_VALUE = "FT106"
+    SERVER_ENTRY = "FT107"
+    VARIABLE_MISSING = "FT108"
+    CLIENT_VARIABLE = "FT109"
+    KEY_NOT_READ = "FT110"
+    NO_SERVERS = "FT111"
+    PROFILE_UNKNOWN = "FT112"
+    SETTING_REMOVED = "FT113"
+    OPTION_WRONG = "FT114"
+    FILE_OPEN_TO_OTHERS = "FT115"
+    SENT_IN_CLEAR = "FT116"
+    SERVED_OPENLY = "FT117"
+    TOKEN_WEAK = "FT118"  # noqa: S105  # a code
+    ENCODER_WRONG = "FT119"
+    SERVER_TWICE = "FT120"
+    NAME_TWICE = "FT121"
+    STARTS_ITSELF = "FT122"
+    PATTERN_WITHOUT_SERVER = "FT123"
+    PROJECTS_NOT_READ = "FT124"
+    FOLDER_OF_CLIENT = "FT125"
+    SERVER_DISABLED = "FT126"
+
+    PROGRAM_MISSING = "FT201"
+    NODE_OLD = "FT202"
+    TOKENS_ESTIMATED = "FT203"
+    VARIABLE_NOT_IN_CLIENT = "FT204"
+    PROGRAM_NOT_IN_CLIENT = "FT205"
+    REGISTRATION_BROKEN = "FT206"
+    REGISTERED_TWICE = "FT207"
+
+    SERVER_FAILED = "FT301"
+    SERVER_SLOW = "FT302"
+    CREDENTIAL_MISSING = "FT303"
+    DOCKER_DOWN = "FT304"
+    RUNTIME_WRONG = "FT305"
+    PACKAGE_MISSING = "FT306"
+    PORT_IN_USE = "FT307"
+    NETWORK_DOWN = "FT308"
+    FILE_MISSING = "FT309"
+    PERMISSION_DENIED = "FT310"
+    SIGN_IN = "FT311"
+    CREDENTIAL_REFUSED = "FT312"
+    ADDRESS_WRONG = "FT313"
+    DISK_FULL = "FT314"
+    ARGUMENTS_WRONG = "FT315"
+    MODULE_MISSING = "FT316"
+    NOT_MCP = "FT317"
+    TOOL_DROPPED = "FT318"
+    OUTPUT_NOISY = "FT319"
+    CHANGE_HELD = "FT320"
+    SERVER_CROWDED = "FT321"
+
+    STORAGE_UNUSABLE = "FT501"
+    STORAGE_FOREIGN = "FT502"
+    STORAGE_NEWER = "FT503"
+    STORAGE_OLDER = "FT504"
+    STORAGE_READ_ONLY = "FT505"
+    STORAGE_DAMAGED = "FT506"
+    STORAGE_EXPOSED = "FT507"
+    STORAGE_NOT_USED = "FT508"
+
+    NAME_CHANGED = "FT601"
+    NAME_TAKEN = "FT602"
+    PATTERN_WITHOUT_TOOL = "FT603"
+    PINS_TOO_LARGE = "FT604"
+
+    TEXT_SUSPICIOUS = "FT701"

@@ -1,0 +1,272 @@
+"""Finds out why a server did not start, from what it wrote to stderr: no token, no Docker, wrong Node, wrong package.
+
+The patterns are those of real programs; `tests/server/upstreams/test_causes.py` has what each of them printed. The text
+is that of a stranger: a pattern takes out one word at most, and nothing of it is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from foretool.server.config.codes import Code
+from foretool.server.upstreams.missing_variables import asked_variables
+
+LINES: Final = 5
+"""How many of the last lines of stderr people are shown."""
+
+
+class Cause(Struct, frozen=True):
+    """Why a server did not start."""
+
+    code: Code
+    what: str
+    """Completes "NAME: "."""
+    do: str
+    certain: bool = True
+    """Another start would fail in the same way."""
+
+
+class _Pattern(Struct, frozen=True):
+    code: Code
+    text: re.Pattern[str]
+    what: str
+    """`{0}` stands for what the group of the pattern has found."""
+    do: str
+    certain: bool = True
+
+
+def _pattern(code: Code, text: str, what: str, do: str, *, certain: bool = True) -> _Pattern:
+    return _Pattern(code, re.compile(text), what, do, certain)
+
+
+_WORD: Final = r"['\"`]?([@\w][\w@./:+=\[\]-]{0,100})"
+
+_PUT_INTO_ENV: Final = 'put the variable that its documentation names into "env" of its entry'
+
+# The first pattern that fits decides, so what is more exact stands first.
+_PATTERNS: Final = (
+    _pattern(
+        Code.DOCKER_DOWN,
+        r"(?i)cannot connect to the docker daemon|docker daemon (?:is not running|not running)|docker desktop is (?:not"
+        r" running|unable to start)|failed to connect to the docker API|error during connect:.{0,200}docker",
+        "Docker is not running",
+        "start Docker (or Docker Desktop), then run foretool doctor again",
+    ),
+    _pattern(
+        Code.PERMISSION_DENIED,
+        r"(?i)permission denied while trying to connect to the docker",
+        "it may not use Docker",
+        "add yourself to the group docker and log in again, or use rootless Docker",
+    ),
+    _pattern(
+        Code.PACKAGE_MISSING,
+        r"(?i)(?:pull access denied for|manifest unknown|repository) " + _WORD + r"[^\n]{0,60}(?:rep"
+        r"ository does not exist|"
+        r"not found|may require)",
+        "Docker finds no image {0}",
+        "check the name of the image in its args; a private one needs docker login",
+    ),
+    _pattern(
+        Code.PACKAGE_MISSING,
+        r"(?i)npm (?:error|ERR!)(?: code)? E?404[\s\S]{0,400}?(?:/|')((?:@|%40)?[\w.%-]+(?:/|%2f)?["
+        r"\w.-]*)(?:@[^\s']*)?(?:'"
+        r"| - Not found)",
+        "npm knows no package {0}",
+        "check the name of the package in its args; it may have moved",
+    ),
+    _pattern(
+        Code.PACKAGE_MISSING,
+        r"(?i)npm (?:error|ERR!) notarget No matching version found for " + _WORD,
+        "npm has no such version: {0}",
+        "correct the version behind @ in its args, or leave it out",
+    ),
+    _pattern(
+        Code.PACKAGE_MISSING,
+        r"(?i)could not determine executable to run",
+        "the npm package has no program to run",
+        "check the name of the package in its args: it may be a library, not a server",
+    ),
+    _pattern(
+        Code.PACKAGE_MISSING,
+        r"(?i)because " + _WORD + r" was not found in the package registry",
+        "PyPI has no package {0}",
+        "check the name of the package in its args",
+    ),
+    _pattern(
+        Code.PACKAGE_MISSING,
+        r"(?i)an executable named " + _WORD + r"[`'\"]? is not provided by package|Package " + _WORD"
+        r" + r"[`'\"]? does not"
+        r" provide any executables",
+        "the package has no such program: {0}",
+        'with uvx, "args": ["--from", "PACKAGE", "PROGRAM"] names both',
+    ),
+    _pattern(
+        Code.PACKAGE_MISSING,
+        r"(?i)no matching distribution found for " + _WORD + r"|no version of " + _WORD + " ",
+        "PyPI has no such package or version: {0}",
+        "check the name and the version in its args",
+    ),
+    _pattern(
+        Code.ARGUMENTS_WRONG,
+        r"error: Failed to parse: " + _WORD,
+        "uvx does not understand {0}",
+        "correct the name and the version of the package in its args",
+    ),
+    _pattern(
+        Code.RUNTIME_WRONG,
+        r"(?i)(?:EBADENGINE|unsupported engine|requires? (?:at least )?node(?:\.js)? ?(?:version)?|n"
+        r"ode(?:\.js)? version"
+        r")[\s\S]{0,200}?((?:>=?|\^|v)? ?\d+(?:\.\d+)*)",
+        "it needs another Node.js ({0})",
+        "install a newer Node.js (https://nodejs.org)",
+    ),
+    _pattern(
+        Code.RUNTIME_WRONG,
+        r"(?i)SyntaxError: (?:The requested module 'node:|Unexpected token '(?:\?|\.|=)|Cannot use import statement)"
+        r"|ReferenceError: (fetch|File|ReadableStream|WebSocket|CustomEvent|crypto) is not defined"
+        r"|TypeError: \S{0,40}(?:toSorted|structuredClone|withResolvers) is not a function",
+        "it needs a newer Node.js",
+        "install a newer Node.js (https://nodejs.org)",
+    ),
+    _pattern(
+        Code.RUNTIME_WRONG,
+        r"(?i)(?:requires[ -]python|does not satisfy python|python version)[^\n]{0,60}?((?:>=|>|==|~=)\s?3[\d.]*)",
+        "it needs Python {0}",
+        'with uvx, add "--python", "3.13" (or the version that it names) before the package in its args',
+    ),
+    _pattern(
+        Code.PORT_IN_USE,
+        r"(?i)EADDRINUSE[^\n]{0,80}?:(\d{2,5})\b|address already in use[^\n]{0,80}?(\d{2,5})?",
+        "its port {0} is in use",
+        "another program has the port, perhaps another copy of the server: stop it, or choose another port",
+        certain=False,
+    ),
+    _pattern(
+        Code.DISK_FULL,
+        r"ENOSPC|(?i:no space left on device)",
+        "the disk is full",
+        "free some space; npm cache clean --force and uv cache clean remove downloads",
+    ),
+    _pattern(
+        Code.MODULE_MISSING,
+        r"ModuleNotFoundError: No module named " + _WORD + r"|No module named " + _WORD,
+        "its Python lacks the module {0}",
+        "install the package into the Python that its command names, or start it with uvx",
+    ),
+    _pattern(
+        Code.FILE_MISSING,
+        r"Error: Cannot find module '(/[^']{1,200}|[A-Za-z]:[^']{1,200})'|can't open file '([^']{1,200})'",
+        "the file to start is not there: {0}",
+        "correct the path in its args; perhaps the server has to be built first (npm run build)",
+    ),
+    _pattern(
+        Code.MODULE_MISSING,
+        r"Cannot find (?:module|package) " + _WORD,
+        "its package {0} is not installed",
+        "run npm install in its folder, or start it with npx",
+    ),
+    _pattern(
+        Code.NETWORK_DOWN,
+        r"ECONNREFUSED (?:127\.0\.0\.1|::1|localhost):(\d+)|(?i:connection to server at \"?(?:localh"
+        r"ost|127\.0\.0\.1)[^\n]"
+        r"{0,40}port (\d+) failed)",
+        "nothing answers on port {0} of this machine, which it needs",
+        "start the program that it works with (a database, an application), or correct the address in its entry",
+        certain=False,
+    ),
+    _pattern(
+        Code.NETWORK_DOWN,
+        r"ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN|getaddrinfo|(?i:dns error|network is unreachable"
+        r"|name or service not known|temporary failure in name resolution|nodename nor servname|could not connect to"
+        r"|failed to fetch|connection refused|certificate verify failed|self[- ]signed certificate"
+        r"|unable to get local issuer)",
+        "it cannot reach the network",
+        'check the connection; behind a proxy, let it inherit HTTPS_PROXY (add "inherit": ["HTTPS_PROXY"])',
+        certain=False,
+    ),
+    _pattern(
+        Code.CREDENTIAL_REFUSED,
+        r"(?i)\b(?:invalid|expired|bad|incorrect|wrong|revoked)[ _-](?:api[ _-]?)?(?:key|token|credentials|password"
+        r"|authentication)|(?:401|403)[ :,-]{1,3}(?:unauthorized|forbidden)|authentication failed|bad credentials",
+        "its credentials were refused",
+        'make a new token or key where the service lists them, and put it into "env" of its entry',
+    ),
+    _pattern(
+        Code.CREDENTIAL_MISSING,
+        r"(?i)(?:api[ _-]?key|access[ _-]?token|auth[ _-]?token|\btoken|credentials?|password|client"
+        r"[ _-]?secret)\b[^\n]"
+        r"{0,40}(?:required|missing|not (?:set|provided|found|configured|defined)|must be|is empty)"
+        r"|(?:provide|missing|no|set|need)s?\b[^\n]{0,40}(?:api[ _-]?key|access[ _-]?token|auth[ _-"
+        r"]?token|credentials)",
+        "it got no token or key",
+        _PUT_INTO_ENV,
+    ),
+    _pattern(
+        Code.ARGUMENTS_WRONG,
+        r"(?m)^(?i:usage: ).|(?i:error: (?:the following arguments are required|unrecognized arguments|unknown option"
+        r"|missing required|option )|please provide an? [^\n]{0,60}(?:argument|command[ -]line)|invalid option"
+        r"|no such option|unexpected argument)",
+        "it does not accept its arguments",
+        'correct "args" of its entry; its documentation says what it needs',
+    ),
+    _pattern(
+        Code.FILE_MISSING,
+        r"ENOENT[^\n]{0,80}?'([^'\n]{1,200})'|(?i:no such file or directory):? '?([^'\n]{0,200})"
+        r"|(?i:director(?:y|ies) (?:does|do) not exist|none of the specified directories)[^\n]{0,2"
+        r"0}?:? ?(/[^\n]{0,200})?",
+        "a file or folder that it needs is not there: {0}",
+        'correct the path in "args" or "env" of its entry',
+    ),
+    _pattern(
+        Code.PERMISSION_DENIED,
+        r"EACCES[^\n]{0,80}?'([^'\n]{1,200})'|(?i:permission denied):? '?([^'\n]{0,200})",
+        "it may not read, write or run something: {0}",
+        "check who may use that file or folder (ls -l)",
+    ),
+)  # fmt: skip
+
+# What a program prints around its reason and what says nothing alone.
+_NOISE: Final = re.compile(
+    r"(?i)^\s*(?:$|at\s|node:internal|Node\.js v\d|\^+\s*$|[{}\[\]()]+,?\s*$|npm (?:error|ERR!|warn"
+    r"|notice)\s*(?:$|code|a complete"
+    r" log|log|errno|syscall|path|in most cases|it is likely|or related|note that you can|this is no"
+    r"t|to correct|path|dest)"
+    r"|traceback|file \"|~+\s*$|throw |code: |requirestack|the above exception|during handling|\s*raise\b|[-=*~]{3,}"
+    r"|installed \d+ package|run '?docker|see '?docker|for more information|hint:)"
+)
+_TELLING: Final = re.compile(
+    r"(?i)error\b|exception|not set|missing|required?s?\b|must be|not found|denied|refused|failed|cannot|unable|invalid"
+    r"|please (?:set|provide)|no such|expected"
+)  # fmt: skip
+
+
+def find_cause(stderr: Sequence[str], error: str) -> Cause | None:
+    """Return why a server did not start; None if no pattern fits. `error`: what foretool itself saw."""
+    # npm warns of packages that want another Node and then runs them all the same.
+    text = "\n".join(line for line in (*stderr, error) if not line.startswith("npm warn"))
+    for pattern in _PATTERNS:
+        if match := pattern.text.search(text):
+            found = next((each for each in match.groups() if each), "").strip(" '\"`.,;:")
+            found = found.replace("%2f", "/").replace("%40", "@")
+            what = " ".join(pattern.what.format(found).replace("()", "").split()).rstrip(" :")
+            if pattern.code is Code.CREDENTIAL_MISSING and (names := asked_variables(text)):
+                what = f"it needs {' and '.join(names[:2])}"
+            return Cause(pattern.code, what, pattern.do, pattern.certain)
+    if names := asked_variables(text):
+        return Cause(Code.CREDENTIAL_MISSING, f"it needs {' and '.join(names[:2])}", _PUT_INTO_ENV)
+    return None
+
+
+def telling_line(stderr: Sequence[str]) -> str:
+    """Return the line of stderr that most probably says why a server ended, or ""."""
+    said = [line.strip() for line in stderr if not _NOISE.match(line)]
+    return next((line for line in said if _TELLING.search(line)), said[-1] if said else "")
+
+
+def last_lines(stderr: Sequence[str]) -> tuple[str, ...]:
+    """Return the last lines of stderr that hold anything, at most `LINES` of them."""
+    return tuple(line for line in stderr if line.strip())[-LINES:]

@@ -1,0 +1,62 @@
+"""The storage file: where it can be made, and what is wrong with one that is there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from command_fakes import fill, write_config
+
+from foretool.server.checks.storage import check_storage
+from foretool.server.config.codes import Code
+from foretool.storage.opening import open_store
+
+
+def storage(path: Path) -> list[tuple[str, str]]:
+    return [(each.severity, each.what.removeprefix(f"{path}: ")) for each in check_storage(path)]
+
+
+def test_a_file_not_there_yet_is_fine_where_it_can_be_made(tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / "foretool.sqlite3"
+    assert storage(path) == [("ok", "does not exist yet; the first proxy creates it")]
+    assert storage(Path(sys.executable) / "foretool.sqlite3")[0][0] == "error"
+
+
+def test_a_sound_file_is_checked(tmp_path: Path) -> None:
+    fill(write_config(tmp_path)).close()
+    ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
+    assert severity == "ok" and what.endswith(", checked")
+
+
+def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "foretool.sqlite3"
+    path.write_text("this is no database, " * 100)
+    ((severity, what),) = storage(path)
+    assert severity == "error" and "cannot be read" in what
+
+
+@pytest.mark.parametrize(("version", "severity"), [(1, "note"), (999, "error")])
+def test_a_file_of_another_version_is_told(version: int, severity: str, tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "foretool.sqlite3"
+    open_store(path).close()
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA user_version = {version}")
+    database.close()
+    assert storage(path)[0][0] == severity
+
+
+@pytest.mark.parametrize("place", ["/proc/foretool/foretool.sqlite3", f"{__file__}/foretool.sqlite3"])
+def test_a_path_that_cannot_be_made_is_a_problem_for_root_too(place: str) -> None:
+    if place.startswith("/proc") and not Path("/proc/self").exists():
+        pytest.skip("this system has no /proc")
+    found = list(check_storage(Path(place)))
+    assert [(each.severity, each.code) for each in found] == [("error", Code.STORAGE_UNUSABLE)]
+    assert "cannot be created in" in found[0].what and '"storage"' in found[0].do
+
+
+def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
+    assert [each.severity for each in check_storage(tmp_path / "deeper" / "foretool.sqlite3")] == ["ok"]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,65 @@
+"""What is said of a server that was started once, by how it failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_fakes import write_config
+
+from foretool.server.checks.upstreams import check_upstreams
+from foretool.server.config import loader
+from foretool.server.config.codes import Code
+from foretool.server.diagnosis import Finding, UpstreamCheck
+
+FAILED = UpstreamCheck("one", "/bin/a", is_well=False, error="exited with code 1")
+
+
+def told(folder: Path, check: UpstreamCheck, **entry: object) -> Finding:
+    config = loader.load(write_config(folder, {"one": entry or {"command": "/bin/a"}}))
+    (found,) = check_upstreams([check], config, 30.0)
+    return found
+
+
+def test_the_last_five_lines_are_shown_and_the_telling_one_is_the_reason(tmp_path: Path) -> None:
+    lines = ("starting", "TypeError: it broke", "    at a.js:1", "", "b", "c", "Node.js v20.20.2")
+    found = told(tmp_path, replace(FAILED, error="exited with code 1; last stderr line: 'Node.js v20'", stderr=lines))
+    assert found.what == "one: exited with code 1: TypeError: it broke"
+    assert found.lines == ("TypeError: it broke", "    at a.js:1", "b", "c", "Node.js v20.20.2")
+    assert found.code is Code.SERVER_FAILED
+
+
+def test_a_start_that_takes_too_long_names_a_longer_one(tmp_path: Path) -> None:
+    found = told(tmp_path, replace(FAILED, error="no answer to initialize within 30 s", starts=2))
+    assert found.code is Code.SERVER_SLOW and found.do.endswith("foretool doctor --timeout 120")
+    assert found.what.endswith(", also when it was started alone")
+
+
+def test_what_is_no_mcp_server_is_told(tmp_path: Path) -> None:
+    silent = told(tmp_path, replace(FAILED, error="exited with code 0"))
+    noisy = told(tmp_path, replace(FAILED, error="no answer to initialize within 30 s", skipped_lines=7))
+    assert {silent.code, noisy.code} == {Code.NOT_MCP}
+    assert "7 lines that are not MCP" in noisy.what
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "do"),
+    [
+        ("wants you to sign in: run `foretool login one` in a terminal", Code.SIGN_IN, "run `foretool login one`"),
+        ("HTTP 401: it wants another Authorization: put a valid one into headers of this server in the config",
+         Code.CREDENTIAL_REFUSED, "check its headers"),
+        ("HTTP 403: refused: its credentials in headers do not suffice", Code.CREDENTIAL_REFUSED, "check its headers"),
+        ("HTTP 404: nothing is served there: check the path of url", Code.ADDRESS_WRONG, "check its url"),
+        ("cannot be reached: connection refused", Code.NETWORK_DOWN, "check its url"),
+        ("no answer to initialize within 30 s", Code.SERVER_SLOW, "check its url"),
+    ],
+)  # fmt: skip
+def test_a_remote_server_says_what_to_do_by_its_status(error: str, code: Code, do: str, tmp_path: Path) -> None:
+    found = told(tmp_path, replace(FAILED, error=error), url="https://example.com/mcp")
+    assert found.code is code and found.do.startswith(do)
+
+
+def test_a_server_that_needed_a_second_start_is_a_note(tmp_path: Path) -> None:
+    found = told(tmp_path, replace(FAILED, is_well=True, error="", starts=2))
+    assert (found.severity, found.code) == ("note", Code.SERVER_CROWDED)
