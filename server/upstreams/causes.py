@@ -98,9 +98,8 @@ _PATTERNS: Final = (
     ),
     _pattern(
         Code.PACKAGE_MISSING,
-        r"(?i)an executable named " + _WORD + r"[`'\"]? is not provided by package|Package " + _WORD"
-        r" + r"[`'\"]? does not"
-        r" provide any executables",
+        r"(?i)an executable named " + _WORD + r"[`'\"]? is not provided by package|Package "
+        + _WORD + r"[`'\"]? does not provide any executables",
         "the package has no such program: {0}",
         'with uvx, "args": ["--from", "PACKAGE", "PROGRAM"] names both',
     ),
