@@ -26,9 +26,9 @@ _DO: Final = {
 
 def check_config(config: Config) -> Iterator[Finding]:
     """Check what the config file says."""
-    profiles = ", ".join(name for name in config.profiles if name) or "none"
-    servers = ", ".join(config.servers) or "none"
-    yield ok("config", f"{config.path} ({config.named_by}): servers: {servers}; profiles: {profiles}")
+    profiles = ", ".join(name for name in config.profiles if name)
+    also = f", profiles: {profiles}" if profiles else ""
+    yield ok("config", f"config: {config.path} ({config.named_by}), {len(config.servers)} servers{also}")
     for name, said in config.broken.items():
         code = said.code if isinstance(said, Coded) else Code.SERVER_ENTRY
         yield problem("config", code, f"{name}: {said}", "correct that line; the other servers work", name)

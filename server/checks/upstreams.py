@@ -24,6 +24,8 @@ _HTTP_STATUS: Final = (
     (r"wants another Authorization|credentials in headers do not suffice|HTTP 40[13]\b", Code.CREDENTIAL_REFUSED),
     (r"nothing is served there|takes no POST there|HTTP 40[45]\b|no content type", Code.ADDRESS_WRONG),
 )
+_OPEN_CAUSES: Final = (Code.SERVER_FAILED, Code.NETWORK_DOWN, Code.SERVER_SLOW, Code.NOT_MCP)
+"""Causes behind which a variable may be missing."""
 
 
 def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_s: float) -> Iterator[Finding]:
@@ -61,14 +63,16 @@ def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) ->
     lines = last_lines(check.stderr)
     twice = ", also when it was started alone" if check.starts > 1 else ""
     what = f"{check.upstream}: {cause.what}{twice}"
-    do = advise_server(server, check.stderr, check.error) or cause.do
+    # What a program says of its network is a guess; a package that does not exist has no other cause.
+    is_open = cause.code in _OPEN_CAUSES or cause.code is Code.CREDENTIAL_MISSING
+    do = (is_open and advise_server(server, check.stderr, check.error)) or cause.do
     return problem("upstream", cause.code, what, do, check.upstream, lines)
 
 
 def _local_cause(check: UpstreamCheck, server: Server, timeout_s: float) -> Cause:
     said = check.error.partition("; last stderr line: ")[0]
     found = find_cause(check.stderr, said)
-    if "within" in said and (found is None or not found.certain):
+    if "within" in said and found is None:
         seconds = max(120, 4 * timeout_s)
         if check.skipped_lines:
             do = "it writes something else than MCP to stdout: check its command and args"

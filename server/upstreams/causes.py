@@ -230,12 +230,11 @@ _PATTERNS: Final = (
 
 # What a program prints around its reason and what says nothing alone.
 _NOISE: Final = re.compile(
-    r"(?i)^\s*(?:$|at\s|node:internal|Node\.js v\d|\^+\s*$|[{}\[\]()]+,?\s*$|npm (?:error|ERR!|warn"
-    r"|notice)\s*(?:$|code|a complete"
-    r" log|log|errno|syscall|path|in most cases|it is likely|or related|note that you can|this is no"
-    r"t|to correct|path|dest)"
-    r"|traceback|file \"|~+\s*$|throw |code: |requirestack|the above exception|during handling|\s*raise\b|[-=*~]{3,}"
-    r"|installed \d+ package|run '?docker|see '?docker|for more information|hint:)"
+    r"(?i)^\s*(?:$|at\s|node:internal|node:\w+:\d+$|Node\.js v\d|\^+\s*$|[{}\[\]()]+,?\s*$|npm (?:warn|notice)\b"
+    r"|npm (?:error|ERR!)\s*(?:\d{3}\s*)?(?:$|code|a complete log|errno|syscall|path|dest|note that you can|tarball"
+    r"|notarget in most cases|notarget or one|this is not|to correct|requirestack)"
+    r"|traceback|file \"|~+\s*$|throw |code: |requirestack|errno: |syscall: |address: |port: |the above exception"
+    r"|during handling|raise\b|[-=*~]{3,}|installed \d+ package|run '?docker|see '?docker|for more information|hint:)"
 )
 _TELLING: Final = re.compile(
     r"(?i)error\b|exception|not set|missing|required?s?\b|must be|not found|denied|refused|failed|cannot|unable|invalid"
@@ -267,5 +266,6 @@ def telling_line(stderr: Sequence[str]) -> str:
 
 
 def last_lines(stderr: Sequence[str]) -> tuple[str, ...]:
-    """Return the last lines of stderr that hold anything, at most `LINES` of them."""
-    return tuple(line for line in stderr if line.strip())[-LINES:]
+    """Return the last lines of stderr, at most `LINES` of them, without frames of a stack and the like."""
+    said = [line.strip() for line in stderr if not _NOISE.match(line)]
+    return tuple(said or [line for line in stderr if line.strip()])[-LINES:]

