@@ -34,7 +34,8 @@ from foretool.server.commands.search import SearchResult
 from foretool.server.commands.status import Status
 from foretool.server.commands.token import NewToken
 from foretool.server.commands.tools import Inventory
-from foretool.server.diagnosis import Finding, UpstreamCheck
+from foretool.server.config.codes import Code
+from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
 from foretool.server.learning.run import Run
 from foretool.server.recording.costs import Costs
 from foretool.server.setup.installation import Installation
@@ -97,6 +98,7 @@ class DoctorAnswer(Struct):
 
     is_well: bool
     """False if a finding is an error; the exit status is 1."""
+    summary: Summary
     findings: list[Finding]
     upstreams: list[UpstreamCheck]
 
@@ -358,6 +360,6 @@ def _in_words(kind: Any) -> str:
 
 
 _WORDS: Final[dict[Any, str]] = {
-    str: "string", Path: "string", int: "integer", float: "number", bool: "true or false", type(None): "null",
+    Code: "string, such as `FT303`", str: "string", Path: "string", int: "integer", float: "number", bool: "true or false", type(None): "null",
     Any: "any value", object: "any value",
 }  # fmt: skip
