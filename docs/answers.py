@@ -360,6 +360,7 @@ def _in_words(kind: Any) -> str:
 
 
 _WORDS: Final[dict[Any, str]] = {
-    Code: "string, such as `FT303`", str: "string", Path: "string", int: "integer", float: "number", bool: "true or false", type(None): "null",
+    Code: "string, such as `FT303`",
+    str: "string", Path: "string", int: "integer", float: "number", bool: "true or false", type(None): "null",
     Any: "any value", object: "any value",
 }  # fmt: skip
