@@ -86,7 +86,7 @@ class UndoAnswer(Struct):
     problems: list[str]
 
 
-class StatusAnswer(Status):
+class StatusAnswer(Status, frozen=True):
     """What the storage file and the config say."""
 
     is_well: bool
@@ -127,7 +127,7 @@ class StatsAnswer(Struct):
     days: list[CostRow]
 
 
-class ClientAnswer(ClientRecord, kw_only=True):
+class ClientAnswer(ClientRecord, frozen=True, kw_only=True):
     """One client by name and version, and the policy that it gets."""
 
     auto: Policy
@@ -143,7 +143,7 @@ class ReportAnswer(Struct):
     """The newest first."""
 
 
-class ConnectAnswer(Registration):
+class ConnectAnswer(Registration, frozen=True):
     """How one client learns of foretool, and of its prompt hook."""
 
     hook: dict[str, Any] | None
@@ -324,7 +324,7 @@ def _write_type(name: str, kind: Any) -> str:
         f"| `{member}` | {_in_words(inner)} | {meanings.get(renamed.get(member, member), '')} |"
         for member, inner in _members(kind).items()
     ]
-    summary = " ".join(inspect.getdoc(kind).split("\n\n")[0].split())
+    summary = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
     return "\n".join([f"### {name}", "", summary, "", "| member | type | meaning |", "|---|---|---|", *rows, ""])
 
 
