@@ -64,7 +64,7 @@ def _describe_failure(check: UpstreamCheck, server: Server, timeout_s: float) ->
     twice = ", also when it was started alone" if check.starts > 1 else ""
     what = f"{check.upstream}: {cause.what}{twice}"
     # What a program says of its network is a guess; a package that does not exist has no other cause.
-    is_open = cause.code in _OPEN_CAUSES or cause.code is Code.CREDENTIAL_MISSING
+    is_open = cause.code in (*_OPEN_CAUSES, Code.CREDENTIAL_MISSING) and "of this machine" not in cause.what
     do = (is_open and advise_server(server, check.stderr, check.error)) or cause.do
     return problem("upstream", cause.code, what, do, check.upstream, lines)
 

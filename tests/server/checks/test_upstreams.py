@@ -63,3 +63,10 @@ def test_a_remote_server_says_what_to_do_by_its_status(error: str, code: Code, d
 def test_a_server_that_needed_a_second_start_is_a_note(tmp_path: Path) -> None:
     found = told(tmp_path, replace(FAILED, is_well=True, error="", starts=2))
     assert (found.severity, found.code) == ("note", Code.SERVER_CROWDED)
+
+
+def test_a_port_of_this_machine_is_no_matter_of_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/etc/ca.pem")
+    lines = ("Error: connect ECONNREFUSED 127.0.0.1:6379",)
+    found = told(tmp_path, replace(FAILED, stderr=lines))
+    assert found.code is Code.NETWORK_DOWN and found.do.startswith("start the program that it works with")
