@@ -6,10 +6,15 @@ import pytest
 from foretool.server.commands.group import COMMANDS, root
 
 
-@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in ("serve", "hint", "completion")])
+TALKING = ("serve", "hint", "completion", "login", "page")
+"""Commands that have no one answer: they serve, talk with a user, or print a script."""
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in TALKING])
 def test_every_command_for_people_can_print_json(name: str) -> None:
     command = root.get_command(click.Context(root), name)
     assert command is not None
     # The commands of a group print, the group itself does not.
-    printing = list(command.commands.values()) if type(command) is click.Group else [command]
+    printing = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+    printing = [each for each in printing if (name, each.name) != ("misses", "fix")]  # it asks
     assert printing and all("as_json" in {one.name for one in each.params} for each in printing)
