@@ -5,7 +5,6 @@ import pytest
 
 from foretool.server.commands.group import COMMANDS, root
 
-
 TALKING = ("serve", "hint", "completion", "login", "page")
 """Commands that have no one answer: they serve, talk with a user, or print a script."""
 
