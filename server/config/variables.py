@@ -162,6 +162,12 @@ def names_in(text: str, *, required: bool = False) -> frozenset[str]:
     )
 
 
+def client_names_in(text: str) -> frozenset[str]:
+    """Return the names that only clients know, such as `workspaceFolder`, as far as a text reads them."""
+    found = (match for match in VARIABLE.finditer(text) if not match["literal"])
+    return frozenset(match["name"] for match in found if match["name"] in OF_CLIENTS)
+
+
 def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:
     """Yield the password and the query values of an address."""
     if user := re.match(r"\w+://[^/?#@]*:([^/?#]*)@", url):

@@ -17,7 +17,7 @@ from typing import Any, Final
 from foretool._version import __version__
 from foretool.server.config.environment import is_pattern, safe_path
 from foretool.server.config.loader import Config, LiveConfig
-from foretool.server.config.variables import WORKING_FOLDER, names_in
+from foretool.server.config.variables import WORKING_FOLDER, client_names_in, names_in
 from foretool.server.local.hello import digest_variable, installation
 
 ALWAYS: Final = frozenset({
@@ -31,7 +31,7 @@ NEVER: Final = frozenset({
 })  # fmt: skip
 """Variables that differ from window to window and change no server: the user is the same, and PATH and the working
 folder are compared by what they mean."""
-FOLDER_NAMES: Final = frozenset({WORKING_FOLDER, "PWD"})
+FOLDER_NAMES: Final = frozenset({WORKING_FOLDER, "workspaceRoot", "workspaceFolderBasename", "cwd", "PWD"})
 ENV: Final = b"#!/usr/bin/env "
 """How a script begins whose interpreter is found on PATH."""
 
@@ -72,7 +72,8 @@ class Sharing:
         if self._names is None or self._names[0] is not config:
             found = {name for server in config.servers.values() for name in server.inherit if not is_pattern(name)}
             try:
-                found |= names_in(config.path.read_text("utf-8", "replace"))
+                text = config.path.read_text("utf-8", "replace")
+                found |= names_in(text) | client_names_in(text)
             except OSError:  # an editor deletes the file for a moment
                 return frozenset(found)
             self._names = (config, frozenset(found))
