@@ -238,7 +238,7 @@ def test_a_running_proxy_is_asked_and_records_the_prompt(tmp_path: Path, monkeyp
     monkeypatch.setenv("FORETOOL_SOCKETS", str(tmp_path / "run"))
     config = write_config(tmp_path)
     fill(config).close()
-    served = Served(config, cwd=tmp_path)
+    served = Served(config, "--alone", cwd=tmp_path)
     served.initialize()
     served.list_tools()
     done = run(config, told(cwd=str(tmp_path)))
