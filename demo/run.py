@@ -35,10 +35,16 @@ CLOCK = "time__get_current_time"
 CLOCK_ARGUMENTS = {"timezone": "Asia/Tokyo"}
 """The arguments that a model would fill in; the demo has no model, so it searches with the task alone."""
 HIDDEN: dict[str, tuple[str, dict[str, Any]]] = {
-    "calculator": ("calculator__calculate", {"expression": "2**10 / 3"}),
+    "time": (
+        "time__convert_time",
+        {"source_timezone": "Europe/Paris", "time": "12:00", "target_timezone": "Asia/Tokyo"},
+    ),
     "git": ("call_tool", {"name": "git__git_log", "arguments": {"repo_path": str(servers.REPOSITORY), "max_count": 1}}),
 }
 """By server: the tool that is called without a search, and its arguments."""
+
+CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode")
+"""The clients whose registration is shown."""
 
 
 class StepFailed(Exception):
@@ -178,8 +184,9 @@ def run_foretool(*arguments: str, capture: bool = False) -> str:
 
 
 def print_registrations(terminal: Terminal) -> None:
-    """Print one line to paste for each client: its command, or the entry and the file it belongs into."""
-    for each in json.loads(run_foretool("connect", "--json", capture=True)):
+    """Print one line to paste for some clients: its command, or the entry and the file it belongs into."""
+    for client in CLIENTS:
+        (each,) = json.loads(run_foretool("connect", client, "--json", capture=True))
         terminal.line(f"   {each['title']}" + ("" if each["command"] else f", in {each['file']}"))
         terminal.line(f"      {each['command'] or json.dumps(each['entry'])}")
 
@@ -216,6 +223,8 @@ async def converse(terminal: Terminal, upstreams: Sequence[servers.Installed], l
         terminal.line("4  Tools called by name, and through the bridge")
         names = {each.server.name for each in upstreams}
         for tool, arguments in (called for name, called in HIDDEN.items() if name in names):
+            if (arguments.get("name") or tool) in {each.name for each in listed}:
+                raise StepFailed(f"{tool} {arguments}: expected a tool that is not listed; choose another one here")
             await call(terminal, client, tool, arguments)
 
 
@@ -242,7 +251,7 @@ def show(terminal: Terminal) -> None:
     terminal.line("5  The record of needed tools that were hidden: foretool misses --all")
     run_foretool("misses", "--all")
     terminal.line()
-    terminal.line("6  Registering it with a client; `foretool connect` says more")
+    terminal.line("6  Registering it with a client; `foretool init` does it for you")
     print_registrations(terminal)
 
 
