@@ -40,12 +40,7 @@ def signature_tokens(tool: Tool) -> int:
 
 def required_arguments(tool: Tool) -> set[str]:
     """Return the names of the arguments that a tool requires."""
-    try:
-        schema = jsonrpc.plain(jsonrpc.fields(tool.definition)["inputSchema"])
-    except (KeyError, ValueError):
-        return set()
-    required = schema.get("required") if isinstance(schema, dict) else None
-    return {each for each in required if isinstance(each, str)} if isinstance(required, list) else set()
+    return {each for each in _required(_schema(tool.definition)) if isinstance(each, str)}
 
 
 def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,18 +51,26 @@ def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _arguments(definition: bytes) -> str:
-    try:
-        schema = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
-    except (KeyError, ValueError):
-        return ""
-    required = schema.get("required") if isinstance(schema, dict) else None
-    if not isinstance(required, list):
-        return ""
-    properties = schema.get("properties")
+    schema = _schema(definition)
+    required, properties = _required(schema), schema.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     names = [each for each in dict.fromkeys(map(str, required)) if _plain.fullmatch(each)]
     shown = [f"{name}: {_type(properties.get(name))}" for name in names[:MOST_ARGUMENTS]]
     return ", ".join([*shown, CUT] if len(shown) < len(required) else shown)
+
+
+def _schema(definition: bytes) -> dict[str, Any]:
+    """Return the input schema of a definition, {} where none can be read."""
+    try:
+        found = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
+    except (KeyError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _required(schema: dict[str, Any]) -> list[Any]:
+    found = schema.get("required")
+    return found if isinstance(found, list) else []
 
 
 def _type(schema: Any) -> str:
