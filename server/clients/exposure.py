@@ -411,10 +411,6 @@ class Exposures:
             left = left - kept if learned is None else min(learned, left)
         return left
 
-    def _choose(self, profile: Profile, policy: Policy, ranked: Sequence[ToolId]) -> list[ToolId]:
-        """Return the tools of a list besides our own; `ranked`: in which order they compete."""
-        return self._split(profile, policy, ranked)[0]
-
     def _split(self, profile: Profile, policy: Policy, ranked: Sequence[ToolId]) -> tuple[list[ToolId], list[ToolId]]:
         """Return the tools that a list defines besides our own, and those that it only names."""
         if policy == "full":

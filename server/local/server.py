@@ -118,10 +118,6 @@ class LocalServer:
         """Serve a caller that is connected already."""
         await asyncio.get_running_loop().connect_accepted_socket(lambda: Caller(self, self._callers), connection)
 
-    @property
-    def is_listening(self) -> bool:
-        return self._listener is not None
-
     async def stop_listening(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import Secrets, collect
-from foretool.server.signin.challenge import join_scopes, read_challenge
+from foretool.server.signin.challenge import read_challenge
 from foretool.server.signin.record import Challenge, SignIn, fits
 from foretool.server.signin.tokens import TokenError, renew
 from foretool.server.signin.vault import Stamp, Vault, VaultError
@@ -207,9 +207,3 @@ class Bearer:
         if (problem, is_lasting) != (self.problem, self.needs_sign_in):
             self.problem, self.needs_sign_in = problem, is_lasting
             self.on_problem()
-
-
-def wanted_scope(record: SignIn | None, challenge: Challenge, configured: tuple[str, ...]) -> str:
-    """Return the scopes to ask for: those granted before, those that the server asks for now, and those of the
-    config."""
-    return join_scopes(record.scope if record is not None else "", challenge.scope, " ".join(configured))
