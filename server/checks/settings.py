@@ -28,7 +28,8 @@ def check_config(config: Config) -> Iterator[Finding]:
     """Check what the config file says."""
     profiles = ", ".join(name for name in config.profiles if name)
     also = f", profiles: {profiles}" if profiles else ""
-    yield ok("config", f"config: {config.path} ({config.named_by}), {len(config.servers)} servers{also}")
+    count = len(config.servers)
+    yield ok("config", f"config: {config.path} ({config.named_by}), {count} server{'' if count == 1 else 's'}{also}")
     for name, said in config.broken.items():
         code = said.code if isinstance(said, Coded) else Code.SERVER_ENTRY
         yield problem("config", code, f"{name}: {said}", "correct that line; the other servers work", name)
