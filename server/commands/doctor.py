@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import textwrap
@@ -25,6 +24,7 @@ from foretool.server.config.places import find_place
 from foretool.server.diagnosis import Diagnosis, Finding, Severity, Summary, UpstreamCheck
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProbed
+from foretool.server.system.logs import mute_logging
 
 _STYLES: Final[Mapping[Severity, str]] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warning", "warning"), ("note", "note"))
@@ -92,15 +92,9 @@ def _environment(registered: Sequence[Registered], client: str | None) -> Iterat
 
 def examine(config: Config, timeout_s: float = TIMEOUT_S, registered: Sequence[Registered] | None = None) -> Diagnosis:
     """Run every check, with a progress bar."""
-    log = logging.getLogger("foretool")
-    before = log.level
-    log.setLevel(logging.CRITICAL)  # the findings say the same in better words
     entries = find_registered(config.path) if registered is None else registered
-    try:
-        with _progress_bar(config) as (on_probed, on_retry):
-            return doctor.diagnose(config, timeout_s, on_probed, on_retry, registered=entries)
-    finally:
-        log.setLevel(before)
+    with mute_logging(), _progress_bar(config) as (on_probed, on_retry):
+        return doctor.diagnose(config, timeout_s, on_probed, on_retry, registered=entries)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
 from foretool.server.config.servers import Server
 from foretool.server.probing import Probe, probe_servers
+from foretool.server.system.logs import mute_logging
 from foretool.server.upstreams.missing_variables import advise_server
 
 TIMEOUT_S: Final = 120.0
@@ -57,13 +57,8 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
     servers = [config.servers[name] for name in names if name in config.servers]
     if not servers:
         return unusable
-    log = logging.getLogger("foretool")
-    before = log.level
-    log.setLevel(logging.CRITICAL)  # what is said below says the same in better words
-    try:
+    with mute_logging():
         probes = probe_servers(config, servers, TIMEOUT_S, lambda name: None)
-    finally:
-        log.setLevel(before)
     return [*unusable, *(_describe(probe) for probe in probes)]
 
 

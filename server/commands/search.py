@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from foretool.server.config.loader import Config, Profile, load
 from foretool.server.methods import discovery_arguments
 from foretool.server.methods.discover_tools import RANKED
 from foretool.server.methods.discovery_arguments import Arguments
+from foretool.server.system.logs import mute_logging
 from foretool.storage.records import Level, Match
 
 Schema = Literal["whole", "trimmed", "none"]
@@ -110,14 +110,9 @@ def _list_unknown(config: Config, profile: Profile) -> list[str]:
     def announce(names: list[str]) -> None:
         output.warn(f"listing the tools of {output.plural(len(names), 'server')} first: {', '.join(names)}")
 
-    log = logging.getLogger("foretool")
-    before = log.level
-    log.setLevel(logging.CRITICAL)  # `foretool doctor` says the same in better words
-    try:
-        with output.waiting("waiting for the lists of tools"):
-            return probing.list_unknown(config, profile, LIST_S, announce)
-    finally:
-        log.setLevel(before)
+    # `foretool doctor` says in better words what is wrong.
+    with mute_logging(), output.waiting("waiting for the lists of tools"):
+        return probing.list_unknown(config, profile, LIST_S, announce)
 
 
 def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchResult:

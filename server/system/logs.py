@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from foretool.storage.redaction import hide_shapes
@@ -38,6 +39,17 @@ def start_logging(config: Config, stream: TextIO = sys.stderr) -> None:
     handler.setFormatter(Redacting(config.secrets.redact))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     log.setLevel(config.settings.log_level.upper())
+
+
+@contextmanager
+def mute_logging() -> Iterator[None]:
+    """Write no line of our log, for a command that says the same in better words."""
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def reload_logging(config: Config) -> None:
