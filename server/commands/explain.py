@@ -10,6 +10,7 @@ from msgspec import Struct
 from foretool.retrieval.ranking import Query, Ranked
 from foretool.server import offline
 from foretool.server.app import App
+from foretool.server.clients.exposure import View
 from foretool.server.commands import output
 from foretool.server.commands.causes import CAUSES
 from foretool.server.commands.exit import WRONG, complain
@@ -88,14 +89,14 @@ def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) ->
     ranking = app.search.find_now(query, lambda each: reach.finds(each) or each.id == tool.id, len(app.catalog))
     rank = ranking.rank_of(tool.id)
     ranked = ranking.ranked[rank - 1] if rank else Ranked(tool.id, 0.0)
-    is_listed = tool.id in offline.view(app, profile).shown
+    view = offline.view(app, profile)
     shown = {hit.tool for hit in found.matches}
     last = min((hit.score for hit in found.matches), default=None)
     is_shown = tool.id in shown
     reasons = [*_say_policy(app, tool, profile), *_say_rank(tool, ranked, rank, last, found, is_shown=is_shown)]
-    reasons.append(_say_list(app, tool, profile))
+    reasons.append(_say_list(view, tool))
     return ToolExplanation(
-        tool.id, is_shown, is_listed, rank, ranking.total, ranked.score, ranked.parts, last, tuple(reasons)
+        tool.id, is_shown, tool.id in view.shown, rank, ranking.total, ranked.score, ranked.parts, last, tuple(reasons)
     )
 
 
@@ -130,8 +131,7 @@ def _say_rank(
     return [Reason(what, f"search for more with limit, or ask for names: {tool.id}")]
 
 
-def _say_list(app: App, tool: Tool, profile: Profile) -> Reason:
-    view = offline.view(app, profile)
+def _say_list(view: View, tool: Tool) -> Reason:
     if tool.id in view.shown:
         return Reason("the client's list has it, so no search is needed")
     why = view.why_hidden(tool.id, tool.upstream)
