@@ -153,4 +153,4 @@ def short(path: Path) -> str:
 
 def _copies_of(place: Path) -> Path:
     """Return the folder of the earlier versions of a config file; those of `init` lie beside it."""
-    return place.parent / "backups" / "edits" / place.name
+    return place.parent / changes.FOLDER / "edits" / place.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 from click import ClickException, UsageError
 
-from foretool.server.commands import doctor, hint, output
+from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
@@ -94,7 +94,7 @@ def command(
     except ChangeError as error:
         raise ClickException(str(error)) from None
     if not as_json:
-        output.say(f"\nDone. The old files are in {_short(kept)}; to put them back: foretool init --undo")
+        output.say(f"\nDone. The old files are in {edits.short(kept)}; to put them back: foretool init --undo")
     diagnosis = None if no_start else _start(place, as_json)
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
 
@@ -160,12 +160,12 @@ def _show(
         rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         has = f": {', '.join(names[:SHOWN])}{rest}" if names else ""
         output.say(f"{file.file.title}, {output.plural(len(names), 'server')}{has}", "bold")
-        output.say(f"  {_short(file.file.path)}")
+        output.say(f"  {edits.short(file.file.path)}")
         for server in file.servers:
             if server.problem:
                 output.say(f"  {server.name} stays there: {server.problem}")
     if merged.entries:
-        output.say(f"\n{output.plural(len(merged.entries), 'server')} for {_short(own)}:", "bold")
+        output.say(f"\n{output.plural(len(merged.entries), 'server')} for {edits.short(own)}:", "bold")
         for name in merged.entries:
             output.say(f"  {name}, from {' and '.join(merged.origins[name])}")
     for note in merged.notes:
@@ -175,14 +175,14 @@ def _show(
     if planned:
         output.say("\nWhat changes:", "bold")
         for change in planned:
-            output.say(f"  {_short(change.path)} {'is made and ' if change.before is None else ''}{change.why}")
+            output.say(f"  {edits.short(change.path)} {'is made and ' if change.before is None else ''}{change.why}")
     elif files:
         output.say("\nNothing has to change: your clients have foretool, and its file has their servers.")
 
 
 def _show_differences(planned: Iterable[Change], secrets: Secrets) -> None:
     for change in planned:
-        output.say(f"\n{_short(change.path)}", "bold")
+        output.say(f"\n{edits.short(change.path)}", "bold")
         for line in changes.difference(change)[2:]:
             output.say(f"  {secrets.redact(line)}", {"+": "green", "-": "red"}.get(line[:1], ""))
 
@@ -260,16 +260,7 @@ def _undo(backups: Path, as_json: bool) -> int:
         output.emit({"restored": [str(each) for each in restored], "problems": problems})
         return int(bool(problems))
     for path in restored:
-        output.say(f"{_short(path)} is as it was")
+        output.say(f"{edits.short(path)} is as it was")
     for problem in problems:
         output.say(problem, "yellow")
     return int(bool(problems))
-
-
-def _short(path: Path) -> str:
-    """Write a path with `~` for the home folder."""
-    home: Callable[[], Path] = Path.home
-    try:
-        return f"~/{path.relative_to(home())}"
-    except ValueError:
-        return str(path)

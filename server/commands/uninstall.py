@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -60,12 +59,12 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
 def _plan(place: Path) -> tuple[list[Change], list[str]]:
     own = edits.open_file(place, may_be_missing=True).servers()
     found = scan(client_files(this_machine()))
-    planned, problems = plan_leaving(found, place.parent / "backups", own)
-    return [*_with_hooks(planned, problems)], problems
+    planned, problems = plan_leaving(found, place.parent / changes.FOLDER, own)
+    return _with_hooks(planned, problems), problems
 
 
-def _with_hooks(planned: list[Change], problems: list[str]) -> Iterable[Change]:
-    """Yield the changes, and those that take the prompt hook out of each client."""
+def _with_hooks(planned: list[Change], problems: list[str]) -> list[Change]:
+    """Return the changes, and those that take the prompt hook out of each client."""
     by_path = {each.path: each for each in planned}
     for hook in prompt_hooks.HOOKS.values():
         file = Path(hook.file).expanduser()
@@ -74,7 +73,7 @@ def _with_hooks(planned: list[Change], problems: list[str]) -> Iterable[Change]:
                 by_path[file] = change
         except (DocumentError, OSError) as error:
             problems.append(f"{file}: {error}")
-    return by_path.values()
+    return list(by_path.values())
 
 
 def _change(planned: list[Change], place: Path, *, agreed: bool) -> bool:
@@ -86,7 +85,7 @@ def _change(planned: list[Change], place: Path, *, agreed: bool) -> bool:
         output.say("Nothing was changed.")
         return False
     try:
-        kept = changes.apply(planned, place.parent / "backups")
+        kept = changes.apply(planned, place.parent / changes.FOLDER)
     except ChangeError as error:
         raise ClickException(str(error)) from None
     output.say(

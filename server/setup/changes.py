@@ -63,7 +63,7 @@ def apply(changes: Sequence[Change], backups: Path) -> Path:
             if copy is not None:
                 _write(folder / copy, change.before or b"", 0o600)
             mode = change.path.stat().st_mode & 0o777 if change.before is not None else 0o600
-            kept.append(_Kept(str(change.path), copy, mode, sha256(change.after).hexdigest()))
+            kept.append(_Kept(str(change.path), copy, mode, digest(change.after)))
         _write(folder / LIST, msgspec.json.format(msgspec.json.encode(kept)), 0o600)
         written: list[Change] = []
         for change, each in zip(changes, kept, strict=True):
@@ -96,7 +96,7 @@ def undo(backups: Path) -> tuple[list[Path], list[str]]:
     for each in kept:
         path = Path(each.path)
         now = _bytes_of(path)
-        if now is None or sha256(now).hexdigest() != each.after:
+        if now is None or digest(now) != each.after:
             copy = f"; its old text is {folder / each.copy}" if each.copy else ""
             problems.append(f"{path}: it has changed since, so it stays as it is{copy}")
             continue
