@@ -11,6 +11,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from foretool.server import offline
+from foretool.server.app import App
 from foretool.server.commands import edits, output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
@@ -68,32 +69,33 @@ def command(path: Path | None, as_json: bool) -> int:
     own = edits.open_file(path)
     with edits.errors_of(own.path):
         entries = own.servers()
-    found = list_servers(load(path), entries)
+    config = load(path)
+    with offline.read(config) as app:
+        found = list_servers(app, config, entries)
     output.show(found, as_json, _print)
     return int(not all(each.is_well for each in found))
 
 
-def list_servers(config: Config, entries: Mapping[str, object]) -> list[ListedServer]:
+def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> list[ListedServer]:
     """Return the servers in the order of the file. `entries` is what the file says of them."""
-    with offline.read(config) as app:
-        states = running_states(app.store.serving.states())
-        held = [each for each in app.store.approvals.undecided() if each.state == "held"]
-        found = []
-        for name in config.prefixes:
-            condition, error = _condition(name, config, states.get(name), app.upstreams.unlisted())
-            tools = app.catalog.of(name) if name in config.servers else []
-            entry, waiting = entries.get(name), [each for each in held if each.server == name]
-            found.append(
-                ListedServer(
-                    name=name,
-                    condition=condition,
-                    tools=len(tools),
-                    tokens=sum(app.catalog.tokens(tool.id) for tool in tools),
-                    runs=describe_entry(entry) if isinstance(entry, Mapping) else "",
-                    held=count_held(waiting) if waiting and name in config.servers else "",
-                    error=error,
-                )
+    states = running_states(app.store.serving.states())
+    held = [each for each in app.store.approvals.undecided() if each.state == "held"]
+    found = []
+    for name in config.prefixes:
+        condition, error = _condition(name, config, states.get(name), app.upstreams.unlisted())
+        tools = app.catalog.of(name) if name in config.servers else []
+        entry, waiting = entries.get(name), [each for each in held if each.server == name]
+        found.append(
+            ListedServer(
+                name=name,
+                condition=condition,
+                tools=len(tools),
+                tokens=sum(app.catalog.tokens(tool.id) for tool in tools),
+                runs=describe_entry(entry) if isinstance(entry, Mapping) else "",
+                held=count_held(waiting) if waiting and name in config.servers else "",
+                error=error,
             )
+        )
     return found
 
 

@@ -18,6 +18,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.system.processes import is_running
+from foretool.storage.records import MissFilter
 from foretool.storage.stores import StorageError
 
 WEEK_S: Final = 7 * 86_400
@@ -69,8 +70,8 @@ def show() -> int:
 
 def read_state(config: Config) -> State:
     """Read what the config and the store say. Raises `StorageError`."""
-    servers = tuple(list_servers(config, {}))
     with offline.read(config) as app:
+        servers = tuple(list_servers(app, config, {}))
         view = offline.view(app, config.profiles[""])
         states = app.store.serving.states()
         return State(
@@ -79,7 +80,7 @@ def read_state(config: Config) -> State:
             tools=sum(each.tools for each in servers),
             tokens=sum(each.tokens for each in servers),
             listed_tokens=view.tokens,
-            misses=len(app.store.calls.misses(time.time() - WEEK_S)),
+            misses=sum(each.count for each in app.store.calls.count_misses(MissFilter(time.time() - WEEK_S))),
             calls=app.store.statistics().calls,
         )
 
