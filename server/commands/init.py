@@ -23,7 +23,8 @@ from foretool.server.setup.changes import Change, ChangeError
 from foretool.server.setup.clients import Machine, client_files, this_machine
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.merge import Choice, Conflict, Merged, merge
-from foretool.server.setup.plan import plan, read_own, secrets_of
+from foretool.server.setup.own_servers import read_own_servers
+from foretool.server.setup.plan import plan, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
 
 SHOWN: Final = 6
@@ -70,7 +71,7 @@ def command(
         raise UsageError("there is nobody to ask: add --yes to change the files, or --dry-run to see what would change")
     files = _find(this_machine(), clients, with_project)
     try:
-        own = read_own(place)
+        own = read_own_servers(place)
         merged = merge(files, own.servers(), str(place), _ask if can_ask and not agreed else _keep_both)
         planned, problems = plan(own, merged, files, _launch(place))
         hooked = _with_hooks(planned, files, place)

@@ -5,41 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from msgspec import Struct
-
 from foretool.server.config.variables import Secrets, collect, secrets_in_url
 from foretool.server.setup.changes import Change
 from foretool.server.setup.dialects import Entry
-from foretool.server.setup.documents import DocumentError, open_document, value_at
+from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.merge import Merged
+from foretool.server.setup.own_servers import OwnServers
 from foretool.server.setup.registrations import NAME
 from foretool.server.setup.scan import FoundFile
 
-OURS = "mcpServers"
-
-
-class OwnFile(Struct, frozen=True):
-    """Our config file as it is."""
-
-    path: Path
-    data: bytes | None
-
-    def servers(self) -> dict[str, Entry]:
-        """Return its servers by name. Raises `DocumentError`."""
-        found = value_at(open_document((self.data or b"").decode(), "json").data(), (OURS,))
-        return dict(found) if isinstance(found, dict) else {}
-
-
-def read_own(path: Path) -> OwnFile:
-    """Read our config file. Raises `OSError`."""
-    try:
-        return OwnFile(path, path.read_bytes())
-    except FileNotFoundError:
-        return OwnFile(path, None)
-
 
 def plan(
-    own: OwnFile, merged: Merged, found: Iterable[FoundFile], launch: Sequence[str]
+    own: OwnServers, merged: Merged, found: Iterable[FoundFile], launch: Sequence[str]
 ) -> tuple[list[Change], list[str]]:
     """Return the changes, our own file first, and a line for each file that cannot be changed.
 
@@ -58,16 +35,14 @@ def plan(
     return changes, problems
 
 
-def _own_change(own: OwnFile, merged: Merged) -> list[Change]:
-    if not merged.entries and own.data is not None:
+def _own_change(own: OwnServers, merged: Merged) -> list[Change]:
+    if not merged.entries and own.before is not None:
         return []
-    document = open_document((own.data or b"").decode(), "json")
-    if own.data is None:
-        document.set((OURS,), {})
     for name, entry in merged.entries.items():
-        document.set((OURS, name), entry)
+        own.set_server(name, entry)
     count = len(merged.entries)
-    return _change(own.path, own.data, document.text(), f"gets {count} server{'' if count == 1 else 's'}")
+    change = own.change(f"gets {count} server{'' if count == 1 else 's'}")
+    return [change] if change else []
 
 
 def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str]) -> list[Change]:

@@ -11,7 +11,8 @@ from homes import NAMES, SECRET, write_home
 from foretool.server.config import jsonc
 from foretool.server.setup.clients import Machine, client_files
 from foretool.server.setup.merge import merge
-from foretool.server.setup.plan import plan, read_own, secrets_of
+from foretool.server.setup.own_servers import read_own_servers
+from foretool.server.setup.plan import plan, secrets_of
 from foretool.server.setup.scan import scan
 
 LAUNCH = ["/opt/foretool", "serve", "--config", "/mcp.json"]
@@ -19,7 +20,7 @@ LAUNCH = ["/opt/foretool", "serve", "--config", "/mcp.json"]
 
 def planned(home: Path) -> tuple[dict[str, str], list[str]]:
     files = scan(client_files(Machine("linux", home, {}, home)))
-    own = read_own(home / "mcp.json")
+    own = read_own_servers(home / "mcp.json")
     changes, problems = plan(own, merge(files, own.servers(), "our file", lambda conflict: "both"), files, LAUNCH)
     return {str(each.path.relative_to(home)): each.after.decode() for each in changes}, problems
 
@@ -56,12 +57,22 @@ def test_a_client_that_has_foretool_already_keeps_its_entry(tmp_path: Path) -> N
     assert set(planned(tmp_path)[0]) == {"mcp.json"}
 
 
+def test_a_file_of_ours_with_the_key_servers_keeps_its_servers_beside_the_new_ones(tmp_path: Path) -> None:
+    path = tmp_path / ".cursor/mcp.json"
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"new": {"command": "y"}}}')
+    (tmp_path / "mcp.json").write_text('{"servers": {"old": {"command": "x"}}}')
+    changed, problems = planned(tmp_path)
+    assert problems == []
+    assert json.loads(changed["mcp.json"]) == {"servers": {"old": {"command": "x"}, "new": {"command": "y"}}}
+
+
 def test_a_project_keeps_its_file(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
     files = scan(client_files(Machine("linux", tmp_path, {}, folder)))
-    own = read_own(tmp_path / "mcp.json")
+    own = read_own_servers(tmp_path / "mcp.json")
     changes, _ = plan(own, merge(files, {}, "our file", lambda conflict: "both"), files, LAUNCH)
     assert [each.path.name for each in changes] == ["mcp.json"] and b'"x"' in changes[0].after
 
