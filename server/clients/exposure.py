@@ -394,11 +394,12 @@ class Exposures:
         """Return all tools of a profile if they fit its budget beside our own, else []."""
         own = self._own(profile, is_whole=True)
         left = profile.list_tokens - sum(estimate(bytes(one).decode()) for _, one in own)
-        found = [tool.id for tool in filter(self._policy.reach(profile).finds, self._catalog.tools())]
-        for tool in found:
-            left -= self._catalog.tokens(tool)
+        found: list[ToolId] = []
+        for tool in filter(self._policy.reach(profile).finds, self._catalog.tools()):
+            left -= self._catalog.tokens(tool.id)
             if left < 0:
                 return []
+            found.append(tool.id)
         return found
 
     def _left(self, profile: Profile, policy: Policy) -> int:
