@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.hint_text import Hint, Mark, write_hint
+from foretool.server.catalog.names import CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig
 from foretool.server.local.server import Answering, Hello, Link, Service
-from foretool.server.methods.prompt_hook import MOST_CHARACTERS, PromptHook
+from foretool.server.methods.prompt_hook import PromptHook, searched_lines
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import Reach, TrustPolicy
 from foretool.storage.records import Exposure, Prompt, Tool, ToolId
@@ -62,14 +63,14 @@ class PromptAnswers:
         profile = self._config.profile(hello.profile)
         self._record(prompt)
         session = self._session_of(profile.name, prompt.cwd or hello.folder)
-        lines = tuple(line.strip() for line in prompt.text[:MOST_CHARACTERS].splitlines() if line.strip())
+        lines = searched_lines(prompt)
         if session is not None:
             session.conversation().note_prompt(lines, prompt.at)
         reach = self._policy.reach(profile)
         sees = self._sees(profile.name, session)
         hint = write_hint(
             self._likely(lines, reach, session),
-            lambda tool: Mark(sees(tool), reach.verdict(tool).bridge == "call_tool_write"),
+            lambda tool: Mark(sees(tool), reach.verdict(tool).bridge == CALL_WRITE),
         )
         if hint.tools:
             self._note_shown(hint, prompt, session)

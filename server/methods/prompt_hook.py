@@ -75,7 +75,7 @@ class PromptHook:
         if not self.may_be_of(client, prompt.cwd):
             return
         chat = session.conversation()
-        lines = tuple(line.strip() for line in prompt.text[:MOST_CHARACTERS].splitlines() if line.strip())
+        lines = searched_lines(prompt)
         chat.note_prompt(lines, prompt.at)
         query = Query(lines, (), (), chat.servers_in_use())
 
@@ -85,3 +85,8 @@ class PromptHook:
                 self._predictor.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
 
         self._search.find(query, self._policy.reach(client.profile).finds, DEPTH, grow)
+
+
+def searched_lines(prompt: Prompt) -> tuple[str, ...]:
+    """Return the lines of a prompt that are searched with."""
+    return tuple(line.strip() for line in prompt.text[:MOST_CHARACTERS].splitlines() if line.strip())

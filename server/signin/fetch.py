@@ -86,7 +86,7 @@ async def check_address(url: str, server: str) -> None:
             continue
         # A server within the local network has its authorization server there, and is trusted with no other place.
         own_addresses = await _resolve(own_host) if own_addresses is None else own_addresses
-        if any(map(is_public, own_addresses)) or _is_loopback(address) != any(map(_is_loopback, own_addresses)):
+        if any(map(is_public, own_addresses)) or is_loopback(address) != any(map(is_loopback, own_addresses)):
             raise FetchError(f"{shown} is an address of this machine or its network, where {own_host[:100]} is not")
 
 
@@ -95,10 +95,6 @@ def is_public(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
     inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
     return (inner or found).is_global and not found.is_multicast
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 async def _resolve(host: str) -> list[str]:
