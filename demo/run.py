@@ -220,7 +220,7 @@ async def converse(terminal: Terminal, upstreams: Sequence[servers.Installed], l
         await discover(terminal, client, TASK, CLOCK)
         await call(terminal, client, CLOCK, CLOCK_ARGUMENTS)
         terminal.line()
-        terminal.line("4  Tools called by name, and through the bridge")
+        terminal.line("4  Tools that were not listed, called by name and through the bridge")
         names = {each.server.name for each in upstreams}
         for tool, arguments in (called for name, called in HIDDEN.items() if name in names):
             if (arguments.get("name") or tool) in {each.name for each in listed}:
