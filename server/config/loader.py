@@ -51,7 +51,7 @@ from foretool.server.config.settings import (
     TokenEntry,
 )
 from foretool.server.config.tokens import read_tokens, unmatched_patterns
-from foretool.server.config.variables import Expansion, Secrets, collect, expand_tilde
+from foretool.server.config.variables import Expansion, Secrets, client_names_in, collect, expand_tilde, names_in
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -94,6 +94,8 @@ class Config(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     secrets: Secrets
     """Secrets of all servers, and foretool's own token and key."""
+    names: frozenset[str] = frozenset()
+    """Variables that the text of the file reads, and words that only clients know, such as `workspaceFolder`."""
     named_by: NamedBy = "--config"
     ignored: Path | None = None
     """`mcp.json` of the working folder, if it exists and nobody said that it may be read."""
@@ -250,6 +252,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         },
         settings=settings,
         warnings=tuple(warnings),
+        names=names_in(source.text) | client_names_in(source.text),
         secrets=collect(
             [
                 *secrets,

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from foretool._version import __version__
 from foretool.server.config.environment import is_pattern, safe_path
-from foretool.server.config.loader import Config, LiveConfig
-from foretool.server.config.variables import WORKING_FOLDER, client_names_in, names_in
+from foretool.server.config.loader import LiveConfig
+from foretool.server.config.variables import WORKING_FOLDER
 from foretool.server.local.hello import digest_variable, installation
 
 ALWAYS: Final = frozenset({
@@ -47,7 +47,6 @@ class Sharing:
         self._folder = folder
         self._bound = bound
         self._environ = dict(environ)
-        self._names: tuple[Config, frozenset[str]] | None = None
 
     def refuse(self, hello: dict[str, Any]) -> str:
         """Say why a window with this greeting cannot join, without any value; "" if it can."""
@@ -60,24 +59,11 @@ class Sharing:
         return self._other_variable(hello) or self._other_program(str(hello.get("path", "")))
 
     def _why_bound(self) -> str:
-        if self.names() & FOLDER_NAMES:
+        if (self._config.now.names | self._inherited()) & FOLDER_NAMES:
             return f"its config uses the working folder, which is {self._folder}"
         if bound := self._bound():
             return f"server {bound[0]} works in the folders that its client names, and that is in {self._folder}"
         return ""
-
-    def names(self) -> frozenset[str]:
-        """Return the variables that the config reads, and those that a server inherits by name."""
-        config = self._config.now
-        if self._names is None or self._names[0] is not config:
-            found = {name for server in config.servers.values() for name in server.inherit if not is_pattern(name)}
-            try:
-                text = config.path.read_text("utf-8", "replace")
-                found |= names_in(text) | client_names_in(text)
-            except OSError:  # an editor deletes the file for a moment
-                return frozenset(found)
-            self._names = (config, frozenset(found))
-        return self._names[1]
 
     def _other_variable(self, hello: dict[str, Any]) -> str:
         theirs = hello.get("environment")
@@ -87,8 +73,9 @@ class Sharing:
             salt = b""
         if not isinstance(theirs, dict) or not salt or len(salt) > 64:
             return "the greeting does not say what the environment is"
-        patterns = [name for server in self._config.now.servers.values() for name in server.inherit if is_pattern(name)]
-        named = (self.names() | ALWAYS) - NEVER
+        inherited = self._inherited()
+        patterns = set(filter(is_pattern, inherited))
+        named = (self._config.now.names | (inherited - patterns) | ALWAYS) - NEVER
         matching = {
             name
             for name in {*self._environ, *theirs} - NEVER
@@ -99,6 +86,10 @@ class Sharing:
             if (None if own is None else digest_variable(own, salt)) != theirs.get(name):
                 return f"the variable {name} has another value there"
         return ""
+
+    def _inherited(self) -> set[str]:
+        """Return the names and patterns of variables that servers inherit."""
+        return {name for server in self._config.now.servers.values() for name in server.inherit}
 
     def _other_program(self, path: str) -> str:
         """Name a program that this PATH leads to another file for; "" if there is none."""

@@ -110,3 +110,10 @@ def test_another_installation_and_a_config_that_shares_nothing_refuse(tmp_path: 
 def test_a_greeting_without_an_environment_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     said = sharing(tmp_path, BASE).refuse({**hello(**BASE), **change})
     assert said == "the greeting does not say what the environment is"
+
+
+@requirement("trust:windows:environment")
+def test_the_variables_are_those_of_the_file_as_it_was_read(tmp_path: Path) -> None:
+    refuse = sharing(tmp_path, {**BASE, "TOKEN": "one"}, env={"X": "${TOKEN:-none}"}).refuse
+    (tmp_path / "mcp.json").unlink()  # an editor saves
+    assert refuse(hello(**BASE, TOKEN="two")) == "the variable TOKEN has another value there"
