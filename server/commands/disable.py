@@ -21,11 +21,7 @@ def command(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: b
 
     Their entries get "disabled": true. Running proxies stop them at once.
     """
-    if wanted_undo:
-        return edits.undo(path, as_json)
-    own = edits.open_file(path)
-    edits.require_names(own, names)
-    with edits.errors_of(own.path):
-        for name in names:
-            own.switch(name, on=False)
-    return edits.finish(own, f"{', '.join(names)} disabled", "disable", dry_run=dry_run, as_json=as_json)
+    return edits.edit_servers(
+        path, names, lambda own, name: own.switch(name, on=False), "disable", "disabled",
+        wanted_undo=wanted_undo, dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip

@@ -21,11 +21,7 @@ def command(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: b
 
     Their entries lose "disabled". Running proxies start them at once.
     """
-    if wanted_undo:
-        return edits.undo(path, as_json)
-    own = edits.open_file(path)
-    edits.require_names(own, names)
-    with edits.errors_of(own.path):
-        for name in names:
-            own.switch(name, on=True)
-    return edits.finish(own, f"{', '.join(names)} enabled", "enable", dry_run=dry_run, as_json=as_json)
+    return edits.edit_servers(
+        path, names, lambda own, name: own.switch(name, on=True), "enable", "enabled",
+        wanted_undo=wanted_undo, dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip

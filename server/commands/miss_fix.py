@@ -9,11 +9,10 @@ from typing import Final
 import click
 
 from foretool.server import offline
-from foretool.server.clients.exposure import View
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
-from foretool.server.config.loader import Config, load, parse
+from foretool.server.config.loader import load
 from foretool.storage.records import Miss
 
 MOST_MISSES: Final = 1000
@@ -51,7 +50,8 @@ def fix(path: Path | None, id: int | None, agreed: bool, dry_run: bool, wanted_u
         return 0
     with edits.errors_of(own.path):
         own.pin(tool.id)
-    after = _view_with(own.text(), own.path, config)
+    with offline.read(edits.config_after(own, config)) as app:
+        after = offline.view(app, app.config.profiles[""])
     if tool.id not in after.shown:
         return complain(f"misses fix: a pin of {tool.id} would not list it; foretool explain says what else", WRONG)
     gained = sum(each.tool in after.shown and each.tool not in before.shown for each in recent)
@@ -66,13 +66,6 @@ def fix(path: Path | None, id: int | None, agreed: bool, dry_run: bool, wanted_u
             output.say("Nothing was changed.")
             return WRONG
     return edits.finish(own, f"{tool.id} pinned", "misses fix", dry_run=dry_run, as_json=False)
-
-
-def _view_with(text: str, path: Path, config: Config) -> View:
-    """Return the list that the config would make with another text."""
-    new = parse(text.encode(), path)
-    with offline.read(new if new.storage == config.storage else config) as app:
-        return offline.view(app, app.config.profiles[""])
 
 
 def _say_other_way(miss: Miss) -> str:

@@ -13,7 +13,7 @@ from foretool.server.app import App
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.loader import Config, load, parse
+from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import matches
 from foretool.server.setup.own_servers import OwnServers
 
@@ -78,7 +78,7 @@ def is_pattern(name: str) -> bool:
 
 def finish(own: OwnServers, why: str, command: str, config: Config, *, dry_run: bool, as_json: bool) -> int:
     """Write an edit of pins and print what the pins cost with it. Returns the exit status."""
-    with offline.read(_with_text(own, config)) as app:
+    with offline.read(edits.config_after(own, config)) as app:
         pins = count_pins(app)
     if as_json:
         lines = edits.differing_lines(own)
@@ -88,12 +88,6 @@ def finish(own: OwnServers, why: str, command: str, config: Config, *, dry_run: 
     edits.finish(own, why, command, dry_run=dry_run, as_json=False)
     show_pins(pins)
     return 0
-
-
-def _with_text(own: OwnServers, config: Config) -> Config:
-    """Return the config as it will be, with the storage file that is in use."""
-    new = parse(own.text().encode(), own.path)
-    return new if new.storage == config.storage else config
 
 
 def count_pins(app: App) -> Pins:

@@ -8,6 +8,7 @@ import click
 
 from foretool.server.commands import edits
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.setup.own_servers import OwnServers
 
 
 @click.command("remove")
@@ -21,10 +22,7 @@ def command(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: b
 
     What is on record of their tools stays; `foretool forget` deletes it. To keep the entry, use `foretool disable`.
     """
-    if wanted_undo:
-        return edits.undo(path, as_json)
-    own = edits.open_file(path)
-    edits.require_names(own, names)
-    for name in names:
-        own.remove_server(name)
-    return edits.finish(own, f"{', '.join(names)} removed", "remove", dry_run=dry_run, as_json=as_json)
+    return edits.edit_servers(
+        path, names, OwnServers.remove_server, "remove", "removed",
+        wanted_undo=wanted_undo, dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip
