@@ -255,7 +255,7 @@ def _is_chance(evidence: Evidence, probability: float) -> bool:
         return True
     if evidence.features is None and probability >= WORTH:
         return False
-    return not fits(evidence)
+    return not fits(evidence, probability)
 
 
 def _entropy(logits: Sequence[float]) -> float:

@@ -105,6 +105,16 @@ def test_the_shipped_file_says_what_it_was_fitted_on() -> None:
     assert "minilm-tools" in confidence.shipped().least
 
 
+def test_encoders_that_nobody_fitted_are_judged_by_the_probability() -> None:
+    def judged(ranking: Ranking, features: ListFeatures) -> tuple[str, bool]:
+        own = replace(features, encoders="of a folder")
+        found = judge(replace(ranking, evidence=(replace(ranking.evidence[0], features=own),)))
+        return found.level, found.k > 0
+
+    assert judged(sharp(), SHARP) == ("high", True)
+    assert judged(flat(), FLAT) == ("none", False)
+
+
 def test_more_tools_never_hold_less() -> None:
     for ranking in (sharp(), flat(), sharp(tasks=7.0), flat(tasks=1.0)):
         held = judge(ranking).held
