@@ -14,10 +14,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from bench.agents.dialects import Answer, Gemini, Json, Request, Use, dialect_of
+from bench.servers import loopback
 
 TASK = "compress a folder"
 FOUND, BRIDGED = "disk__zip_folder", "mail__send_letter"
@@ -84,45 +83,25 @@ def _step(step: int, request: Request, prefix: str) -> Answer:
 def serve_stub(model: Model) -> Iterator[str]:
     """Serve the stub on loopback; yields its URL without a path."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Stub(loopback.Handler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             dialect = dialect_of(self.path)
             request: Json = json.loads(body or b"{}") if dialect else {}
             if dialect is None or not request:
                 model.side.append(self.path)
-                self._say(b'{"input_tokens":1,"totalTokens":1}', "application/json")
+                self.say(b'{"input_tokens":1,"totalTokens":1}', "application/json")
                 return
             answer = model.answer(dialect.read(request))
             streams = "streamGenerate" in self.path if isinstance(dialect, Gemini) else bool(request.get("stream"))
             reply = dialect.reply(str(request.get("model", "m")), answer, next(model.serials), streams=streams)
-            self._say(reply, dialect.content_type if streams else "application/json")
+            self.say(reply, dialect.content_type if streams else "application/json")
 
         def do_GET(self) -> None:
             model.side.append(self.path)
-            self._say(b'{"object":"list","data":[{"id":"stub","object":"model"}]}', "application/json")
+            self.say(b'{"object":"list","data":[{"id":"stub","object":"model"}]}', "application/json")
 
         do_HEAD = do_GET
 
-        def _say(self, body: bytes, kind: str) -> None:
-            self.send_response(200)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with loopback.serve(Stub) as url:
+        yield url

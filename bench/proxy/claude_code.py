@@ -21,12 +21,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from bench import processes
 from bench.options import add_foretool, make_parser
+from bench.servers import loopback
 from foretool.storage.opening import open_store
 
 Json = dict[str, Any]
@@ -98,49 +98,30 @@ def events(model: str, blocks: Sequence[Json]) -> Iterator[tuple[str, Json]]:
 def serve_stub(model: Model) -> Iterator[str]:
     """Serve the stub on loopback; yields its URL."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Stub(loopback.Handler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
             if not self.path.partition("?")[0].endswith("/messages"):
-                self._say(b'{"input_tokens":1}', "application/json")
+                self.say(b'{"input_tokens":1}', "application/json")
                 return
             blocks = model.answer(request)
             if request.get("stream"):
                 said = events(request["model"], blocks)
                 lines = (f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n" for name, data in said)
-                self._say("".join(lines).encode(), "text/event-stream")
+                self.say("".join(lines).encode(), "text/event-stream")
             else:
                 usage = {"input_tokens": 1, "output_tokens": 1}
                 whole = {"id": "msg_1", "type": "message", "role": "assistant", "model": request["model"]}
                 whole |= {"content": blocks, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
-                self._say(json.dumps(whole).encode(), "application/json")
+                self.say(json.dumps(whole).encode(), "application/json")
 
         def do_HEAD(self) -> None:
-            self._say(b"", "application/json")
+            self.say(b"", "application/json")
 
         do_GET = do_HEAD
 
-        def _say(self, body: bytes, kind: str) -> None:
-            self.send_response(200)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with loopback.serve(Stub) as url:
+        yield url
 
 
 def write_config(folder: Path, policy: str) -> Path:
