@@ -18,6 +18,7 @@ from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.setup.scan import starts_foretool
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.causes import Cause, find_cause
 from foretool.server.upstreams.connection import Request, answer_error
@@ -210,5 +211,4 @@ def keep_listed(config: Config, probes: Sequence[Probe]) -> None:
 
 def is_foretool(server: Server) -> bool:
     """Tell whether the command line of a server starts foretool."""
-    words = (Path(server.command).name, *server.args)
-    return "serve" in server.args and any(word == "foretool" or word.startswith("foretool[") for word in words)
+    return starts_foretool({"command": server.command, "args": server.args})

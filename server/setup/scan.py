@@ -54,8 +54,8 @@ def scan(files: Iterable[ClientFile]) -> list[FoundFile]:
 def starts_foretool(entry: Mapping[str, Any]) -> bool:
     """Tell whether an entry starts foretool."""
     words = [str(entry.get("command", "")), *map(str, entry.get("args") or [])]
-    named = any(re.split(r"[\\/]", word)[-1].removesuffix(".exe") in ("foretool", "foretool[models]") for word in words)
-    return named and "serve" in words
+    programs = (re.split(r"[\\/]", word)[-1].partition("[")[0].removesuffix(".exe") for word in words)
+    return ("foretool", "serve") in zip(programs, words[1:], strict=False)
 
 
 def _read(file: ClientFile) -> FoundFile:

@@ -64,6 +64,10 @@ def test_foretool_itself_is_no_server(tmp_path: Path) -> None:
     assert starts_foretool({"command": "/opt/bin/foretool", "args": ["serve"]})
     assert starts_foretool({"command": r"C:\tools\foretool.exe", "args": ["serve"]})
     assert starts_foretool({"command": "uvx", "args": ["foretool", "serve", "--config", "/a"]})
+    assert starts_foretool({"command": "uvx", "args": ["--from", "foretool[all]", "foretool", "serve"]})
+    assert starts_foretool({"command": "uvx", "args": ["foretool[all]", "serve"]})
+    assert starts_foretool({"command": "uv", "args": ["run", "/opt/bin/foretool", "serve"]})
+    assert not starts_foretool({"command": "docs", "args": ["serve", "--root", "/src/foretool"]})
     assert not starts_foretool({"command": "foretool", "args": ["hint"]})
     assert not starts_foretool({"command": "npx", "args": ["foretool-docs", "serve"]})
 
