@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from requirements import requirement
@@ -40,11 +41,16 @@ def test_windows_share_one_proxy_and_one_process_of_each_server(desk: Desk) -> N
 @requirement("windows:one-proxy")
 def test_status_shows_who_serves_and_which_windows_share_it(desk: Desk) -> None:
     windows = [desk.opened(), desk.opened()]
-    done = subprocess.run(
-        [sys.executable, "-m", "foretool", "status", "--json", "--config", str(desk.config)],
-        env={**os.environ, "FORETOOL_SOCKETS": str(desk.sockets)}, capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
-    (proxy,) = json.loads(done.stdout)["proxies"]
+
+    def proxies() -> Any:
+        done = subprocess.run(
+            [sys.executable, "-m", "foretool", "status", "--json", "--config", str(desk.config)],
+            env={**os.environ, "FORETOOL_SOCKETS": str(desk.sockets)}, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        return json.loads(done.stdout)["proxies"]
+
+    assert wait_until(lambda: bool(proxies()), 30.0)  # a proxy writes the states of its servers behind its answers
+    (proxy,) = proxies()
     assert proxy["pid"] == desk.proxy() and proxy["is_running"]
     shown = [(each["pid"], each["client"], each["folder"]) for each in proxy["windows"]]
     assert shown == [(each.process.pid, "test", os.path.realpath(desk.folder)) for each in windows]
