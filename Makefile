@@ -27,8 +27,9 @@ demo: .venv/runtime
 servers: .venv/runtime
 	@$(BIN)/python demo/servers.py
 
+# Files of tests side by side; most tests wait for processes of their own.
 test: lint servers node
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: lint
 	$(BIN)/python -m pytest -m "not slow and not real"

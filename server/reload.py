@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -34,24 +35,29 @@ class Reloader:
         self._announcements = announcements
         self._followers = list(followers)
         self._stamp = config.now.stamp
+        self._looking = asyncio.Lock()
 
     def add_follower(self, follow: Callable[[], None]) -> None:
         """Call this as well when settings have changed, before anything else happens."""
         self._followers.insert(0, follow)
 
+    def has_changed(self) -> bool:
+        """Tell whether the file was written since it was last read."""
+        now = stamp(self._config.now.path)
+        return now is not None and now != self._stamp
+
     async def look(self) -> None:
         """Read the file again if it has changed; a broken one is logged and changes nothing."""
-        path = self._config.now.path
-        now = stamp(path)
-        if now is None or now == self._stamp:
-            return
-        self._stamp = now
-        try:
-            new = load_again(self._config.now)
-        except ConfigError as error:
-            log.error("%s; the config before it stays in force", error)
-            return
-        await self.apply(new)
+        async with self._looking:
+            if not self.has_changed():
+                return
+            self._stamp = stamp(self._config.now.path)
+            try:
+                new = load_again(self._config.now)
+            except ConfigError as error:
+                log.error("%s; the config before it stays in force", error)
+                return
+            await self.apply(new)
 
     async def apply(self, new: Config) -> None:
         """Put a config in force: add, remove and restart only the servers whose entries changed."""

@@ -61,7 +61,13 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
         identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
         sharing = Sharing(app.live, identity.folder, lambda: sorted(app.server_requests.working_in_roots))
         windows = Windows(
-            app.router, profile, message_limit(config), app.turn, lambda: app.config.settings.linger_s, sharing.refuse
+            app.router,
+            profile,
+            message_limit(config),
+            app.turn,
+            lambda: app.config.settings.linger_s,
+            sharing.refuse,
+            app.reloader,
         )
         ended = _stop_on_signals()
         async with app.running(), _reporting_risks(config), _answering_locally(app, profile, windows) as local:

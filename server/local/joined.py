@@ -13,7 +13,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -32,6 +32,8 @@ MOST_LINES: Final = 32
 """Lines of one window that are taken in one turn of the loop."""
 MOST_UNREAD: Final = 256 * 1024 * 1024
 """Bytes that a window may leave unread until it is dropped: answers to `MOST_OPEN` requests may be large."""
+LOOK_S: Final = 2.0
+"""How long a new window waits until a config that has changed is in force."""
 LAST_WORDS_S: Final = 2.0
 """How long windows may take to read what is left when the proxy ends."""
 
@@ -47,12 +49,20 @@ class WindowNote(Struct, frozen=True):
     since: float
 
 
+class ConfigFile(Protocol):
+    """The file that the proxy follows; `server.reload.Reloader` is one."""
+
+    def has_changed(self) -> bool: ...
+
+    async def look(self) -> None: ...
+
+
 class Windows:
     """All windows of one proxy. `gone` is set when the last one has left and none has come for `linger_s` seconds."""
 
     def __init__(
         self, fronts: Fronts, profile: str, limit: int, turn: Turn, linger_s: Callable[[], float],
-        refuse: Callable[[dict[str, Any]], str],
+        refuse: Callable[[dict[str, Any]], str], file: ConfigFile,
     ) -> None:  # fmt: skip
         """`limit`: bytes of one message. `refuse`: says why a window with this greeting cannot join."""
         self.fronts = fronts
@@ -61,10 +71,12 @@ class Windows:
         self.turn = turn
         self.gone = asyncio.Event()
         self._refuse = refuse
+        self._file = file
         self._linger_s = linger_s
         self._open: set[Window] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._left = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
 
     def service(self) -> Service:
         return Service(self._join, most=MOST_WINDOWS, idle_s=None, is_raw=True, refuse=self._refuse_late)
@@ -80,6 +92,9 @@ class Windows:
     def __len__(self) -> int:
         return len(self._open)
 
+    def __contains__(self, window: object) -> bool:
+        return window in self._open
+
     def _refuse_late(self, hello: dict[str, Any]) -> str:
         return "this proxy ends" if self.gone.is_set() else self._refuse(hello)
 
@@ -87,9 +102,21 @@ class Windows:
         if self._timer is not None:
             self._timer.cancel()
         window = Window(self, link, hello)
+        if self._file.has_changed():
+            window.begin_after(asyncio.create_task(self._look()))
         self._open.add(window)
         log.info("window %d joined from %s; %d open", window.pid, window.folder, len(self._open))
         return window
+
+    async def _look(self) -> None:
+        """Who edits the config and then opens a client expects what the file says."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._file.look())
+        await asyncio.wait([self._looking], timeout=LOOK_S)
+        if not self._looking.done():
+            log.warning("the changed config is not in force after %.0f s; a window begins without it", LOOK_S)
+        elif (error := self._looking.exception()) is not None:
+            log.error("the config could not be read again", exc_info=error)
 
     def forget(self, window: Window) -> None:
         """Take in that a window has gone."""
@@ -134,11 +161,22 @@ class Window:
         pid = hello.said.get("pid")
         self.pid = pid if isinstance(pid, int) else 0
         self.folder = hello.folder or "?"
+        self._before: asyncio.Task[None] | None = None
         self._front: Front = windows.fronts.open("legacy", "stdio", self, profile=windows.profile, folder=self.folder)
 
     def note(self) -> WindowNote:
         info = getattr(self._front, "info", {})
         return WindowNote(self.pid, self.folder, str(info.get("name", ""))[:100], self._since)
+
+    def begin_after(self, task: asyncio.Task[None]) -> None:
+        """Take in what the window says once this has ended."""
+        self._before = task
+        task.add_done_callback(lambda _: self._begin())
+
+    def _begin(self) -> None:
+        self._before = None
+        if self in self._windows:
+            self._pace()
 
     # -- Talk: what the window says
 
@@ -153,14 +191,14 @@ class Window:
         self._is_queued = False
         with self._turn:
             for _ in range(MOST_LINES):
-                if not self._backlog or self._is_held or self._front.in_flight >= MOST_OPEN:
+                if not self._backlog or self._is_held or self._before is not None or self._front.in_flight >= MOST_OPEN:
                     break
                 take_line(self._backlog.popleft(), self._front, self)
         self._pace()
 
     def _pace(self) -> None:
         """Read on, take more lines, or stop reading."""
-        is_busy = self._is_held or self._front.in_flight >= MOST_OPEN
+        is_busy = self._is_held or self._before is not None or self._front.in_flight >= MOST_OPEN
         if self._backlog and not is_busy and not self._is_queued:
             self._is_queued = True
             asyncio.get_running_loop().call_soon(self._work)

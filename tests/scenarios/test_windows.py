@@ -154,6 +154,20 @@ def test_with_share_off_every_window_has_its_own_proxy(tmp_path: Path) -> None:
         desk.close()
 
 
+@requirement("windows:one-proxy")
+def test_a_window_that_opens_after_an_edit_gets_what_the_file_says(desk: Desk) -> None:
+    first = desk.opened()
+    for text in ("one", "two", "three"):
+        config = json.loads(desk.config.read_text())
+        config["mcpServers"]["s0"]["tools"] = {"echo": {"name": f"echo_{text}"}}
+        desk.config.write_text(json.dumps(config))
+        window = desk.opened()
+        assert window.call(f"s0__echo_{text}", {"n": 1}) == '{"n": 1}'
+        assert window.leave() == 0
+    assert len(desk.status()) == 1
+    assert first.call("s1__echo", {"n": 2}) == '{"n": 2}'
+
+
 @requirement("windows:errors")
 def test_what_is_wrong_with_the_config_ends_the_window_with_its_line(desk: Desk) -> None:
     desk.config.write_text('{"mcpServers": {"a": }}')

@@ -76,9 +76,28 @@ class Fronts:
         return self.opened[-1]
 
 
-def setting(linger_s: float = 0.0, refuse: Callable[[dict[str, Any]], str] = lambda hello: "") -> Any:
+class FakeFile:
+    """A config file that takes until `read` is set to be read again."""
+
+    def __init__(self, changed: bool = False) -> None:
+        self.changed = changed
+        self.read = asyncio.Event()
+        self.looks = 0
+
+    def has_changed(self) -> bool:
+        return self.changed
+
+    async def look(self) -> None:
+        self.looks += 1
+        await self.read.wait()
+        self.changed = False
+
+
+def setting(
+    linger_s: float = 0.0, refuse: Callable[[dict[str, Any]], str] = lambda hello: "", file: FakeFile | None = None
+) -> Any:
     fronts: Any = Fronts()
-    return Windows(fronts, "", 1_000_000, Turn(), lambda: linger_s, refuse), fronts
+    return Windows(fronts, "", 1_000_000, Turn(), lambda: linger_s, refuse, file or FakeFile()), fronts
 
 
 def join(windows: Windows, folder: str = "/work") -> tuple[Window, FakeLink]:
@@ -173,6 +192,31 @@ async def test_all_have_gone_when_the_last_one_has_and_none_comes_in_time() -> N
 
 
 @requirement("windows:end")
+async def test_a_window_that_opens_after_an_edit_begins_with_the_new_config() -> None:
+    file = FakeFile(changed=True)
+    windows, fronts = setting(file=file)
+    (first, link), (second, _) = join(windows), join(windows)
+    first.receive(calls(2))
+    second.receive(calls(1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [front.in_flight for front in fronts.opened] == [0, 0] and not link.is_reading
+    assert file.looks == 1
+    file.read.set()
+    while [front.in_flight for front in fronts.opened] != [2, 1]:
+        await asyncio.sleep(0)
+    assert link.is_reading
+
+
+async def test_a_window_does_not_wait_long_for_a_config_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined, "LOOK_S", 0.01)
+    windows, fronts = setting(file=FakeFile(changed=True))
+    window, _ = join(windows)
+    window.receive(calls(1))
+    while not fronts.opened[0].in_flight:
+        await asyncio.sleep(0.001)
+
+
 async def test_a_client_that_closes_its_output_still_gets_its_answers() -> None:
     windows, fronts = setting()
     window, link = join(windows)
