@@ -29,7 +29,6 @@ from foretool.server.commands.logout import LoggedOut
 from foretool.server.commands.miss_show import MissDetails
 from foretool.server.commands.misses import Ledger
 from foretool.server.commands.pin import Pins
-from foretool.server.commands.review import Batch, Change
 from foretool.server.commands.search import SearchResult
 from foretool.server.commands.status import Status
 from foretool.server.commands.token import NewToken
@@ -37,6 +36,7 @@ from foretool.server.commands.tools import Inventory
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
 from foretool.server.learning.run import Run
+from foretool.server.ledger.review import Batch, Change
 from foretool.server.recording.costs import Costs
 from foretool.server.setup.installation import Installation
 from foretool.server.setup.mcp_registry import Listing

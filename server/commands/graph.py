@@ -8,14 +8,13 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from foretool.retrieval.document import fields
-from foretool.retrieval.graph import Edge, Graph, flow_edges, schema_edges
+from foretool.retrieval.graph import Edge
 from foretool.server import offline
-from foretool.server.app import App
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
+from foretool.server.ledger.dependencies import draw_graph, learned_graph
 from foretool.storage.records import ToolId
 
 
@@ -63,33 +62,9 @@ def show(path: Path | None, as_json: bool, tool: str) -> int:
             )
         with output.waiting("comparing the schemas of all tools"):
             graph = draw_graph(app)
-        served = _learned_graph(app) is not None
+        served = learned_graph(app) is not None
     around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
     return output.show(around, as_json, _print_around)
-
-
-def draw_graph(app: App) -> Graph:
-    """Return the graph in use, and the edges of schemas and calls that it does not have yet."""
-    tools = app.catalog.tools()
-    names = {tool.id for tool in tools}
-    learned = [edge for edge in _learned_graph(app) or () if edge.before in names and edge.after in names]
-    pairs = {(edge.before, edge.after) for edge in learned}
-    seen = Graph([*schema_edges([fields(tool) for tool in tools]), *flow_edges(app.store.flows.all(), names)])
-    return Graph([*learned, *(edge for edge in seen if (edge.before, edge.after) not in pairs)])
-
-
-def _learned_graph(app: App) -> Graph | None:
-    """Return the graph that is served, or None if none was learned or none can be read."""
-    for _, model in app.store.artifacts.load_intact("tgr"):
-        # These import numpy, which only a model needs.
-        from foretool.retrieval.model_format import ModelError
-        from foretool.retrieval.rankers.tgr import Tgr
-
-        try:
-            return Tgr.loads(model).graph
-        except ModelError:
-            continue
-    return None
 
 
 def _cells(tool: ToolId, edge: Edge) -> tuple[str, str, str]:

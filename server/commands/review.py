@@ -10,66 +10,31 @@ from pathlib import Path
 from typing import Final
 
 import click
-from msgspec import Struct
 from rich.text import Text
 
 from foretool.server.commands import output
-from foretool.server.commands.diffs import diff_definitions, diff_texts
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.loader import Config, load
-from foretool.server.config.servers import fingerprint
-from foretool.server.protocol import jsonrpc
-from foretool.server.trust.findings import Finding, find, find_in_text
-from foretool.server.trust.held_words import count_held
-from foretool.server.trust.lookalikes import Names
+from foretool.server.config.loader import load
+from foretool.server.ledger.diffs import diff_definitions
+from foretool.server.ledger.review import (
+    EFFECTS,
+    NOUNS,
+    Batch,
+    Change,
+    add_launches,
+    decide,
+    diff_change,
+    list_waiting,
+    name_change,
+    read_batch,
+)
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import Approval, Definition, DefinitionKind, Effect
+from foretool.storage.records import Approval
 from foretool.storage.stores import Store
 
 MOST_LINES: Final = 60
 """Lines of one difference that are printed; `--json` has all of it."""
-NOUNS: Final[dict[DefinitionKind, str]] = {
-    "tool": "tool", "prompt": "prompt", "prompt_text": "text of prompt", "instructions": "instructions",
-    "launch": "command",
-}  # fmt: skip
-EFFECTS: Final[dict[Effect, str]] = {
-    "new": "new; not served",
-    "kept": "changed; the approved text is served",
-    "withheld": "changed so that calls would fail; refused",
-}
-
-
-class Change(Struct, frozen=True):
-    """One definition that waits for a decision, or was blocked."""
-
-    kind: DefinitionKind
-    name: str
-    state: Approval
-    effect: Effect
-    hash: str
-    since: float
-    approved: str | None
-    """The approved version, None if there is none."""
-    listed: str
-    findings: tuple[Finding, ...]
-
-
-class Batch(Struct, frozen=True):
-    """Everything of one server that waits for a decision, and what was blocked of it."""
-
-    server: str
-    summary: str
-    approved_version: str
-    version: str
-    launch: str
-    earlier_launch: str
-    """How the server was reached before its command was changed; "" if it was not."""
-    changes: tuple[Change, ...]
-
-    @property
-    def held(self) -> tuple[Change, ...]:
-        return tuple(each for each in self.changes if each.state == "held")
 
 
 @click.command("review")
@@ -99,7 +64,7 @@ def command(
         if not server:
             if decision:
                 return complain("review: say of which server, for example: foretool review SERVER --approve")
-            batches = [read_batch(config, store, each) for each in _waiting(config, store)]
+            batches = [read_batch(config, store, each) for each in list_waiting(config, store)]
             return output.show({"servers": batches}, as_json, lambda _: _print_all(batches))
         if server not in config.servers and not store.approvals.undecided(server):
             return complain(f"review: {config.path} has no server {server!r}{_suggest(server, config.servers)}", WRONG)
@@ -111,52 +76,6 @@ def command(
         if not as_json and batch.held and sys.stdin.isatty() and sys.stdout.isatty():
             return _ask(store, batch)
     return 0
-
-
-def read_batch(config: Config, store: Store, server: str) -> Batch:
-    """Return what waits for a decision about a server, and what was blocked."""
-    undecided = store.approvals.undecided(server)
-    held = [each for each in undecided if each.state == "held"]
-    names = _known_names(config, store)
-    launches = store.approvals.approved(server, "launch")
-    changes = [_read_change(store, each, names) for each in undecided]
-    return Batch(
-        server=server,
-        summary=count_held(held) if held else "nothing waits",
-        approved_version=launches[0].version if launches else "",
-        version=next((each.version for each in held), ""),
-        launch=launches[0].value.decode() if launches else "",
-        earlier_launch=launches[1].value.decode() if len(launches) > 1 else "",
-        changes=tuple(
-            sorted(changes, key=lambda each: (list(NOUNS).index(each.kind), each.effect == "new", each.name))
-        ),
-    )
-
-
-def _read_change(store: Store, held: Definition, names: Names) -> Change:
-    approved = store.approvals.approved(held.server, held.kind, held.name)
-    text = held.value.decode(errors="replace")
-    if held.kind == "tool":
-        findings = find(held.value, held.server, names)
-    else:
-        findings = find_in_text(text, held.server, names, NOUNS[held.kind]) if held.kind != "launch" else ()
-    before = approved[0].value.decode(errors="replace") if approved else None
-    return Change(held.kind, held.name, held.state, held.effect, held.hash, held.seen_at, before, text, findings)
-
-
-def _known_names(config: Config, store: Store) -> Names:
-    known = store.catalog.load([(server.name, fingerprint(server)) for server in config.servers.values()])
-    return Names(
-        (tool.upstream, tool.name, jsonrpc.member(jsonrpc.Raw(tool.definition), "description") or "")
-        for _, tools in known
-        for tool in tools
-    )
-
-
-def _waiting(config: Config, store: Store) -> list[str]:
-    """Return the servers of which something waits, those of the config first."""
-    found = {each.server for each in store.approvals.undecided() if each.state == "held"}
-    return [*(name for name in config.servers if name in found), *sorted(found - config.servers.keys())]
 
 
 def _hashes(changes: Iterable[Change]) -> set[str]:
@@ -174,10 +93,7 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 def _decide(store: Store, batch: Batch, names: Sequence[str], decision: Approval, *, as_json: bool) -> int:
     chosen = batch.held if not names else [each for each in batch.changes if _is_named(each, names)]
     if decision == "approved":
-        # Whoever approves a tool lets the server run that has it.
-        chosen = list(
-            {each.hash: each for each in (*chosen, *(each for each in batch.held if each.kind == "launch"))}.values()
-        )
+        chosen = add_launches(batch, chosen)
     unknown = [name for name in names if not any(_is_named(each, [name]) for each in batch.changes)]
     if unknown:
         meant = _suggest(unknown[0], [each.name for each in batch.changes])
@@ -196,9 +112,7 @@ def _decide(store: Store, batch: Batch, names: Sequence[str], decision: Approval
 
 
 def _apply(store: Store, batch: Batch, chosen: Sequence[Change], decision: Approval, *, as_json: bool = False) -> int:
-    wanted = [Definition(batch.server, each.kind, each.name, each.hash, b"") for each in chosen]
-    gone = {each.hash for each in store.approvals.decide(wanted, decision)} if wanted else set()
-    done = [each for each in chosen if each.hash not in gone]
+    done, gone = decide(store, batch, chosen, decision)
     if as_json:
         output.emit({"server": batch.server, "decision": decision, "decided": done, "gone": sorted(gone)})
     elif not chosen:
@@ -222,7 +136,7 @@ def _ask(store: Store, batch: Batch) -> int:
         return _apply(store, batch, batch.held, "approved" if choice == "a" else "blocked")
     status = 0
     for change in batch.held if choice == "o" else ():
-        one = _choose(f"{output.clean(_title(change))}: approve (a), block (b), or leave it (l)?", "a", "b", "l")
+        one = _choose(f"{output.clean(name_change(change))}: approve (a), block (b), or leave it (l)?", "a", "b", "l")
         if one != "l":
             status |= _apply(store, batch, [change], "approved" if one == "a" else "blocked")
     return status
@@ -275,19 +189,11 @@ def _print_batch(batch: Batch) -> None:
         output.say(f"To serve one after all: foretool review {batch.server} NAME --approve")
 
 
-def _title(change: Change) -> str:
-    return f"{NOUNS[change.kind]} {change.name}".strip()
-
-
 def _print_change(change: Change) -> None:
-    output.say(f"\n{_title(change)} ({EFFECTS[change.effect]})", "bold")
+    output.say(f"\n{name_change(change)} ({EFFECTS[change.effect]})", "bold")
     for finding in change.findings:
         output.say(f"  ! {finding.kind} ({finding.severity}) in {finding.where}: {finding.excerpt}", "yellow")
-    if change.kind in ("instructions", "prompt_text"):
-        lines = diff_texts(change.approved or "", change.listed)
-    else:
-        approved = None if change.approved is None else change.approved.encode()
-        lines = diff_definitions(approved, change.listed.encode())
+    lines = diff_change(change)
     for line in lines[:MOST_LINES]:
         output.console().print(Text("  ").append_text(line))
     if len(lines) > MOST_LINES:

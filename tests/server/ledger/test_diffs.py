@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from foretool.server.commands.diffs import MOST_WORDS, diff_definitions, diff_texts
+from foretool.server.ledger.diffs import MOST_WORDS, diff_definitions, diff_texts
 
 OLD = {"name": "t", "description": "Reads a file.", "inputSchema": {"type": "object"}, "annotations": {"x": 1}}
 
