@@ -63,7 +63,7 @@ class Explanation(Struct, frozen=True):
 @config_option
 @json_option
 def command(path: Path | None, as_json: bool, profile: str, task: tuple[str, ...], name: str) -> int:
-    """Say why a search for TASK shows these tools, and why not another one.
+    """Say why a search for TASK shows these tools and not another one.
 
     Ranks as a proxy does for the first search of a client. Records nothing.
 

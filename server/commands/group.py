@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
 from foretool.server.config.errors import ConfigError
 from foretool.storage.stores import StorageError
 
-COMMANDS = (
-    "init",
-    "add",
-    "remove",
-    "enable",
-    "disable",
-    "list",
-    "pin",
-    "unpin",
-    "login",
-    "logout",
-    "serve",
-    "status",
-    "tools",
-    "search",
-    "explain",
-    "misses",
-    "page",
-    "stats",
-    "graph",
-    "learn",
-    "clients",
-    "forget",
-    "doctor",
-    "connect",
-    "hint",
-    "review",
-    "token",
-    "completion",
-    "upgrade",
-    "uninstall",
-)
+_SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Set up": {
+        "init": "Set everything up: one file for the servers of all your clients.",
+        "add": "Add a server, and start it once to see whether it works.",
+        "remove": "Take servers out of the config.",
+        "enable": "Switch servers on that are disabled.",
+        "disable": "Switch servers off without deleting their entries.",
+        "list": "Show the servers of the config, and the state of each.",
+        "pin": "List tools always, whatever the budget, and say what that costs.",
+        "unpin": "Take pins back: TOOL is the name or the pattern that was pinned.",
+        "login": "Sign in to a remote SERVER (OAuth).",
+        "logout": "Sign out of a remote SERVER.",
+        "doctor": "Check everything and say what to do about each problem.",
+    },
+    "Serve": {
+        "serve": "Serve MCP clients, on stdio or over HTTP.",
+        "connect": "Print the config entry that registers foretool with CLIENT.",
+        "token": "Make bearer tokens for clients over HTTP.",
+        "hint": "Name likely tools for a prompt: a hook that your client runs.",
+    },
+    "Look": {
+        "status": "Show the running proxies, their upstreams and what is stored.",
+        "tools": "Show every tool, its risk, its tokens, its lists and its use.",
+        "search": "Show what discover_tools would answer to TASK, and why.",
+        "explain": "Say why a search for TASK shows these tools and not another one.",
+        "misses": "Show the tools that a client needed but could not see, and why.",
+        "page": "Show misses, tools and servers in a browser on this machine.",
+        "stats": "Show misses, discovery turns and tokens, by day and client.",
+        "graph": "Show which tools need the results of other tools.",
+        "clients": "Show each client's capabilities and how foretool treats it.",
+    },
+    "Keep": {
+        "learn": "Learn from the tasks on record which tools the next ones need.",
+        "review": "Show what servers changed since approval; approve or block it.",
+        "forget": "Delete records for good, from the storage file and from its log.",
+        "completion": "Print the completions of a shell.",
+        "upgrade": "Bring a newer version, the way this copy was installed.",
+        "uninstall": "Give your clients their servers back, and uninstall foretool.",
+    },
+}
+"""Every command with the first sentence of its help, so that no list of commands has to import them."""
+COMMANDS: Final[Mapping[str, str]] = {name: said for each in _SECTIONS.values() for name, said in each.items()}
 
 
 class _LazyGroup(click.Group):
@@ -56,6 +68,16 @@ class _LazyGroup(click.Group):
         command = import_module(f"foretool.server.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, COMMANDS))
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        named = [CompletionItem(name, help=said) for name, said in COMMANDS.items() if name.startswith(incomplete)]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 @click.group(

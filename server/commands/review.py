@@ -47,7 +47,7 @@ MOST_LINES: Final = 60
 def command(
     path: Path | None, as_json: bool, server: str, names: tuple[str, ...], decision: Approval | None
 ) -> int:  # fmt: skip
-    """Show what servers have changed since it was approved, and approve or block it.
+    """Show what servers changed since approval; approve or block it.
 
     Without SERVER: what waits, by server. NAMES are tools or prompts of SERVER, or patterns of them; without NAMES a
     decision is about everything of SERVER that waits. Only what was shown is decided about: what has changed since you

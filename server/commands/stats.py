@@ -29,7 +29,7 @@ NARROW = 100
 @config_option
 @json_option
 def command(path: Path | None, as_json: bool, since: float) -> int:
-    """Show misses, discovery turns and tokens before the model, by day and client.
+    """Show misses, discovery turns and tokens, by day and client.
 
     A miss is a needed tool that neither the list nor a hint had shown. A discovery turn is one that the model spent on
     discover_tools. "read" is what the model read of foretool per task: the list at every turn, and each answer and hint

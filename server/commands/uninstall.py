@@ -30,7 +30,7 @@ from foretool.server.setup.scan import scan
 @config_option
 @json_option
 def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> int:
-    """Take foretool out of your clients, give them their servers back, and uninstall it.
+    """Give your clients their servers back, and uninstall foretool.
 
     A client's file that nobody has edited since `foretool init` becomes what it was, byte for byte. Any other one loses
     foretool alone and gets its servers back. Your config and your records stay; it says where they are.

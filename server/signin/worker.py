@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from foretool.server.system.processes import WORKER_FOLDER, worker_command
+from foretool.server.trust.text import one_line, visible
 
 MACHINE_S: Final = 40.0
 """Longest time in which a machine signs in."""
@@ -20,6 +21,8 @@ PERSON_S: Final = 600.0
 LINK_S: Final = 40.0
 """Longest wait for the link; nobody wants to wait for an answer for longer."""
 MOST_LINE: Final = 65_536
+MOST_SAID: Final = 500
+"""Characters of its stderr that the log gets."""
 
 log = logging.getLogger("foretool.signin")
 
@@ -27,10 +30,11 @@ log = logging.getLogger("foretool.signin")
 async def sign_in_machine(server: str, config: Path) -> bool:
     """Sign in with the credentials of the config. Returns whether that succeeded."""
     async with _login(server, config, MACHINE_S) as process:
-        _, said = await process.communicate()
+        assert process.stdout is not None
+        _, said = await asyncio.gather(process.stdout.read(), _last_words(process))
+        await process.wait()
     if process.returncode:
-        # Its words may be those of the authorization server; the log shows them on one line.
-        log.warning("%s", said.decode(errors="replace").strip()[:500])
+        log.warning("%s", said)
     return process.returncode == 0
 
 
@@ -67,18 +71,35 @@ class LinkSignIn:
     async def _run(self) -> None:
         try:
             async with _login(self._server, self._config, PERSON_S) as process:
-                assert process.stdout is not None
-                async for line in process.stdout:
-                    with contextlib.suppress(ValueError, KeyError, TypeError):
-                        found = json.loads(line)
-                        if found["event"] == "link" and not self._link.done():
-                            self._link.set_result(str(found["url"]))
+                _, said = await asyncio.gather(self._read_events(process), _last_words(process))
                 await process.wait()
+            if process.returncode:
+                log.warning("%s", said)
         except (OSError, ValueError) as error:
             log.warning("server %r: the sign-in could not be started (%s)", self._server, type(error).__name__)
         finally:
             if not self._link.done():
                 self._link.set_result("")
+
+    async def _read_events(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found = json.loads(line)
+                if found["event"] == "link" and not self._link.done():
+                    self._link.set_result(str(found["url"]))
+
+
+async def _last_words(process: asyncio.subprocess.Process) -> str:
+    """Read stderr to its end, so that the process never waits for a reader, and return its last characters.
+
+    They may be words of the authorization server, so they come back as one line.
+    """
+    assert process.stderr is not None
+    said = b""
+    while piece := await process.stderr.read(MOST_LINE):
+        said = (said + piece)[-MOST_SAID:]
+    return one_line(visible(said.decode(errors="replace")))[-MOST_SAID:]
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,8 @@ from foretool import __version__
 from foretool.server.commands.group import COMMANDS, root, run
 
 DOCS = Path(__file__).parents[3] / "docs"
+WIDEST_LINE = 64
+"""Characters that stand beside the widest name at 80 columns."""
 
 
 def test_the_page_of_the_commands_is_up_to_date(generate: ModuleType) -> None:
@@ -36,6 +38,29 @@ def test_every_command_and_every_option_has_a_help_text(name: str) -> None:
     command = root.get_command(click.Context(root), name)
     assert command is not None and command.help
     assert [each.name for each in command.params if isinstance(each, click.Option) and not each.help] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_of_each_what_its_own_help_says_first(name: str) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    assert command.get_short_help_str(WIDEST_LINE * 2) == COMMANDS[name]
+    assert len(COMMANDS[name]) <= WIDEST_LINE, "is broken at 80 columns"
+
+
+def test_help_and_completion_import_no_command() -> None:
+    program = (
+        "import sys; from click.shell_completion import ShellComplete;"
+        "from foretool.server.commands.group import COMMANDS, root, run;"
+        "assert run(['--help']) == 0;"
+        "found = ShellComplete(root, {}, 'foretool', '_FORETOOL_COMPLETE').get_completions([], 'st');"
+        "assert [each.value for each in found] == ['status', 'stats'], found;"
+        "loaded = [name for name in COMMANDS if f'foretool.server.commands.{name}' in sys.modules];"
+        "assert loaded == [] and 'rich' not in sys.modules, loaded"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: foretool") and "  init        Set everything up:" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 import httpx2
@@ -10,6 +11,7 @@ import pytest
 from served import write_config
 from sign_ins import admin, guarded
 
+from foretool.server.signin import worker
 from foretool.server.signin.vault import Vault
 from foretool.server.signin.worker import LinkSignIn, sign_in_machine
 
@@ -56,3 +58,26 @@ async def test_a_machine_that_is_refused_is_logged(tmp_path: Path, caplog: pytes
         with caplog.at_level(logging.WARNING):
             assert not await sign_in_machine("guarded", path)
     assert "the sign-in failed" in caplog.text and "s3cret-word" not in caplog.text
+
+
+async def test_why_there_is_no_link_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with guarded(registration=False) as url:
+        signing_in = LinkSignIn("guarded", write_config(tmp_path, {"guarded": {"url": url}}))
+        assert await signing_in.link() == ""
+        await signing_in.finished()
+    assert "guarded: the sign-in failed" in caplog.text
+
+
+async def test_a_process_that_writes_much_to_stderr_still_shows_its_link(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chatty = (
+        "import json, sys; sys.stderr.write('noise ' * 100_000 + 'the\\x1b[31m last words'); sys.stderr.flush();"
+        "print(json.dumps({'event': 'link', 'url': 'https://auth.example/'}), flush=True); sys.exit(1)"
+    )
+    monkeypatch.setattr(worker, "worker_command", lambda *_: [sys.executable, "-c", chatty])
+    signing_in = LinkSignIn("guarded", tmp_path / "mcp.json")
+    assert await signing_in.link() == "https://auth.example/"
+    await signing_in.finished()
+    assert caplog.messages[-1].endswith("last words")
+    assert len(caplog.messages[-1]) <= worker.MOST_SAID and "\x1b" not in caplog.messages[-1]
