@@ -18,7 +18,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.server.system.processes import is_running
+from foretool.server.upstreams.running import find_running
 from foretool.storage.opening import open_store
 from foretool.storage.records import Forgotten, Selection
 from foretool.storage.stores import StorageError, Store
@@ -146,7 +146,7 @@ def _forget(store: Store, selection: Selection) -> Outcome:
             f"{output.plural(models, 'learned model')} still serve: models keep statistics of what they learned from,"
             " no texts; `foretool learn` trains new ones, `foretool forget --all` deletes them"
         )
-    running = sorted({state.pid for state in store.serving.states() if is_running(state.pid, state.started_at)})
+    running = sorted(proxy.pid for proxy in find_running(store.serving.states()))
     if running:
         pids = ", ".join(map(str, running))
         remains.append(f"running proxies (process {pids}) may still write records of sessions that go on")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -16,8 +16,8 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.setup.masking import describe_entry
-from foretool.server.system.processes import is_running
 from foretool.server.trust.held_words import count_held
+from foretool.server.upstreams.running import find_running, states_by_upstream
 from foretool.server.upstreams.upstream import State
 from foretool.storage.records import UpstreamState
 
@@ -78,7 +78,7 @@ def command(path: Path | None, as_json: bool) -> int:
 
 def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> list[ListedServer]:
     """Return the servers in the order of the file. `entries` is what the file says of them."""
-    states = running_states(app.store.serving.states())
+    states = states_by_upstream(find_running(app.store.serving.states()))
     held = [each for each in app.store.approvals.undecided() if each.state == "held"]
     found = []
     for name in config.prefixes:
@@ -96,16 +96,6 @@ def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> lis
                 error=error,
             )
         )
-    return found
-
-
-def running_states(states: Iterable[UpstreamState]) -> dict[str, UpstreamState]:
-    """Return the state of each upstream of the proxies that run; of several the one that fails."""
-    found: dict[str, UpstreamState] = {}
-    for state in states:
-        is_worse = state.upstream not in found or _OF_STATE.get(state.state) == "failing"
-        if is_worse and is_running(state.pid, state.started_at):
-            found[state.upstream] = state
     return found
 
 

@@ -17,7 +17,7 @@ from foretool.server.commands.list import ListedServer, list_servers
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
-from foretool.server.system.processes import is_running
+from foretool.server.upstreams.running import find_running
 from foretool.storage.records import MissFilter
 from foretool.storage.stores import StorageError
 
@@ -73,10 +73,9 @@ def read_state(config: Config) -> State:
     with offline.read(config) as app:
         servers = tuple(list_servers(app, config, {}))
         view = offline.view(app, config.profiles[""])
-        states = app.store.serving.states()
         return State(
             servers=servers,
-            proxies=len({each.pid for each in states if is_running(each.pid, each.started_at)}),
+            proxies=len(find_running(app.store.serving.states())),
             tools=sum(each.tools for each in servers),
             tokens=sum(each.tokens for each in servers),
             listed_tokens=view.tokens,

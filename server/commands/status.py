@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -35,9 +34,9 @@ from foretool.server.recording.calibration import (
 )
 from foretool.server.recording.store_watch import TroubleNote, read_notes
 from foretool.server.signin.vault import Known, Vault
-from foretool.server.system.processes import is_running
 from foretool.server.trust.held_words import say_waiting
 from foretool.server.trust.phrases import Severity
+from foretool.server.upstreams.running import FAILING, find_proxies
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import exposure, open_existing_store, open_store
 from foretool.storage.records import Statistics, UpstreamState
@@ -131,7 +130,7 @@ class Status(Struct, frozen=True):
         """Whether no server is broken, no upstream of a running proxy is down or lists no tools, and all is stored."""
         states = {state.state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams}
         is_stored = not self.storage_trouble and not self.without_storage
-        return is_stored and not self.broken and states.isdisjoint((State.RETRYING.value, State.UNLISTED.value))
+        return is_stored and not self.broken and states.isdisjoint(FAILING)
 
 
 @click.command("status")
@@ -165,7 +164,6 @@ def read_status(config: Config) -> Status:
         opened, trouble = open_store(":memory:"), str(error)
     windows = _ask_windows(config)
     with opened as store:
-        by_proxy = groupby(store.serving.states(), lambda state: (state.started_at, state.pid))
         last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
         last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
         return Status(
@@ -177,8 +175,15 @@ def read_status(config: Config) -> Status:
             encoder=_describe_encoders(config, store),
             confidence=rate_confidence(discovery_outcomes(store.discoveries)),
             proxies=tuple(
-                Proxy(pid, is_running(pid, started_at), started_at, now - started_at, tuple(own), windows.get(pid, ()))
-                for (started_at, pid), own in by_proxy
+                Proxy(
+                    each.pid,
+                    each.is_running,
+                    each.started_at,
+                    now - each.started_at,
+                    each.upstreams,
+                    windows.get(each.pid, ()),
+                )
+                for each in find_proxies(store.serving.states())
             ),
             broken=config.broken,
             disabled=config.disabled,

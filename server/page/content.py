@@ -18,8 +18,8 @@ from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.protocol import jsonrpc
 from foretool.server.recording.costs import Costs, add_costs, by_client, read_costs
-from foretool.server.system.processes import is_running
 from foretool.server.trust.held_words import say_waiting
+from foretool.server.upstreams.running import find_running, states_by_upstream
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import (
     Discovery,
@@ -161,7 +161,7 @@ def read_overview(config: Config) -> Overview:
             clients=by_client(rows),
             bars=make_bars(rows),
             servers=_read_servers(config, app),
-            proxies=len(_running(app.store)),
+            proxies=len(find_running(app.store.serving.states())),
             tools=len(app.catalog),
             full_tokens=full,
             most_missed=app.store.calls.count_misses(wanted)[:TOP],
@@ -183,18 +183,8 @@ def make_bars(rows: Sequence[Costs]) -> list[Bar]:
     ]
 
 
-def _running(store: Store) -> dict[tuple[float, int], dict[str, UpstreamState]]:
-    """Return the states of upstreams by running proxy, the proxy that started last at the end."""
-    proxies: dict[tuple[float, int], dict[str, UpstreamState]] = {}
-    for state in store.serving.states():
-        proxies.setdefault((state.started_at, state.pid), {})[state.upstream] = state
-    return {key: own for key, own in sorted(proxies.items()) if is_running(key[1], key[0])}
-
-
 def _read_servers(config: Config, app: App) -> list[ServerRow]:
-    states: dict[str, UpstreamState] = {}
-    for own in _running(app.store).values():
-        states |= own
+    states = states_by_upstream(find_running(app.store.serving.states()))
     held = {name: text for name, (_, text) in say_waiting(app.store.approvals.undecided(), config.servers).items()}
     rows = [
         ServerRow(

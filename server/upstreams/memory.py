@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
-from foretool.server.system.processes import is_running
 from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.running import find_proxies
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
 from foretool.storage.redaction import hide_shapes
@@ -177,6 +177,6 @@ class UpstreamMemory:
     def forget_dead(self) -> None:
         """Delete the states of proxies that were killed."""
         with contextlib.suppress(StorageError):
-            for pid, started_at in {(state.pid, state.started_at) for state in self._store.serving.states()}:
-                if not is_running(pid, started_at):
-                    self._store.serving.clear_states(pid, started_at=started_at)
+            for proxy in find_proxies(self._store.serving.states()):
+                if not proxy.is_running:
+                    self._store.serving.clear_states(proxy.pid, started_at=proxy.started_at)
