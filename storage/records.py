@@ -359,6 +359,8 @@ class ClientRecord(Struct, frozen=True):
     """The latest announcements, the newest last: `1` for each that it followed in time, else `0`."""
     tries: int = 0
     """How often its list grew only to see what it does."""
+    late: int = 0
+    """How many of the notifications that it did not follow in time it followed within half a minute."""
 
 
 class Usage(Struct, frozen=True):

@@ -195,6 +195,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "policy:auto:demotion": Promise(
         "design: exposure", "a client that does not list again is demoted, also after a restart"
     ),
+    "policy:auto:recovery": Promise(
+        "docs/clients.md", "one slow answer freezes no client that lists again, and a frozen one recovers"
+    ),
     "policy:auto:promotion": Promise("design: exposure", "a client that lists again is grown for"),
     "policy:explicit": Promise("design: exposure", "a policy that is set holds for every client"),
     "profile:own-list": Promise("design: exposure", "each profile has its own list"),

@@ -236,6 +236,11 @@ class Exposures:
         key = (session.client, session.version, session.era)
         self._recorder.add_client_relist(ClientRecord(*key, 1, relisted, ms, self._recorder.now()))
 
+    def record_late(self, session: SessionRecord) -> None:
+        """Record that a client listed again, later than it should have."""
+        key = (session.client, session.version, session.era)
+        self._recorder.add_client_relist(ClientRecord(*key, 0, 0, 0.0, self._recorder.now(), late=1))
+
     # -- making a list
 
     def _make_stored(self, profile: Profile, policy: Policy, ranked: tuple[ToolId, ...] | None = None) -> View:

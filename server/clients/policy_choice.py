@@ -1,7 +1,8 @@
 """Which policy `auto` chooses for a client: what was measured of its name and version, and until then what is believed.
 
 A name is only the first belief. One growing attempt measures a client that nobody has seen, and its result outranks
-the name. A new version of a client is measured again.
+the name. One late list is no verdict, because a busy machine makes any client late: a client that is known to list
+again is frozen after two failures, and both kinds are tried again. A new version of a client is measured again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ RELIST_SHARE: Final = 0.5
 """A list grows only for clients that list again after at least this share of the announcements they get."""
 
 TRIES: Final = 3
-"""How often a client is tried. The first attempt that gives a result is the last; an attempt gives none if the client
-leaves before it gets the answer that waits for it."""
+"""How often a client is tried. An attempt that gives a result is the last, unless the client listed late or is known to
+list again; an attempt gives none if the client leaves before it gets the answer that waits for it."""
+
+FAILURES: Final = 2
+"""How often a client that is known to list again may fail to before its list is frozen."""
+
+RECOVERED: Final = "11"
+"""The latest outcomes of a client whose list grows again, however often it failed before."""
 
 SCHEDULED: Final = 0.1
 """A list counts as an answer to an announcement only if the client's own schedule brings one so soon with at most this
@@ -49,16 +56,32 @@ def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRec
     if era == "modern":
         return "frozen"
     share = relist_share(ledger)
-    if share is not None:
-        return "growing" if share >= RELIST_SHARE else "frozen"
-    return "growing" if client.lower() in RELISTERS else "frozen"
+    if ledger is None or share is None:
+        return "growing" if client.lower() in RELISTERS else "frozen"
+    return "growing" if share >= RELIST_SHARE or _has_credit(ledger) else "frozen"
+
+
+def _is_known(ledger: ClientRecord) -> bool:
+    """Tell whether a client has listed again in time once, or is one of those that are known to."""
+    return ledger.relisted > 0 or ledger.client.lower() in RELISTERS
+
+
+def _has_credit(ledger: ClientRecord) -> bool:
+    """Tell whether the list of a client grows although it listed again after less than half of its announcements."""
+    return ledger.recent.endswith(RECOVERED) or (_is_known(ledger) and ledger.announced - ledger.relisted < FAILURES)
 
 
 def is_worth_a_try(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> bool:
-    """Tell whether the list of a client may grow once to see whether the client lists again."""
+    """Tell whether the list of a client may grow once to see whether the client lists again.
+
+    That is so for a client that was never measured, for one that listed again later than it should have, and for one
+    that is known to list again and has stopped.
+    """
     if choose_policy(wanted, era, client, ledger) != "frozen" or wanted != "auto" or era == "modern":
         return False
-    return relist_share(ledger) is None and (ledger is None or ledger.tries < TRIES)
+    if ledger is None or relist_share(ledger) is None:
+        return ledger is None or ledger.tries < TRIES
+    return ledger.tries < TRIES and (ledger.late > 0 or _is_known(ledger))
 
 
 def is_scheduled(delay_s: float, unasked: int, watched_s: float) -> bool:
@@ -77,7 +100,7 @@ def explain_policy(record: ClientRecord) -> str:
         rule = "its protocol forbids lists that grow on request"
         return rule if share is None else f"{rule} (when told of a change, it {_describe(share)})"
     if share is not None:
-        return f"when told of a change, it {_describe(share)}"
+        return _explain_share(record, share)
     if record.client.lower() in RELISTERS:
         return "not measured yet; clients of this name are known to list again"
     if record.tries >= TRIES:
@@ -89,3 +112,16 @@ def _describe(share: float) -> str:
     if share == 1.0:
         return "lists again"
     return f"lists again {share:.0%} of the time" if share else "does not list again"
+
+
+def _explain_share(record: ClientRecord, share: float) -> str:
+    """Say what a legacy client does when told of a change, and what follows from it where that is not plain."""
+    if share >= RELIST_SHARE:
+        return f"when told of a change, it {_describe(share)}"
+    if record.recent.endswith(RECOVERED):
+        return f"when told of a change, it {_describe(share)}, the last two times too"
+    if _has_credit(record):
+        return "clients of this name are known to list again; this one failed to, once"
+    does = "lists again too late" if record.late and not share else _describe(share)
+    is_tried = is_worth_a_try("auto", record.era, record.client, record)
+    return f"when told of a change, it {does}" + ("; it is tried again" if is_tried else "")

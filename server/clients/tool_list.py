@@ -15,6 +15,9 @@ from foretool.storage.records import ListReason, Policy, ToolId
 RELIST_S: Final = 2.0
 """A client that lists again within this time of `list_changed` counts as one that re-lists."""
 
+LATE_S: Final = 30.0
+"""A client that lists again within this time, but later than `RELIST_S`, is late: the machine may have been busy."""
+
 GRACE_S: Final = 0.05
 """After the client listed again, a held result waits this long, so that over HTTP it does not overtake the list."""
 
@@ -45,6 +48,8 @@ class ToolList:
         """Results that wait for the client to list again."""
         self._announced_at = 0.0
         """Loop time of the last announcement that the client has not answered yet; 0 for none."""
+        self._missed_at = 0.0
+        """The latest announcement that the client did not answer in time and may still answer late; 0 for none."""
         self._in_vain_at = 0.0
         """The announcement after which a result was held and the client did not list."""
         self._first_at = 0.0
@@ -154,7 +159,7 @@ class ToolList:
 
     def _time_out(self, announced_at: float) -> None:
         if self._announced_at == announced_at:
-            self._announced_at = 0.0
+            self._announced_at, self._missed_at = 0.0, announced_at
             self._measure(None)
 
     def close(self) -> None:
@@ -168,10 +173,13 @@ class ToolList:
         loop = asyncio.get_running_loop()
         if self._announced_at:
             announced_at, self._announced_at = self._announced_at, 0.0
-            delay, watched = loop.time() - announced_at, announced_at - self._first_at
-            self._measure(None if is_scheduled(delay, self._unasked, watched) else delay)
+            delay = loop.time() - announced_at
+            self._measure(None if self._is_scheduled(announced_at, delay) else delay)
+        elif self._missed_at and not self._is_scheduled(self._missed_at, loop.time() - self._missed_at):
+            self._note_late(loop.time() - self._missed_at)
         elif self._first_at:
             self._unasked += 1
+        self._missed_at = 0.0
         self._first_at = self._first_at or loop.time()
         if self._held:
             loop.call_later(GRACE_S, self._release, *self._held)
@@ -181,6 +189,15 @@ class ToolList:
         for session in self._client.sessions():
             self._exposures.record_relist(session.record, delay_s)
             session.policy = None
+
+    def _is_scheduled(self, announced_at: float, delay_s: float) -> bool:
+        return is_scheduled(delay_s, self._unasked, announced_at - self._first_at)
+
+    def _note_late(self, delay_s: float) -> None:
+        """Record that the client listed again, but not in time."""
+        if delay_s <= LATE_S:
+            for session in self._client.sessions():
+                self._exposures.record_late(session.record)
 
     def hold(self, finish: Callable[[], None]) -> None:
         """Call `finish` once the client has listed again, at most `hold_ms` later."""

@@ -252,3 +252,9 @@ def m012_tries(db: Database) -> None:
     """Add what a client did after the latest announcements, and how often it was tried."""
     db.table("clients").add_column("recent", str, not_null_default="")
     db.table("clients").add_column("tries", int, not_null_default=0)
+
+
+@migration
+def m013_late(db: Database) -> None:
+    """Add how often a client listed again later than it should have."""
+    db.table("clients").add_column("late", int, not_null_default=0)

@@ -50,7 +50,7 @@ _DROP_CLIENTS = (
     " LIMIT max(0, (SELECT count(*) FROM clients) - ?))"
 )
 _OF_CLIENT = "WHERE client = ? AND version = ? AND era = ?"
-_GET_CLIENTS = "SELECT client, version, era, announced, relisted, delays, last_seen, recent, tries FROM clients"
+_GET_CLIENTS = "SELECT client, version, era, announced, relisted, delays, last_seen, recent, tries, late FROM clients"
 
 
 class Sessions(Subject):
@@ -118,8 +118,8 @@ class Clients(Subject):
                 delays = [*delays, seen.relist_ms][-_KEPT_DELAYS:]
             self._database.run(
                 "UPDATE clients SET announced = announced + ?, relisted = relisted + ?, delays = ?,"  # noqa: S608  # a constant
-                f" recent = substr(recent || ?, -{_KEPT_OUTCOMES}), tries = tries + ? {_OF_CLIENT}",
-                (seen.announced, seen.relisted, encode_json(delays), outcomes, seen.tries, *key),
+                f" recent = substr(recent || ?, -{_KEPT_OUTCOMES}), tries = tries + ?, late = late + ? {_OF_CLIENT}",
+                (seen.announced, seen.relisted, encode_json(delays), outcomes, seen.tries, seen.late, *key),
             )
 
     def get(self, name: str, version: str, era: Era) -> ClientRecord | None:
@@ -137,9 +137,9 @@ def _read_exposure(row: Sequence[Any]) -> Exposure:
 
 
 def _read_client(row: Sequence[Any]) -> ClientRecord:
-    client, version, era, announced, relisted, delays, last_seen, recent, tries = row
+    client, version, era, announced, relisted, delays, last_seen, recent, tries, late = row
     median = _median(_numbers.decode(delays))
-    return ClientRecord(client, version, era, announced, relisted, median, last_seen, recent, tries)
+    return ClientRecord(client, version, era, announced, relisted, median, last_seen, recent, tries, late)
 
 
 def _median(values: Sequence[float]) -> float:

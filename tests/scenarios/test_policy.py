@@ -39,23 +39,27 @@ async def test_a_client_known_to_re_list_gets_a_growing_list() -> None:
         assert policies(stage.store) == ["growing"]
 
 
-@requirement("policy:auto:demotion")
-async def test_a_client_that_did_not_list_again_is_demoted_and_stays_so_after_a_restart(
+@requirement("policy:auto:demotion", "policy:auto:recovery")
+async def test_a_client_that_did_not_list_again_twice_is_demoted_and_stays_so_after_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
     store, _ = failing_store()
-    upstream = FakeUpstream("calc", ["add", "subtract"])
-    async with proxy_over(upstream, store=store, hold_ms=10) as stage:
+    upstream = FakeUpstream("calc", ["add", "subtract", "divide"])
+    async with proxy_over(upstream, store=store, hold_ms=10, list_whole=False) as stage:
         await stage.client.initialize("claude-code", "2.1")
         await stage.client.list_tools()
-        await stage.client.discover(names=["calc__add"])
-        await asyncio.sleep(0.2)  # of the loop's own time: the window closes without a list
+        for name in ("calc__add", "calc__subtract"):
+            await stage.client.discover(names=[name])
+            await asyncio.sleep(0.2)  # of the loop's own time: the window closes without a list
         ledger = store.clients.get("claude-code", "2.1", "legacy")
         assert ledger is not None
-        assert (ledger.announced, ledger.relisted) == (1, 0)
-        await stage.client.discover(names=["calc__subtract"])
-        assert stage.client.count(LIST_CHANGED) == 1
+        assert (ledger.announced, ledger.relisted) == (2, 0)
+        # It is known to list again, so it is tried once more, now and then, and no more than that.
+        for _ in range(2):
+            await stage.client.discover(names=["calc__divide"])
+            await asyncio.sleep(0.2)  # of the loop's own time
+        assert stage.client.count(LIST_CHANGED) == 3
     async with proxy_over(upstream, store=store) as stage:
         await stage.client.initialize("claude-code", "2.1")
         await stage.client.list_tools()
@@ -63,6 +67,46 @@ async def test_a_client_that_did_not_list_again_is_demoted_and_stays_so_after_a_
         await other_version.initialize("claude-code", "2.2")
         await other_version.list_tools()
     assert policies(store) == ["growing", "frozen", "growing"]
+
+
+@requirement("policy:auto:recovery")
+async def test_a_client_that_was_slow_once_is_tried_again_and_grown_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
+        await stage.client.initialize("newcomer", "1")
+        await stage.client.list_tools()
+        await search(stage.client, "calc__add", lists=False)
+        await asyncio.sleep(0.2)  # of the loop's own time: the window closes without a list
+        await stage.client.list_tools()  # late: a busy machine
+        monkeypatch.setattr(tool_list, "RELIST_S", 2.0)
+        for name in ("calc__add", "calc__subtract"):
+            again = stage.connect()
+            await again.initialize("newcomer", "1")
+            await again.list_tools()
+            await search(again, name, lists=True)
+    ledger = store.clients.get("newcomer", "1", "legacy")
+    assert ledger is not None
+    assert (ledger.recent, ledger.tries, ledger.late) == ("011", 2, 1)
+    assert policies(store) == ["frozen", "frozen", "growing"]
+
+
+@requirement("policy:auto:recovery")
+async def test_a_list_that_comes_long_after_an_announcement_is_not_late_but_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    monkeypatch.setattr(tool_list, "LATE_S", 0.2)
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
+        await stage.client.initialize("newcomer", "1")
+        await stage.client.list_tools()
+        await search(stage.client, "calc__add", lists=False)
+        await asyncio.sleep(0.5)  # of the loop's own time
+        await stage.client.list_tools()
+    ledger = store.clients.get("newcomer", "1", "legacy")
+    assert ledger is not None
+    assert (ledger.recent, ledger.late) == ("0", 0)
 
 
 @requirement("policy:auto:promotion")

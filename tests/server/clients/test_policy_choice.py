@@ -44,6 +44,29 @@ def test_only_the_latest_announcements_count(recent: str, policy: str) -> None:
     assert choose_policy("auto", "legacy", "nobody", ledger) == policy
 
 
+@requirement("policy:auto:recovery")
+@pytest.mark.parametrize(
+    ("client", "recent", "policy"),
+    [
+        ("opencode", "0", "growing"),  # one failure of a client that is known to list again decides nothing
+        ("opencode", "00", "frozen"),
+        ("opencode", "001", "frozen"),
+        ("opencode", "00001", "frozen"),
+        ("opencode", "000011", "growing"),
+        ("nobody", "0", "frozen"),
+        ("nobody", "01", "growing"),
+        ("nobody", "10", "growing"),
+        ("nobody", "100", "frozen"),
+        ("nobody", "0000011", "growing"),
+    ],
+)
+def test_a_client_known_to_list_again_has_two_failures_and_recovers_after_two_lists(
+    client: str, recent: str, policy: str
+) -> None:
+    ledger = changed(LEDGER, client=client, announced=len(recent), relisted=recent.count("1"), recent=recent)
+    assert choose_policy("auto", "legacy", client, ledger) == policy
+
+
 @requirement("policy:auto:try")
 @pytest.mark.parametrize(
     ("wanted", "era", "client", "more", "tried"),
@@ -52,6 +75,12 @@ def test_only_the_latest_announcements_count(recent: str, policy: str) -> None:
         ("auto", "legacy", "nobody", {"tries": TRIES - 1}, True),
         ("auto", "legacy", "nobody", {"tries": TRIES}, False),
         ("auto", "legacy", "nobody", {"announced": 1}, False),
+        ("auto", "legacy", "nobody", {"announced": 1, "tries": 1, "late": 1}, True),
+        ("auto", "legacy", "nobody", {"announced": 2, "tries": TRIES, "late": 2}, False),
+        ("auto", "legacy", "nobody", {"announced": 4, "relisted": 1, "tries": 1}, True),
+        ("auto", "legacy", "opencode", {"announced": 1}, False),  # its list grows
+        ("auto", "legacy", "opencode", {"announced": 2}, True),
+        ("auto", "legacy", "opencode", {"announced": 5, "tries": TRIES}, False),
         ("auto", "legacy", "nobody", {"announced": 1, "relisted": 1}, False),
         ("auto", "legacy", "claude-code", {}, False),
         ("auto", "modern", "nobody", {}, False),
@@ -59,10 +88,10 @@ def test_only_the_latest_announcements_count(recent: str, policy: str) -> None:
         ("full", "legacy", "nobody", {}, False),
     ],
 )
-def test_only_a_client_that_was_never_measured_is_tried(
+def test_a_client_is_tried_that_was_never_measured_or_that_is_likely_to_list_again(
     wanted: Any, era: Any, client: str, more: dict[str, int], tried: bool
 ) -> None:
-    assert is_worth_a_try(wanted, era, client, changed(LEDGER, **more)) == tried
+    assert is_worth_a_try(wanted, era, client, changed(LEDGER, client=client, **more)) == tried
     if not more:
         assert is_worth_a_try(wanted, era, client, None) == tried
 
@@ -86,3 +115,21 @@ def test_a_list_that_the_clients_own_schedule_may_have_brought_is_no_answer(
 
 def test_a_client_that_always_left_too_soon_is_explained() -> None:
     assert explain_policy(changed(LEDGER, tries=TRIES)) == "not measured: it left too soon, 3 times"
+
+
+@pytest.mark.parametrize(
+    ("client", "recent", "more", "why"),
+    [
+        ("opencode", "0", {}, "clients of this name are known to list again; this one failed to, once"),
+        ("opencode", "00", {}, "when told of a change, it does not list again; it is tried again"),
+        ("nobody", "0", {"tries": 1}, "when told of a change, it does not list again"),
+        ("nobody", "0", {"tries": 1, "late": 1}, "when told of a change, it lists again too late; it is tried again"),
+        ("nobody", "00011", {}, "when told of a change, it lists again 40% of the time, the last two times too"),
+        ("nobody", "01", {"tries": 2}, "when told of a change, it lists again 50% of the time"),
+    ],
+)
+def test_what_does_not_follow_from_the_share_alone_is_explained(
+    client: str, recent: str, more: dict[str, int], why: str
+) -> None:
+    seen = changed(LEDGER, client=client, announced=len(recent), relisted=recent.count("1"), recent=recent, **more)
+    assert explain_policy(seen) == why

@@ -67,4 +67,5 @@ def test_a_client_that_gives_ever_new_names_neither_fills_the_ledger_nor_drops_w
 def test_only_the_latest_outcomes_are_kept(store: Store) -> None:
     for relisted in [1] * 30 + [0] * 15:
         store.clients.add_relist(ClientRecord("c", "1", "legacy", 1, relisted, 1.0, 1.0, tries=1))
-    assert [(each.recent, each.tries) for each in store.clients.all()] == [("1" + "0" * 15, 45)]
+    store.clients.add_relist(ClientRecord("c", "1", "legacy", 0, 0, 0.0, 1.0, late=1))
+    assert [(each.recent, each.tries, each.late) for each in store.clients.all()] == [("1" + "0" * 15, 45, 1)]
