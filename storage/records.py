@@ -121,6 +121,18 @@ class SessionRecord(Struct, frozen=True):
     """None while it runs, and for good if its process was killed."""
 
 
+class SessionSum(Struct, frozen=True):
+    """One session, and how much happened in it."""
+
+    session: SessionRecord
+    calls: int
+    hidden: int
+    """Calls of tools that its list lacked."""
+    misses: int
+    last_at: float
+    """When it called last; 0 if it never did."""
+
+
 class Exposure(Struct, frozen=True):
     """One tool list that a client received, or the tools that another text of foretool put before its model.
 
@@ -370,6 +382,16 @@ class Usage(Struct, frozen=True):
     calls: int
     misses: int
     last_at: float
+
+
+class Neighbour(Struct, frozen=True):
+    """How often one client called another tool right before, or right after, a given one."""
+
+    client: str
+    tool: ToolId
+    """"" stands for the beginning, or the end, of a session."""
+    is_before: bool
+    times: int
 
 
 class Episode(Struct, frozen=True):

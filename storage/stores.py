@@ -32,9 +32,11 @@ if TYPE_CHECKING:
         Miss,
         MissCount,
         MissFilter,
+        Neighbour,
         Prompt,
         Selection,
         SessionRecord,
+        SessionSum,
         Statistics,
         StepRecord,
         Tool,
@@ -120,6 +122,26 @@ class SessionStore(Protocol):
 
         The lists of sessions that began earlier are left out.
         """
+
+
+class BrowseStore(Protocol):
+    """What a person looks through. `profile` limits an answer to the sessions of one profile; None means all."""
+
+    def sessions(self, before: float, limit: int, profile: str | None = None, client: str = "") -> list[SessionSum]:
+        """Return sessions that began before a time, of one client or of all (""), the newest first."""
+
+    def calls_of(self, session: str, most: int) -> list[Call]:
+        """Return the first calls of a session, the oldest first."""
+
+    def misses_of(self, session: str, most: int) -> list[Miss]:
+        """Return the first misses of a session, the oldest first."""
+
+    def neighbours(self, tool: ToolId, latest: int, profile: str | None = None) -> list[Neighbour]:
+        """Return what was called right before and right after a tool within the latest calls, the most frequent
+        first."""
+
+    def usage(self, profile: str, latest: int) -> list[Usage]:
+        """Return the tools that one profile called among the latest calls of all profiles, or ever missed."""
 
 
 class ClientLedger(Protocol):
@@ -403,6 +425,7 @@ class Store(AbstractContextManager["Store"], Protocol):
     """Where the store is; files that belong to it may stand beside it."""
     approvals: ApprovalStore
     artifacts: ArtifactStore
+    browsing: BrowseStore
     calls: CallStore
     catalog: CatalogStore
     clients: ClientLedger

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, ToolId, Usage
 from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table
 
-_CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
-_MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
+CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
+MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
 _USAGE = Table("usage", Usage)
 _FLOWS = Table("flows", Flow)
 _GET_EVENTS = (
@@ -51,28 +51,28 @@ class Calls(Subject):
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
         if len(calls) == 1 and not misses:
             # The path of nearly every call: only the two texts that others said are looked at.
-            self._database.commit(_CALLS.insert, self._database.clean_places(_CALLS.values(calls[0]), _CALLS.places))
+            self._database.commit(CALLS.insert, self._database.clean_places(CALLS.values(calls[0]), CALLS.places))
             return
         if not calls and not misses:
             return
         if any(not 0 <= miss.call <= len(calls) for miss in misses):
             raise ValueError(f"Miss.call is the place of a call in its batch of {len(calls)}, 1 the first, or 0")
         with self._database.atomic():
-            self._database.run_all(_CALLS.insert, map(_CALLS.row, calls))
+            self._database.run_all(CALLS.insert, map(CALLS.row, calls))
             # One writer at a time: the ids of a batch follow each other.
             before = self._database.last_id() - len(calls) if calls else 0
             found = (replace(miss, call=before + miss.call) if miss.call else miss for miss in misses)
-            self._database.run_all(_MISSES.insert, map(_miss_row, found))
+            self._database.run_all(MISSES.insert, map(_miss_row, found))
 
     def get(self, id: int) -> Call | None:
-        return _CALLS.find(self._database, "WHERE id = ?", (id,))
+        return CALLS.find(self._database, "WHERE id = ?", (id,))
 
     def recent(self, limit: int) -> list[Call]:
-        return _CALLS.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
+        return CALLS.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
 
     def of_session(self, session: str, since: float, until: float) -> list[Call]:
         rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
-        return _CALLS.find_all(self._database, rest, (session, since, until))
+        return CALLS.find_all(self._database, rest, (session, since, until))
 
     def events(self, limit: int) -> list[Event]:
         return [
@@ -84,14 +84,14 @@ class Calls(Subject):
         return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit,))}
 
     def miss(self, id: int) -> Miss | None:
-        return _MISSES.find(self._database, "WHERE id = ?", (id,))
+        return MISSES.find(self._database, "WHERE id = ?", (id,))
 
     def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]:
-        return _MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
+        return MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
 
     def find_misses(self, wanted: MissFilter, limit: int = -1) -> list[Miss]:
         where, values = _conditions(wanted)
-        return _MISSES.find_all(self._database, f"WHERE {where} ORDER BY at DESC, id DESC LIMIT ?", (*values, limit))
+        return MISSES.find_all(self._database, f"WHERE {where} ORDER BY at DESC, id DESC LIMIT ?", (*values, limit))
 
     def count_misses(self, wanted: MissFilter) -> list[MissCount]:
         where, values = _conditions(wanted)
@@ -134,7 +134,7 @@ def _conditions(wanted: MissFilter) -> tuple[str, tuple[Any, ...]]:
 
 def _miss_row(miss: Miss) -> tuple[Any, ...]:
     # A name that no tool has is whatever the client typed.
-    return _MISSES.row(replace(miss, tool=Said(miss.tool)) if miss.noticed == "unknown_name" else miss)
+    return MISSES.row(replace(miss, tool=Said(miss.tool)) if miss.noticed == "unknown_name" else miss)
 
 
 class Flows(Subject):

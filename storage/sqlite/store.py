@@ -5,6 +5,7 @@ from __future__ import annotations
 from foretool.storage.records import Statistics
 from foretool.storage.sqlite.approvals import Approvals
 from foretool.storage.sqlite.artifacts import Artifacts
+from foretool.storage.sqlite.browsing import Browsing
 from foretool.storage.sqlite.calls import Calls, Flows
 from foretool.storage.sqlite.catalog import Catalog
 from foretool.storage.sqlite.database import Database
@@ -38,6 +39,7 @@ class SqliteStore(Store):
         self.reopen = database.reopen
         self.approvals = Approvals(database)
         self.artifacts = Artifacts(database)
+        self.browsing = Browsing(database)
         self.calls = Calls(database)
         self.catalog = Catalog(database)
         self.clients = Clients(database)

@@ -1,0 +1,102 @@
+"""What a person looks through: sessions with their sums, one session's calls and misses, and what surrounds a tool.
+
+The log has no index on `session` or `tool`, because each would cost every call. So each question reads a bounded part
+of it: ids rise with time, and a session knows the id of its first call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from foretool.storage.records import Call, Miss, Neighbour, SessionRecord, SessionSum, ToolId, Usage
+from foretool.storage.sqlite.calls import CALLS, MISSES
+from foretool.storage.sqlite.database import Subject, encode_json
+
+_SUMS: Final = """
+WITH wanted AS (
+    SELECT * FROM sessions
+    WHERE started_at < ? AND (? IS NULL OR profile = ?) AND (? = '' OR lower(client) = lower(?))
+    ORDER BY started_at DESC LIMIT ?
+),
+-- Calls of sessions that began after these are looked at as well, but not more than some ten thousand.
+called AS (
+    SELECT session, count(*) AS calls, sum(hidden) AS hidden, max(at) AS last_at FROM (
+        SELECT session, hidden, at FROM calls
+        WHERE id >= (SELECT min(first_call) FROM wanted) AND outcome <> 'refused' ORDER BY id LIMIT 40000
+    ) GROUP BY session
+),
+missed AS (
+    SELECT session, count(*) AS misses FROM (
+        SELECT session FROM misses WHERE at >= (SELECT min(started_at) FROM wanted) ORDER BY at LIMIT 10000
+    ) GROUP BY session
+)
+SELECT {columns}, coalesce(called.calls, 0), coalesce(called.hidden, 0), coalesce(missed.misses, 0),
+    coalesce(called.last_at, 0.0)
+FROM wanted AS sessions
+LEFT JOIN called ON called.session = sessions.key LEFT JOIN missed ON missed.session = sessions.key
+ORDER BY sessions.started_at DESC
+"""
+_OF_SESSION: Final = """
+WHERE session = :key AND id >= (SELECT first_call FROM sessions WHERE key = :key)
+    -- A session that began after this one had ended begins with a later call.
+    AND id < coalesce((
+        SELECT min(first_call) FROM sessions
+        WHERE started_at > (SELECT ended_at FROM sessions WHERE key = :key) + 1
+    ), 9e18)
+ORDER BY id LIMIT :most
+"""
+_LATEST: Final = "SELECT session, tool FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?"
+_CLIENTS: Final = """
+SELECT key, client FROM sessions WHERE key IN (SELECT value FROM json_each(?)) AND (? IS NULL OR profile = ?)
+"""
+_USAGE: Final = """
+SELECT tool, sum(called), sum(missed), max(at) FROM (
+    SELECT session, tool, 1 AS called, 0 AS missed, at FROM (
+        SELECT session, tool, at FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?
+    )
+    UNION ALL SELECT session, tool, 0, 1, 0.0 FROM misses WHERE noticed NOT IN ('unknown_name', 'nothing_found')
+) WHERE session IN (SELECT key FROM sessions WHERE profile = ?) GROUP BY tool
+"""
+
+
+class Browsing(Subject):
+    """Implements `BrowseStore`."""
+
+    def sessions(self, before: float, limit: int, profile: str | None = None, client: str = "") -> list[SessionSum]:
+        columns = ", ".join(f"sessions.{name}" for name in SessionRecord.__struct_fields__)
+        values = (before, profile, profile, client, client, limit)
+        return [_read_sum(row) for row in self._database.rows(_SUMS.format(columns=columns), values)]
+
+    def calls_of(self, session: str, most: int) -> list[Call]:
+        return CALLS.find_all(self._database, _OF_SESSION, {"key": session, "most": most})
+
+    def misses_of(self, session: str, most: int) -> list[Miss]:
+        rest = (
+            "WHERE session = :key AND at >= (SELECT started_at FROM sessions WHERE key = :key) - 1"
+            " ORDER BY id LIMIT :most"
+        )
+        return MISSES.find_all(self._database, rest, {"key": session, "most": most})
+
+    def neighbours(self, tool: ToolId, latest: int, profile: str | None = None) -> list[Neighbour]:
+        chains: dict[str, list[str]] = {}
+        for session, called in self._database.rows(_LATEST, (latest,)):
+            chains.setdefault(session, [""]).append(called)
+        found: Counter[tuple[str, str, bool]] = Counter()
+        keys = [session for session, chain in chains.items() if tool in chain]
+        for session, client in self._database.rows(_CLIENTS, (encode_json(keys), profile, profile)):
+            # The latest call comes first, so each is followed by the one before it.
+            for after, called, before in zip(chain := chains[session], chain[1:], [*chain[2:], ""], strict=False):
+                if called == tool:
+                    found[client, before, True] += 1
+                    found[client, after, False] += 1
+        counted = sorted(found.items(), key=lambda each: (-each[1], each[0]))
+        return [Neighbour(client, ToolId(other), is_before, times) for (client, other, is_before), times in counted]
+
+    def usage(self, profile: str, latest: int) -> list[Usage]:
+        return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USAGE, (latest, profile))]
+
+
+def _read_sum(row: tuple[Any, ...]) -> SessionSum:
+    *record, calls, hidden, misses, last_at = row
+    return SessionSum(SessionRecord(*record), calls, hidden, misses, last_at)
