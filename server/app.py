@@ -307,6 +307,7 @@ class App:
                 lambda: housekeeping.refresh_stale(self.upstreams, self.clients, self.memory),
                 lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients),
                 memory.tick,
+                lambda: housekeeping.fold_usage(self.store),
                 lambda: housekeeping.run_checkpoint(self.store),
             ),
         )

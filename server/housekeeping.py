@@ -75,6 +75,12 @@ def refresh_stale(upstreams: UpstreamRegistry, clients: ClientRegistry, memory: 
             upstream.start(era)
 
 
+def fold_usage(store: Store) -> None:
+    """Count the latest calls for what is known of the use of tools, a few thousand at most."""
+    with contextlib.suppress(StorageError):  # counted another time
+        store.calls.fold_some()
+
+
 async def run_checkpoint(store: Store) -> None:
     """Move the database's log into its file, when there is enough of it."""
     if store.is_checkpoint_due:

@@ -122,7 +122,7 @@ def _open(config: Config) -> Store:
         log.warning("%s", line)
     with contextlib.suppress(StorageError):
         # A store without sessions belongs to a new user, for whom nothing has changed.
-        if store.serving.tell_once("small environment") and store.statistics().sessions:
+        if store.serving.tell_once("small environment") and store.sessions.first_at() is not None:
             reload.report_small_environment(config, os.environ)
     return store
 

@@ -99,6 +99,14 @@ class CallStore(Protocol):
     def usage(self) -> list[Usage]:
         """Return every tool ever called or missed, the most called first; misses of unknown names do not count."""
 
+    def counted_usage(self) -> list[Usage]:
+        """Return the same without the latest records, as far as `fold_some` has not counted them; fast however many
+        there are."""
+
+    def fold_some(self) -> bool:
+        """Count a few thousand more records for `usage`; return whether some are left. `record` counts none, so that
+        it stays cheap."""
+
 
 class SessionStore(Protocol):
     """Sessions, and the tool lists (exposures) that they received."""
@@ -184,8 +192,11 @@ class DiscoveryStore(Protocol):
 class TaskStore(Protocol):
     """Tasks in words: what users asked their clients for, and what was selected for single steps."""
 
-    def texts(self, limit: int = -1) -> list[str]:
-        """Return the tasks of discoveries and prompts, each text once, the latest first."""
+    def texts(self) -> list[str]:
+        """Return the tasks of all discoveries and prompts, each text once, the latest first."""
+
+    def latest(self, limit: int) -> list[str]:
+        """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is."""
 
     def add_prompt(self, prompt: Prompt) -> int: ...
     def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]: ...

@@ -13,6 +13,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from math import inf
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -47,6 +49,10 @@ from foretool.storage.records import (
     Usage,
     WorkingSet,
 )
+
+FRESH_S: Final = 1.0
+"""The usage that was read for a call of one hidden tool tells for so long why others are hidden: reading it and ranking
+all tools takes milliseconds."""
 
 
 class Why(Struct, frozen=True):
@@ -313,14 +319,21 @@ class Exposures:
         def fixed() -> tuple[frozenset[ToolId], int]:
             return frozenset(self._pinned(profile)), self._left(profile, policy)
 
+        read_at, used, chosen = -inf, frozenset[ToolId](), frozenset[ToolId]()
+
         def fits(tool: ToolId) -> bool:
+            nonlocal read_at, used, chosen
+            if tool in used and self._recorder.now() - read_at < FRESH_S:
+                return tool in chosen
             usages = self._recorder.usage()
             if all(each.tool != tool for each in usages):
                 return False  # nothing has changed for it
             pinned, left = fixed()
             ranked = self._rank_use(profile, usages, listed, pinned)
             share = self._learned.named_share() if policy == "frozen" else 0.0
-            return tool in split_list(ranked, left, share, self._catalog.tokens, self._named.tokens)[0]
+            chosen = frozenset(split_list(ranked, left, share, self._catalog.tokens, self._named.tokens)[0])
+            used, read_at = frozenset(each.tool for each in usages), self._recorder.now()
+            return tool in chosen
 
         return fits
 

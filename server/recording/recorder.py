@@ -128,7 +128,12 @@ class Recorder:
         return self._asked(partial(self._store.clients.get, name, version, era), None)
 
     def usage(self) -> list[Usage]:
-        return self._asked(self._store.calls.usage, [])
+        """Return how often each tool was used, without what was recorded in the last moments."""
+        return self._asked(self._count_usage, [])
+
+    def _count_usage(self) -> list[Usage]:
+        self._store.calls.fold_some()
+        return self._store.calls.counted_usage()
 
     def failing(self) -> set[ToolId]:
         """Return the tools that failed at each of their latest calls."""
@@ -139,7 +144,7 @@ class Recorder:
         return self._asked(self._store.sessions.first_at, None) or self._clock()
 
     def tasks(self, limit: int) -> list[str]:
-        return self._asked(partial(self._store.tasks.texts, limit), [])
+        return self._asked(partial(self._store.tasks.latest, limit), [])
 
     def working_set(self, key: str) -> WorkingSet | None:
         return self._asked(partial(self._store.serving.working_set, key), None)

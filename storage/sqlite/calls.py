@@ -9,7 +9,7 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, ToolId, Usage
-from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table
+from foretool.storage.sqlite.database import TOOL_IDS, Database, Said, Subject, Table
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
@@ -19,6 +19,11 @@ _GET_EVENTS = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
     " ORDER BY id DESC LIMIT ?"
 )
+
+FOLDED = 2000
+"""Calls, and misses, that are added to `usage` in one transaction, which takes about a millisecond."""
+LONGEST_CALL_S = 3600.0
+"""A call that takes longer, or clocks that differ by more, may be looked for in vain by time."""
 
 _FOLD_CALLS = """
 INSERT INTO usage (tool, calls, misses, last_at)
@@ -99,19 +104,39 @@ class Calls(Subject):
 
     def usage(self) -> list[Usage]:
         self.fold_usage()
+        return self.counted_usage()
+
+    def counted_usage(self) -> list[Usage]:
         return _USAGE.find_all(self._database, "ORDER BY calls DESC, last_at DESC, tool")
 
     def fold_usage(self) -> None:
-        """Add new calls and misses to the table `usage`; `record` does not, so that it stays cheap."""
+        """Count everything that is not in `usage` yet."""
+        while self.fold_some():
+            pass
+
+    def fold_some(self) -> bool:
+        if self._unfolded() == 0:
+            return False
         with self._database.atomic():
-            call, miss = self._database.row("SELECT call, miss FROM usage_folded WHERE id = 1") or (0, 0)
-            newest = self._database.rows("SELECT (SELECT max(id) FROM calls), (SELECT max(id) FROM misses)")[0]
-            until = (newest[0] or call, newest[1] or miss)
-            if until == (call, miss):
-                return
+            call, miss = self._folded()
+            until = (min(self._newest("calls"), call + FOLDED), min(self._newest("misses"), miss + FOLDED))
             self._database.run(_FOLD_CALLS, (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
             self._database.run("INSERT OR REPLACE INTO usage_folded (id, call, miss) VALUES (1, ?, ?)", until)
+        return self._unfolded() > 0
+
+    def _unfolded(self) -> int:
+        """Return how many ids are not in `usage` yet."""
+        call, miss = self._folded()
+        return max(self._newest("calls") - call, 0) + max(self._newest("misses") - miss, 0)
+
+    def _folded(self) -> tuple[int, int]:
+        """Return the last call and the last miss that `usage` counts."""
+        row = self._database.row("SELECT call, miss FROM usage_folded WHERE id = 1") or (0, 0)
+        return row[0], row[1]
+
+    def _newest(self, table: str) -> int:
+        return int(self._database.rows(f"SELECT coalesce(max(id), 0) FROM {table}")[0][0])  # noqa: S608  # a constant
 
 
 def _conditions(wanted: MissFilter) -> tuple[str, tuple[Any, ...]]:
@@ -130,6 +155,24 @@ def _conditions(wanted: MissFilter) -> tuple[str, tuple[Any, ...]]:
     ]
     used = [(condition, value) for condition, value, is_given in given if is_given]
     return " AND ".join(condition for condition, _ in used), tuple(value for _, value in used)
+
+
+def first_call(database: Database, since: float) -> int:
+    """Return the id of a call before which none began at `since` or later; 0 where that is not known.
+
+    Calls have no index on their time, so their ids are halved some twenty times. They do not lie exactly in the order
+    of their times: a call is written when it ends, by one of several processes.
+    """
+    (low, high), *_ = database.rows("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM calls")
+    before = since - LONGEST_CALL_S
+    while low < high:
+        middle = (low + high) // 2
+        found = database.row("SELECT id, at FROM calls WHERE id >= ? ORDER BY id LIMIT 1", (middle,))
+        if found is None or found[1] >= before:
+            high = middle
+        else:
+            low = found[0] + 1
+    return int(low)
 
 
 def _miss_row(miss: Miss) -> tuple[Any, ...]:

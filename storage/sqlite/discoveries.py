@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from msgspec.json import Decoder
 
 from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
+from foretool.storage.sqlite.calls import first_call
 from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Said, Subject, Table
 
 _DISCOVERIES = Table(
@@ -27,18 +28,28 @@ _STEPS = Table(
 _TASKS = """
     SELECT task FROM (
         SELECT task, at FROM discoveries WHERE task != '' UNION ALL SELECT text, at FROM prompts WHERE text != ''
-    ) GROUP BY task ORDER BY max(at) DESC LIMIT ?
+    ) GROUP BY task ORDER BY max(at) DESC
+"""
+# The same of the latest rows alone, which the indexes on `at` find. Rows without a text count among them: a log that
+# keeps no texts would be read to its end.
+_LATEST_TASKS = """
+    SELECT task FROM (
+        SELECT * FROM (SELECT task, at FROM discoveries ORDER BY at DESC LIMIT :rows)
+        UNION ALL SELECT * FROM (SELECT text, at FROM prompts ORDER BY at DESC LIMIT :rows)
+    ) WHERE task != '' GROUP BY task ORDER BY max(at) DESC LIMIT :limit
 """
 # Of each group SQLite takes the other columns from the row with the least id.
 _FIRST_CALLS = """
     SELECT discovery, tool, min(id) FROM calls
-    WHERE discovery >= ? AND at >= ? AND outcome <> 'refused' GROUP BY discovery
+    WHERE id >= ? AND discovery >= ? AND at >= ? AND outcome <> 'refused' GROUP BY discovery
 """
 _NEEDS = """
     SELECT at, 'task', task, handle, session FROM discoveries WHERE at >= ? AND names = '[]'
     UNION ALL SELECT at, 'call', tool, handle, session FROM calls
-    WHERE at >= ? AND hidden = 1 AND discovery = 0 AND outcome <> 'refused'
+    WHERE id >= ? AND at >= ? AND hidden = 1 AND discovery = 0 AND outcome <> 'refused'
 """
+LATEST = 250
+"""Discoveries, and prompts, among which the latest tasks are looked for; reading them takes under a millisecond."""
 
 
 class Discoveries(Subject):
@@ -69,18 +80,23 @@ class Discoveries(Subject):
         return _DISCOVERIES.find_all(self._database, rest, (limit,))
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
-        return {found: tool for found, tool, _ in self._database.rows(_FIRST_CALLS, (id, since))}
+        values = (first_call(self._database, since), id, since)
+        return {found: tool for found, tool, _ in self._database.rows(_FIRST_CALLS, values)}
 
     def needs(self, since: float) -> Iterator[Event]:
-        for at, kind, text, handle, session in self._database.each_row(_NEEDS, (since, since)):
+        values = (since, first_call(self._database, since), since)
+        for at, kind, text, handle, session in self._database.each_row(_NEEDS, values):
             yield Event(at, kind, text, handle=handle, session=session)
 
 
 class Tasks(Subject):
     """Implements `TaskStore`."""
 
-    def texts(self, limit: int = -1) -> list[str]:
-        return [task for (task,) in self._database.rows(_TASKS, (limit,))]
+    def texts(self) -> list[str]:
+        return [task for (task,) in self._database.rows(_TASKS)]
+
+    def latest(self, limit: int) -> list[str]:
+        return [task for (task,) in self._database.rows(_LATEST_TASKS, {"rows": LATEST, "limit": limit})]
 
     def add_prompt(self, prompt: Prompt) -> int:
         # A hook that got no answer in time records its prompt itself; the proxy that it asked may have done so too.

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import platform
 import sqlite3
+import time
 
 import pytest
 from fakes import FakeUpstream, SwiftLoop, failing_store, proxy_over
+from msgspec.structs import replace
 from requirements import requirement
+from stored_records import CALL
 
 from foretool.server.housekeeping import keep_houses, trim_heap
+from foretool.storage.sqlite.calls import FOLDED
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +36,17 @@ async def test_housekeeping_outlives_a_store_that_refuses_everything() -> None:
         await stage.client.call_tool("calc__add", {})
         await asyncio.sleep(5)
         assert len(stage.calls()) == 1
+
+
+async def test_calls_are_counted_for_the_use_of_tools_a_slice_a_second() -> None:
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
+        await stage.client.initialize()
+        stage.store.calls.record([replace(CALL, at=time.time())] * (FOLDED + 1))
+        counted: list[int] = []
+        while not counted or counted[-1] <= FOLDED:
+            await asyncio.sleep(0.1)
+            counted += [each.calls for each in stage.store.calls.counted_usage()]
+        assert set(counted) == {FOLDED, FOLDED + 1}
 
 
 def test_memory_is_given_back_where_the_c_library_can() -> None:

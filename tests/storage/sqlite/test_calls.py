@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from stored_records import CALL, MISS, SESSION
 
 from foretool.storage.records import Flow, MissCount, MissFilter, ToolId, Usage
+from foretool.storage.sqlite.calls import FOLDED
 from foretool.storage.stores import Store
 
 LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")
@@ -115,7 +116,19 @@ def test_usage_counts_calls_and_misses_of_tools(store: Store) -> None:
     blame = Usage(ToolId("git__blame"), 0, 1, 0.0)
     assert store.calls.usage() == [Usage(log.tool, 2, 0, 15.0), Usage(diff.tool, 1, 0, 20.0), blame]
     store.calls.record([log])
+    assert store.calls.counted_usage()[0] == Usage(log.tool, 2, 0, 15.0)
     assert store.calls.usage()[0] == Usage(log.tool, 3, 0, 15.0)
+
+
+def test_many_calls_are_counted_a_few_thousand_at_a_time(store: Store) -> None:
+    store.sessions.begin(SESSION)
+    store.calls.record([CALL] * (2 * FOLDED + 1), [MISS])
+    counts = []
+    while more := store.calls.fold_some():
+        counts.append((more, store.calls.counted_usage()[0].calls))
+    assert counts == [(True, FOLDED), (True, 2 * FOLDED)]
+    assert [each.calls for each in store.calls.counted_usage()] == [2 * FOLDED + 1, 0]
+    assert not store.calls.fold_some()
 
 
 def test_a_repeated_flow_is_counted_and_the_most_frequent_flow_comes_first(store: Store) -> None:

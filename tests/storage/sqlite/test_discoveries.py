@@ -1,9 +1,15 @@
 """Discoveries, prompts and steps come back as the records they were."""
 
+from pathlib import Path
+
 from msgspec.structs import replace
-from stored_records import DISCOVERY, SESSION
+from stored_records import CALL, DISCOVERY, SESSION
 
 from foretool.storage.records import Prompt, StepRecord, ToolId
+from foretool.storage.sqlite.calls import first_call
+from foretool.storage.sqlite.database import Database
+from foretool.storage.sqlite.discoveries import LATEST
+from foretool.storage.sqlite.store import SqliteStore
 from foretool.storage.stores import Store
 
 
@@ -20,7 +26,31 @@ def test_each_task_is_listed_once_and_the_latest_first(store: Store) -> None:
     for at, task, session in [(1.0, "a", "s1"), (2.0, "b", "s2"), (3.0, "a", "s1"), (4.0, "", "s1")]:
         store.discoveries.add(replace(DISCOVERY, at=at, task=task, session=session))
     assert store.tasks.texts() == ["a", "b"]
-    assert store.tasks.texts(limit=1) == ["a"]
+    assert store.tasks.latest(1) == ["a"]
+    assert store.tasks.latest(5) == ["a", "b"]
+
+
+def test_the_latest_tasks_are_looked_for_among_the_latest_records_alone(store: Store) -> None:
+    store.sessions.begin(SESSION)
+    store.discoveries.add(replace(DISCOVERY, at=1.0, task="long ago"))
+    store.tasks.add_prompt(Prompt(2.0, "a prompt"))
+    for at in range(LATEST):
+        store.discoveries.add(replace(DISCOVERY, at=10.0 + at, task="the same" if at % 2 else ""))
+    assert store.tasks.latest(5) == ["the same", "a prompt"]
+    assert store.tasks.texts() == ["the same", "a prompt", "long ago"]
+
+
+def test_what_followed_a_discovery_is_found_without_reading_the_calls_before_it(tmp_path: Path) -> None:
+    database = Database.open(tmp_path / "log.db", 100)
+    store = SqliteStore(database)
+    hours = 3600.0
+    # The last call but one began before the discovery that it is written after, the first is of another day.
+    times = {1: 0.0, 2: 30 * hours, 3: 49 * hours, 4: 48 * hours, 5: 49 * hours}
+    store.calls.record([replace(CALL, at=at, hidden=True, discovery=id == 5) for id, at in times.items()])
+    assert [first_call(database, since * hours) for since in (0, 32, 48, 60)] == [1, 3, 3, 5]
+    assert store.discoveries.first_calls(1, 48 * hours) == {1: CALL.tool}
+    assert [each.at / hours for each in store.discoveries.needs(48 * hours)] == [49, 48]
+    store.close()
 
 
 def test_prompts_come_back_newest_first_and_count_as_tasks(store: Store) -> None:
