@@ -16,28 +16,12 @@ from foretool.server.config.environment import safe_path
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.diagnosis import Finding, ok, problem, warning
-from foretool.server.setup.install_hints import fit_hint
+from foretool.server.setup.install_hints import INSTALLED_BY, fit_hint, program_hint
 from foretool.server.setup.installation import this_installation
 
 CHECK_S: Final = 5.0
 """How long the call that asks node for its version may take."""
 OLDEST_NODE: Final = 18
-
-_NODE: Final = "install Node.js (https://nodejs.org)"
-_UV: Final = "install uv (https://docs.astral.sh/uv, or pip install uv)"
-_INSTALL: Final = {
-    "npx": _NODE,
-    "npm": _NODE,
-    "node": _NODE,
-    "uvx": _UV,
-    "uv": _UV,
-    "pipx": "install pipx (pip install pipx)",
-    "docker": "install Docker (https://docs.docker.com/get-docker)",
-    "podman": "install Podman (https://podman.io)",
-    "deno": "install Deno (https://deno.com)",
-    "bunx": "install Bun (https://bun.sh)",
-    "bun": "install Bun (https://bun.sh)",
-}
 
 
 def check_programs(config: Config) -> Iterator[Finding]:
@@ -58,10 +42,10 @@ def check_programs(config: Config) -> Iterator[Finding]:
         found = find_program(program)
         who = ", ".join(needed_by)
         if found is None:
-            do = _INSTALL.get(program, "install it, or write its full path")
+            do = program_hint(program)
             what = f"{program} is not on PATH; needed by {who}"
             yield problem("environment", Code.PROGRAM_MISSING, what, do)
-        elif program in _INSTALL:
+        elif program in INSTALLED_BY:
             yield ok("environment", f"{program} is {found}; needed by {who}")
     if any(program in ("npx", "node") and find_program(program) for program in needed):
         yield from _check_node()
@@ -106,8 +90,8 @@ def _check_node() -> Iterator[Finding]:
         said = done.stdout
         major = int(said.strip().lstrip("v").partition(".")[0])
     except (OSError, ValueError, subprocess.SubprocessError):
-        yield problem("environment", Code.PROGRAM_MISSING, "node --version gave no version", _NODE)
+        yield problem("environment", Code.PROGRAM_MISSING, "node --version gave no version", program_hint("node"))
         return
     if major < OLDEST_NODE:
-        do = f"most servers need {OLDEST_NODE} or newer: {_NODE}"
+        do = f"most servers need {OLDEST_NODE} or newer: {program_hint('node')}"
         yield warning("environment", Code.NODE_OLD, f"node is {said.strip()}", do)

@@ -15,6 +15,7 @@ from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import CLIENT_FOLDERS, Server, matches
 from foretool.server.diagnosis import Finding, note, ok, problem, warning
 from foretool.server.probing import is_foretool
+from foretool.server.upstreams.causes import Cause
 
 _DO: Final = {
     Code.KEY_NOT_READ: "nothing has to be done if another program reads it; else correct its name",
@@ -31,8 +32,8 @@ def check_config(config: Config) -> Iterator[Finding]:
     count = len(config.servers)
     yield ok("config", f"config: {config.path} ({config.named_by}), {count} server{'' if count == 1 else 's'}{also}")
     for name, said in config.broken.items():
-        code = said.code if isinstance(said, Coded) else Code.SERVER_ENTRY
-        yield problem("config", code, f"{name}: {said}", "correct that line; the other servers work", name)
+        cause = explain_entry(said)
+        yield problem("config", cause.code, f"{name}: {cause.what}", cause.do, name)
     for said in config.warnings:
         code = said.code if isinstance(said, Coded) else Code.KEY_NOT_READ
         do = _DO.get(code, "correct or remove it")
@@ -57,6 +58,12 @@ def check_config(config: Config) -> Iterator[Finding]:
                 what = f"profile {name}: servers: {pattern!r} matches no server"
                 do = f"the servers are: {', '.join(config.servers)}"
                 yield warning("config", Code.PATTERN_WITHOUT_SERVER, what, do)
+
+
+def explain_entry(said: str) -> Cause:
+    """Return what is wrong with an entry that cannot be used. `said`: the message of the config."""
+    code = said.code if isinstance(said, Coded) else Code.SERVER_ENTRY
+    return Cause(code, said, "correct that line; the other servers work")
 
 
 def _check_relative_arguments(server: Server) -> Iterator[Finding]:

@@ -9,17 +9,18 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.tokens import estimate
+from foretool.server.checks.settings import explain_entry
 from foretool.server.commands import output
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
-from foretool.server.config.servers import Server
 from foretool.server.probing import Probe, probe_servers
 from foretool.server.system.logs import mute_logging
-from foretool.server.upstreams.missing_variables import advise_server
+from foretool.server.upstreams.causes import Cause, last_lines
+from foretool.server.upstreams.failures import explain_failure
 
 TIMEOUT_S: Final = 120.0
 """How long the first start may take: npx, uvx and docker load the package first."""
-STDERR_SHOWN: Final = 5
 
 
 class FirstStart(Struct, frozen=True):
@@ -31,6 +32,8 @@ class FirstStart(Struct, frozen=True):
     tokens: int = 0
     """Estimated tokens of all its definitions."""
     error: str = ""
+    code: Code | None = None
+    """Names its paragraph in `docs/errors.md`; None if nothing is wrong."""
     do: str = ""
     """What to do about it."""
     stderr: tuple[str, ...] = ()
@@ -52,8 +55,8 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
     try:
         config = load(path)
     except ConfigError as error:
-        return [FirstStart(name, False, error=str(error), do="correct that line") for name in names]
-    unusable = [FirstStart(name, False, error=config.broken[name]) for name in names if name in config.broken]
+        return [_failed(name, Cause(error.code, str(error), "correct that line")) for name in names]
+    unusable = [_failed(name, explain_entry(config.broken[name])) for name in names if name in config.broken]
     servers = [config.servers[name] for name in names if name in config.servers]
     if not servers:
         return unusable
@@ -64,26 +67,17 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
 
 def _describe(probe: Probe) -> FirstStart:
     server, redact = probe.server, probe.server.secrets.redact
-    stderr = tuple(redact(line) for line in probe.upstream.stderr)
     if probe.error:
-        error = redact(probe.error)
-        return FirstStart(
-            server.name, False, error=error, do=_advise(server, stderr, error), stderr=stderr[-STDERR_SHOWN:]
-        )
+        stderr = tuple(redact(line) for line in probe.upstream.stderr)
+        lines = probe.upstream.invalid_lines
+        cause = explain_failure(server, redact(probe.error), stderr, skipped_lines=lines, timeout_s=TIMEOUT_S)
+        return _failed(server.name, cause, last_lines(stderr))
     definitions = [bytes(each).decode() for each in probe.definitions or () if server.offers(_name(bytes(each)))]
     return FirstStart(server.name, True, len(definitions), sum(map(estimate, definitions)))
 
 
-def _advise(server: Server, stderr: tuple[str, ...], error: str) -> str:
-    if advice := advise_server(server, stderr, error):
-        return advice
-    if "was not found" in error:
-        return ""  # the error says what to do
-    if server.type == "stdio":
-        return f"start it by hand to see more, then correct the entry: {server.address}"
-    if "401" in error or "authoris" in error:
-        return f'sign in: foretool login {server.name}; or give it a token in "headers" of its entry'
-    return "check the address, and that this machine can reach it"
+def _failed(name: str, cause: Cause, stderr: tuple[str, ...] = ()) -> FirstStart:
+    return FirstStart(name, False, error=cause.what, code=cause.code, do=cause.do, stderr=stderr)
 
 
 def _name(definition: bytes) -> str:
@@ -97,7 +91,7 @@ def _say(found: FirstStart) -> None:
         if not found.tools:
             output.say("It lists no tools, so your clients get nothing from it.", "yellow")
         return
-    output.say(f"{found.name} does not work yet: {found.error}", "red")
+    output.say(f"{found.name} does not work yet: {found.error} [{found.code}]", "red")
     for line in found.stderr:
         output.say(f"  {line}", "dim")
     if found.do:

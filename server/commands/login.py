@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
+from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import Server
 from foretool.server.signin.record import SignIn
@@ -56,12 +57,13 @@ def command(path: Path | None, server: str, no_browser: bool, timeout_s: float, 
     try:
         record = asyncio.run(run())
         vault.save(chosen, record)
-    except (SignInError, VaultError) as error:
-        return complain(f"{chosen.name}: {error}", WRONG)
+    except SignInError as error:
+        return complain(f"{chosen.name}: {error} [{Code.SIGN_IN_FAILED}]", WRONG)
+    except VaultError as error:
+        return complain(f"{chosen.name}: {error} [{Code.SIGN_IN_NOT_KEPT}]", WRONG)
     except TimeoutError:
-        return complain(
-            f"{chosen.name}: no answer within {timeout_s:g} s; run foretool login {chosen.name} again", WRONG
-        )
+        problem = f"no answer within {timeout_s:g} s; run foretool login {chosen.name} again"
+        return complain(f"{chosen.name}: {problem} [{Code.SIGN_IN_FAILED}]", WRONG)
     known = vault.describe(chosen)
     assert known is not None
     if as_lines:

@@ -11,6 +11,7 @@ from functools import partial
 
 from foretool.server.clients.client import is_as_severe
 from foretool.server.clients.exchange import Exchange, Outbox
+from foretool.server.config.codes import Code
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import jsonrpc, translate, versions
@@ -93,7 +94,18 @@ class Forwarder:
         bearer = upstream.bearer
         if bearer is not None and bearer.needs_sign_in and lost.reason == bearer.notice:
             return sign_in_text(upstream.name, bearer.problem)
-        return self._config.redact(lost_text(upstream.name, lost, what))
+        return self._config.redact(lost_text(upstream.name, lost, what, self._code(upstream, lost)))
+
+    def _code(self, upstream: Upstream, lost: Lost) -> str:
+        """Return the code of what went wrong, "" if it is no matter of the server."""
+        if lost.sent and "within" in lost.reason:
+            return Code.SERVER_SLOW
+        server = self._config.now.servers.get(upstream.name)
+        if server is None or lost.reason != upstream.error:
+            return ""
+        from foretool.server.upstreams.failures import explain_failure  # only a server that fails needs it
+
+        return explain_failure(server, lost.reason, upstream.stderr, skipped_lines=upstream.invalid_lines).code
 
     def _on_reply(self, request: Request, upstream: Upstream, reply: Reply, on_reply: OnReply) -> None:
         exchange = request.exchange
@@ -130,20 +142,23 @@ class Forwarder:
             self._outbox.poll(exchange.channel)
 
 
-def lost_text(upstream: str, lost: Lost, what: str) -> str:
+def lost_text(upstream: str, lost: Lost, what: str, code: str = "") -> str:
     """Name the upstream, why there is no reply, whether the request was sent, and the way out."""
+    coded = f" [{code}]" if code else ""
     sent = (
         "it had been sent, so it may have been carried out: check before calling again"
         if lost.sent
         else "it had not been sent: call again"
     )
-    return f"upstream {upstream!r} did not answer {what}: {lost.reason}; {sent} (the next call reconnects)"
+    return f"upstream {upstream!r} did not answer {what}: {lost.reason}{coded}; {sent} (the next call reconnects)"
 
 
 def sign_in_text(upstream: str, problem: str) -> str:
     """Say that a person has to sign in, and what to do then."""
     command = f"`foretool login {upstream}`"
-    return f"server {upstream!r} {problem}. Ask the user to run {command} in a terminal, then call again."
+    return (
+        f"server {upstream!r} {problem}. Ask the user to run {command} in a terminal, then call again. [{Code.SIGN_IN}]"
+    )
 
 
 def _build_meta(exchange: Exchange, era: Era) -> dict[str, Raw] | None:

@@ -135,8 +135,8 @@ class UpstreamEvents:
     def on_state(self, upstream: Upstream) -> None:
         trouble = upstream.error if upstream.is_up or upstream.state is State.RETRYING else ""
         if trouble and trouble != self._trouble.get(upstream.name):
-            advice = self._memory.advise(upstream)
-            log.warning("upstream %r: %s%s", upstream.name, trouble, f"; {advice}" if advice else "")
+            cause = self._memory.explain(upstream)
+            log.warning("upstream %r: %s%s", upstream.name, trouble, f" [{cause.code}]; {cause.do}" if cause else "")
         self._trouble[upstream.name] = trouble
         self._memory.save_state(upstream)
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:

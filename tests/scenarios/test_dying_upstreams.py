@@ -124,7 +124,7 @@ async def test_the_state_of_each_upstream_is_visible() -> None:
         assert (states["calc"].state, states["calc"].tools, states["calc"].era) == ("ready", 2, "legacy")
         assert states["calc"].stderr == ("hello from calc",)
         assert states["bad"].state == "retrying"
-        assert states["bad"].last_error == "command 'x' was not found"
+        assert states["bad"].last_error == "x is not on PATH [FT201]; install it, or write its full path"
         upstream.die("closed its output")
         await asyncio.sleep(1)
         await stage.client.call_tool("calc__add", {})

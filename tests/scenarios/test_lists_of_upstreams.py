@@ -139,7 +139,8 @@ async def test_clients_hear_of_the_tools_once_they_can_be_listed(
         (state,) = stage.store.serving.states()
         assert (state.state, state.tools, state.last_error) == ("ready", 1, "")
     assert [record.message for record in caplog.records if "could not be listed" in record.message] == [
-        "upstream 'calc': its tools could not be listed: answered tools/list with error -32000: log in first"
+        "upstream 'calc': its tools could not be listed: answered tools/list with error -32000: log in first [FT324];"
+        " its documentation may say what it needs first; it is asked again by itself"
     ]
 
 

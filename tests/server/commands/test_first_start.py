@@ -25,8 +25,8 @@ def test_each_server_is_started_and_described(tmp_path: Path, capsys: pytest.Cap
     assert found["echo"].tools == 2 and found["echo"].tokens > 0
     assert "FORETOOL_TEST_UNSET is not set" in found["unset"].error
     out = capsys.readouterr().out
-    assert "echo works: 2 tools," in out and "-> check the address" in out
-    assert "was not found; install it" in out and "start it by hand" not in out
+    assert "echo works: 2 tools," in out and "-> check its url" in out
+    assert "no-such-program-at-all is not on PATH [FT201]" in out and "-> install it, or write its full path" in out
 
 
 def test_a_config_that_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_other_clients_are_told_what_to_do_and_no_token_is_written_anywhere(conf
         said = served.call("guarded__read")
         assert said == (
             "server 'guarded' needs a sign-in. Ask the user to run `foretool login guarded` in a terminal, then call"
-            " again."
+            " again. [FT311]"
         )
         assert "`foretool login guarded`" in served.call("discover_tools", {"task": "read a file"})
         from sign_ins import a_server, a_vault, agree

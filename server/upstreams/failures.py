@@ -1,0 +1,104 @@
+"""Says why a server failed, with its code, and what the user can do about it.
+
+Doctor, init, add, status, the log and the answers to failed calls all ask here, so that one failure has one code and
+one piece of advice. What is advised is for the user alone: a model that may write files could follow it, and give a
+secret to a hostile server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from foretool.server.config.codes import Code
+from foretool.server.config.servers import Server
+from foretool.server.setup.install_hints import program_hint
+from foretool.server.upstreams.causes import Cause, find_cause, telling_line
+from foretool.server.upstreams.missing_variables import advise_server
+
+_HTTP_STATUS: Final = (
+    (r"run `foretool login", Code.SIGN_IN),
+    (r"wants another Authorization|credentials in headers do not suffice|HTTP 40[13]\b", Code.CREDENTIAL_REFUSED),
+    (r"nothing is served there|takes no POST there|HTTP 40[45]\b|no content type", Code.ADDRESS_WRONG),
+)
+_OPEN_CAUSES: Final = (
+    Code.SERVER_FAILED, Code.NETWORK_DOWN, Code.SERVER_SLOW, Code.NOT_MCP, Code.CREDENTIAL_MISSING,
+)  # fmt: skip
+"""Causes behind which a variable may be missing."""
+_NOT_FOUND: Final = re.compile(r"command '(?P<command>[^']*)' was not found")
+_UNLISTED: Final = re.compile(r"could not be listed|answered tools/list with")
+_NO_FOLDER: Final = re.compile(r"cwd .* is not a folder")
+
+
+def explain_failure(
+    server: Server, error: str, stderr: Sequence[str], *, skipped_lines: int = 0, timeout_s: float = 30.0
+) -> Cause:
+    """Return why a server failed. `error`: what foretool saw of it. `stderr`: its lines, the oldest first.
+    `skipped_lines`: lines on its stdout that were not MCP. `timeout_s`: how long it had for its start."""
+    if server.type != "stdio":
+        return _remote_cause(server, error)
+    cause = _local_cause(server, error, stderr, skipped_lines, timeout_s)
+    # What a program says of its network is a guess; a package that does not exist has no other cause.
+    is_open = cause.code in _OPEN_CAUSES and "of this machine" not in cause.what
+    if is_open and (advice := advise_server(server, stderr, error)):
+        return Cause(cause.code, cause.what, advice, cause.certain)
+    return cause
+
+
+def _local_cause(server: Server, error: str, stderr: Sequence[str], skipped_lines: int, timeout_s: float) -> Cause:
+    said = error.partition("; last stderr line: ")[0]
+    if cause := _never_started(said):
+        return cause
+    found = find_cause(stderr, said)
+    if found is None and _UNLISTED.search(said):
+        return _unlisted(said)
+    if "within" in said and found is None:
+        seconds = max(120, 4 * timeout_s)
+        if skipped_lines:
+            do = "it writes something else than MCP to stdout: check its command and args"
+            return Cause(Code.NOT_MCP, f"{said}, and {skipped_lines} lines that are not MCP", do)
+        do = f"its first start may download packages: foretool doctor --timeout {seconds:g}"
+        return Cause(Code.SERVER_SLOW, said, do)
+    if found is not None:
+        return found
+    told = telling_line(stderr)
+    if not told and re.match(r"exited with code 0|closed its output", said):
+        do = "its command may be no MCP server, or needs a word more in args (such as stdio)"
+        return Cause(Code.NOT_MCP, f"{said} before it had answered", do)
+    because = f": {told}" if told and told not in said else ""
+    by_hand = f"start {server.address!r} with its args by hand to see why, or disable it"
+    return Cause(Code.SERVER_FAILED, f"{said}{because}", by_hand)
+
+
+def _never_started(said: str) -> Cause | None:
+    """Return why no process came about, None if one did."""
+    if match := _NOT_FOUND.match(said):
+        command = match["command"]
+        if "/" in command or "\\" in command:
+            return Cause(Code.PROGRAM_MISSING, f"there is no program {command}", "correct its command, or install it")
+        return Cause(Code.PROGRAM_MISSING, f"{command} is not on PATH", program_hint(command))
+    if _NO_FOLDER.match(said):
+        return Cause(Code.FILE_MISSING, said.partition(";")[0], 'correct "cwd" of its entry, or make the folder')
+    return None
+
+
+def _unlisted(said: str) -> Cause:
+    return Cause(
+        Code.TOOLS_NOT_LISTED, said, "its documentation may say what it needs first; it is asked again by itself"
+    )
+
+
+def _remote_cause(server: Server, error: str) -> Cause:
+    if _UNLISTED.search(error):
+        return _unlisted(error)
+    code = next((code for pattern, code in _HTTP_STATUS if re.search(pattern, error)), None)
+    if code is Code.SIGN_IN:
+        what = error.partition(": run `foretool login")[0]
+        return Cause(code, what, f"run `foretool login {server.name}` in a terminal")
+    if code is not None:
+        do = "check its url" if code is Code.ADDRESS_WRONG else "check its headers, or make a new token"
+        return Cause(code, error, do)
+    if "within" in error:
+        return Cause(Code.SERVER_SLOW, error, "check its url, and that this machine can reach it")
+    return Cause(Code.NETWORK_DOWN, error, "check its url, and that this machine can reach it")

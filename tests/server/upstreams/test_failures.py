@@ -1,0 +1,71 @@
+"""Why a server failed: one cause, one code and one piece of advice, whoever asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_fakes import echo, write_config
+
+from foretool.server import doctor
+from foretool.server.commands import first_start
+from foretool.server.commands.group import run
+from foretool.server.config import loader
+from foretool.server.config.codes import Code
+from foretool.server.config.servers import Server
+from foretool.server.upstreams.failures import explain_failure
+
+
+def server(folder: Path, **entry: object) -> Server:
+    return loader.load(write_config(folder, {"one": entry or {"command": "/bin/a"}})).servers["one"]
+
+
+@pytest.mark.parametrize(
+    ("error", "stderr", "code", "do"),
+    [
+        ("command 'npx' was not found; install it", (), Code.PROGRAM_MISSING, "install Node.js"),
+        ("command '/a/b' was not found; install it", (), Code.PROGRAM_MISSING, "correct its command"),
+        ("cwd '/a' is not a folder; correct it in the config", (), Code.FILE_MISSING, 'correct "cwd"'),
+        ("exited with code 1", ("GITHUB_TOKEN is not set",), Code.CREDENTIAL_MISSING, "GITHUB_TOKEN is not set here"),
+        ("exited with code 1", ("Cannot connect to the Docker daemon",), Code.DOCKER_DOWN, "start Docker"),
+        ("exited with code 1", (), Code.SERVER_FAILED, "start '/bin/a' with its args by hand"),
+        ("its tools could not be listed: log in", (), Code.TOOLS_NOT_LISTED, "its documentation may say"),
+        ("closed its output", (), Code.NOT_MCP, "its command may be no MCP server"),
+    ],
+)
+def test_a_program_that_failed(
+    error: str, stderr: tuple[str, ...], code: Code, do: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
+    found = explain_failure(server(tmp_path), error, stderr)
+    assert (found.code, found.do[: len(do)]) == (code, do)
+
+
+def test_a_remote_server_is_never_told_of_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    found = explain_failure(server(tmp_path, url="https://h/mcp"), "answered HTTP 401: SECRET_TOKEN missing", ())
+    assert (found.code, found.do) == (Code.CREDENTIAL_REFUSED, "check its headers, or make a new token")
+
+
+@pytest.mark.parametrize("script", ["exit 3", "echo 'DEMO_KEY is not set' >&2; exit 1", "exit 0"])
+def test_add_and_doctor_say_the_same_of_a_failed_start(script: str, tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"one": {"command": "/bin/sh", "args": ["-c", script]}})
+    (added,) = first_start.start(path, ["one"], as_json=True)
+    (found,) = [each for each in doctor.diagnose(loader.load(path)).findings if each.area == "upstream"]
+    assert (found.what, found.code, found.do, found.lines) == (
+        f"one: {added.error}",
+        added.code,
+        added.do,
+        added.stderr,
+    )
+
+
+def test_add_and_doctor_say_the_same_of_an_entry_that_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, {"one": {"command": "x", "env": {"A": "${FORETOOL_TEST_UNSET}"}}, "echo": echo()})
+    (added,) = first_start.start(path, ["one"], as_json=True)
+    assert run(["doctor", "--config", str(path), "--json"]) == 1
+    (found,) = [each for each in json.loads(capsys.readouterr().out)["findings"] if each["severity"] == "error"]
+    assert (found["what"], found["code"], found["do"]) == (f"one: {added.error}", added.code, added.do)
