@@ -15,7 +15,7 @@ from command_fakes import fill, write_config
 from local_fakes import HERE, answering, ask_in_thread, echo, listening
 from requirements import requirement
 from served import Served
-from squatter import NOBODY, ROOT, end, squat
+from squatter import NOBODY, ROOT, end, let_others_through, squat
 
 from foretool.server.local import server as serving
 from foretool.server.local import unix, unix_listener
@@ -50,8 +50,7 @@ def test_what_another_users_process_says_is_not_printed(tmp_path: Path) -> None:
         folder = tmp_path / f"run-{mode:o}-{owner}"
         folder.mkdir()
         folder.chmod(0o777)
-        for each in (tmp_path, *tmp_path.parents[:2]):
-            each.chmod(each.stat().st_mode | 0o011)
+        let_others_through(tmp_path)
         squatter = squat(folder, identity, NOBODY)
         folder.chmod(mode)
         os.chown(folder, owner, owner)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from requirements import requirement
 from served import PATIENCE_S, Served
-from squatter import NOBODY, ROOT, end, squat
+from squatter import NOBODY, ROOT, end, let_others_through, squat
 from windows import Desk
 
 from foretool.server.local.places import Identity
@@ -127,8 +127,7 @@ def test_a_window_that_floods_and_reads_nothing_does_not_hold_up_the_others(desk
 def test_no_window_joins_the_socket_of_another_user(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     (tmp_path / "run").mkdir(mode=0o700)
-    for each in (tmp_path, *tmp_path.parents[:2]):
-        each.chmod(each.stat().st_mode | 0o011)
+    let_others_through(tmp_path)
     (tmp_path / "run").chmod(0o777)
     identity = Identity(os.path.realpath(desk.config), "", os.path.realpath(tmp_path))
     squatter = squat(tmp_path / "run", identity, NOBODY)

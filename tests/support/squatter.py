@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from foretool.server.local.places import Identity, name_socket
@@ -42,3 +43,11 @@ def squat(folder: Path, identity: Identity, user: int) -> subprocess.Popen[str]:
 def end(process: subprocess.Popen[str]) -> str:
     process.kill()
     return process.communicate()[0]
+
+
+def let_others_through(folder: Path) -> None:
+    """Let other users reach a folder that pytest made, through the private ones above it."""
+    for each in (folder, *folder.parents):
+        if each == Path(tempfile.gettempdir()):
+            return
+        each.chmod(each.stat().st_mode | 0o011)
