@@ -394,10 +394,6 @@ class ArtifactStore(Protocol):
     def bump_version(self) -> None:
         """Make running proxies read the models again, and their lists begin a new epoch."""
 
-    def take_lease(self, now: float, until: int) -> bool:
-        """Reserve learning for one process until then; return False if another process has reserved it."""
-
-    def release_lease(self) -> None: ...
     def add(
         self, kind: str, data: bytes, report: dict[str, Any], *, promote: bool, at: float | None = None
     ) -> Artifact:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from foretool.retrieval.training import TooLittle
 from foretool.retrieval.training.replay import Comparison, StepRanks, compare
 from foretool.server.catalog import models
+from foretool.server.learning.checkpoints import TRIALS, Checkpoints, TrialModel
 from foretool.server.learning.replay import Replay, describe_gain, describe_no_gain
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.timeline import KnownModels, Timeline
 from foretool.storage.records import Artifact
 
 if TYPE_CHECKING:
-    from foretool.retrieval.rankers.learned import LearnedModel
     from foretool.retrieval.training import Material, Method
     from foretool.retrieval.training.list_growth import Gain, Segment
     from foretool.server.learning.list_growth import ListGrowth
@@ -27,8 +27,8 @@ class Judgement(NamedTuple):
     ranks: Comparison
     lists: Gain | None
     """What growing lists cost; None if there were too few tasks to tell."""
-    trained: list[tuple[int, LearnedModel]]
-    """The models that were trained for the replay, each with the place up to which it has seen the episodes."""
+    trained: list[TrialModel]
+    """The models that were trained for the replay."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class MethodPromotion:
     results: Results
     material: Callable[[int], Material]
     """What may be learned from the episodes before a place."""
+    checkpoints: Checkpoints
 
     def learn(self, kind: str, method: Method, say: Say) -> MethodResult:
         """Train on earlier tasks, replay later ones, and if that shows a gain train once more on all of them."""
@@ -60,15 +61,20 @@ class MethodPromotion:
             data = method.train(self.material(len(self.timeline)), lambda what, share: say(kind, what, share))
         except TooLittle as error:
             return trial.skip(str(error))
-        for place, model in found.trained:
-            self.known.add(kind, place, model)
-        return trial.promote(data, describe_gain(found.ranks), {**report, "bytes": len(data)})
+        self.remember(kind, found.trained)
+        report |= {"bytes": len(data), TRIALS: self.checkpoints.keep(kind, found.trained)}
+        return trial.promote(data, describe_gain(found.ranks), report)
+
+    def remember(self, kind: str, trained: Sequence[TrialModel]) -> None:
+        """Let models that were trained for a replay take part when the next methods are judged."""
+        for place, data in trained:
+            self.known.add(kind, place, models.open_model(kind, data))
 
     def _judge(self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say) -> Judgement:
         """Compare what serves with and without new models, in ranks and in what growing lists cost."""
         before: list[StepRanks] = []
         after: list[StepRanks] = []
-        trained: list[tuple[int, LearnedModel]] = []
+        trained: list[TrialModel] = []
         lists: list[tuple[Segment, Segment]] = []
         for number, (first, last) in enumerate(parts):
             say(kind, "training for the replay", number / len(parts))
@@ -80,7 +86,7 @@ class MethodPromotion:
             before += self.replay.ranks(old, first, last)
             after += self.replay.ranks(both, first, last)
             lists.append((self.growth.segment(old, first, last), self.growth.segment(both, first, last)))
-            trained.append((first, new))
+            trained.append((first, data))
         say(kind, "replaying lists", 1.0)
         return Judgement(compare(before, after), self.growth.compare(lists), trained)
 

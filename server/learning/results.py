@@ -32,9 +32,18 @@ class MethodResult(Struct, frozen=True, rename={"reason": "said"}):
 class Results:
     """The artifacts that one run reads and writes, each new one stamped with what the run has seen."""
 
-    def __init__(self, artifacts: ArtifactStore, stamp: Mapping[str, Any], encoders: str, now: float) -> None:
-        """`encoders`: the names of the encoders in use, joined by `+`."""
+    def __init__(
+        self,
+        artifacts: ArtifactStore,
+        stamp: Mapping[str, Any],
+        encoders: str,
+        now: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`encoders`: the names of the encoders in use, joined by `+`; `check` raises if nothing may be written any
+        more."""
         self.artifacts = artifacts
+        self.check = check
         self.encoders = encoders
         self.stamp = {**stamp, "encoders": encoders}
         self.now = now
@@ -75,6 +84,8 @@ class Trial:
 
     def _finish(self, outcome: str, reason: str, data: bytes, report: Mapping[str, Any]) -> MethodResult:
         results = self._results
-        whole = {**results.stamp, **report, "took_s": round(time.perf_counter() - self._started, 1)}
+        results.check()
+        took_s = round(time.perf_counter() - self._started, 1)
+        whole = {**results.stamp, **report, "took_s": took_s, "reason": reason}
         number = results.artifacts.add(self._kind, data, whole, promote=outcome == "promoted", at=results.now).number
         return MethodResult(self._kind, outcome, reason, whole, number)

@@ -10,9 +10,11 @@ A run has a process of its own (`foretool learn`, or a child of `serve`); only t
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,16 +26,19 @@ from foretool.server.catalog import models, own_tools
 from foretool.server.catalog.first_tools import FirstTools
 from foretool.server.catalog.signatures import signature_tokens
 from foretool.server.config.loader import Config
+from foretool.server.learning.checkpoints import Checkpoints, describe_done
 from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.server.learning.list_fill import ListSize
 from foretool.server.learning.list_names import ListNames
 from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.results import MethodResult, Results, Say
+from foretool.server.learning.schedule import LEARNING
 from foretool.server.learning.timeline import KnownModels, Timeline, trusted_tools
+from foretool.server.system.leads import Holder, Lead
 from foretool.storage.episodes import read_episodes
 from foretool.storage.missed import read_missed
-from foretool.storage.records import ToolId
-from foretool.storage.stores import Store
+from foretool.storage.records import Artifact, ToolId
+from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.training import Material, Method
@@ -42,8 +47,6 @@ if TYPE_CHECKING:
     from foretool.server.learning.methods import MethodPromotion
     from foretool.server.learning.replay import Replay
 
-LEASE_S: Final = 7200
-"""After this long a run that never ended no longer keeps others from learning."""
 RUN: Final = "run"
 """The kind under which the report of a whole run is kept."""
 
@@ -67,26 +70,85 @@ def learn(
 ) -> Run:
     """Train, replay and promote, `methods` alone if any are named. Raises `Busy` and `StorageError`."""
     at = time.time() if now is None else now
-    artifacts = store.artifacts
-    if not artifacts.take_lease(at, int(at) + LEASE_S):
-        raise Busy("another process is learning from this file; wait for it, or see `foretool learn --report`")
-    started = time.perf_counter()
-    try:
-        learner = Learner(config, catalog, store, say, at)
+    lead = Lead(store.path, LEARNING)
+    if not _take(lead):
+        raise Busy(describe_busy(lead.holder()))
+    with lead:
+        started = time.perf_counter()
+        file = SameFile(store.path)
+
+        def report(kind: str, what: str, share: float) -> None:
+            file.check()
+            lead.beat(f"{kind}: {what}")
+            say(kind, what, share)
+
+        learner = Learner(config, catalog, store, report, at, file.check)
         results = tuple(learner.results(methods))
+        file.check()
         took_s = round(time.perf_counter() - started, 1)
         run = Run(at, len(learner.timeline), learner.timeline.imported, results, took_s)
-        artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
-        artifacts.bump_version()
-    finally:
-        artifacts.release_lease()
+        store.artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
+        store.artifacts.bump_version()
+        learner.checkpoints.clear()
     return run
+
+
+def _take(lead: Lead) -> bool:
+    try:
+        return lead.take()
+    except OSError as error:
+        raise StorageError(f"{lead.path}: {error.strerror or error}; learning needs to write there") from error
+
+
+def describe_busy(holder: Holder | None) -> str:
+    """Say who learns, since when, and whether it still does something."""
+    who = "another process is learning from this file"
+    if holder is None:
+        return f"{who}; wait for it, or see `foretool learn --report`"
+    since = time.strftime("%H:%M", time.localtime(holder.since))
+    doing = f", at {holder.doing}" if holder.doing else ""
+    silent = max(time.time() - holder.at, 0.0)
+    return f"{who} (process {holder.pid}, since {since}{doing}, last heard of {silent:.0f} s ago); wait for it"
+
+
+class SameFile:
+    """Notices that another storage file has taken the place of the one that is open: nothing may be written then."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = path
+        self._first = self._identify()
+
+    def _identify(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 -- the path may be ":memory:"
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def check(self) -> None:
+        """Raise `StorageError` if the file was removed or replaced."""
+        if self._identify() != self._first:
+            raise StorageError(
+                f"{self._path}: removed or replaced while learning; nothing more was written; run `foretool learn`"
+            )
 
 
 class Learner:
     """Builds what a run needs from one store, and lets each method learn in turn."""
 
-    def __init__(self, config: Config, catalog: Catalog, store: Store, say: Say, now: float) -> None:
+    def __init__(
+        self,
+        config: Config,
+        catalog: Catalog,
+        store: Store,
+        say: Say,
+        now: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check` raises `StorageError` if nothing may be written any more."""
+        self._now = now
+        self._continued: dict[str, Artifact] = {}
+        """What an ended run had learned, by kind."""
         self._catalog = catalog
         self._store = store
         self._say = say
@@ -96,7 +158,8 @@ class Learner:
         self.timeline = Timeline(artifacts.demonstrations(), read_episodes(store, now=now), self._upstream_of)
         self._missed = read_missed(store, self._upstream_of)
         self._texts = EncodedTexts.open(config.settings, store)
-        self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now)
+        self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now, check)
+        self.checkpoints = Checkpoints(store.path, artifacts, self.timeline, RUN)
         own = own_tools.definitions(catalog.upstreams())
         self._size = ListSize(
             catalog.tokens,
@@ -110,8 +173,9 @@ class Learner:
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
         """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if
         named."""
-        yield self._prior.learn(self._say)
-        yield self._names.learn(self._say)
+        done = self._continued = self._done() if not methods else {}
+        for kind, lists in ((models.PRIOR, self._prior), (models.NAMES, self._names)):
+            yield describe_done(done[kind]) if kind in done else lists.learn(self._say)
         before = self._results.numbers()
         for kind, trained in register.METHODS.items():
             if methods and kind not in methods:
@@ -121,15 +185,34 @@ class Learner:
             except ImportError as error:
                 reason = f"{error.name} is missing; pip install 'foretool[models]'"
                 yield MethodResult(kind, "skipped", reason)
-            else:
-                yield self._promotion.learn(kind, method, self._say)
+                continue
+            yield self._continue(done[kind]) if kind in done else self._promotion.learn(kind, method, self._say)
         known = self._known
         if known and (not methods or models.WEIGHTS in methods):
             from foretool.server.learning.replay import refit_weights
 
-            yield refit_weights(self.timeline, self._replay, known, self._results, self._say)
+            if models.WEIGHTS in done:
+                yield describe_done(done[models.WEIGHTS])
+            else:
+                yield refit_weights(self.timeline, self._replay, known, self._results, self._say)
         if known and (not methods or models.GROWTH in methods or self._results.numbers() != before):
             yield self._growth.learn(known, self._say)
+
+    def _done(self) -> dict[str, Artifact]:
+        """Return what a run that was ended had learned, as far as this run can go on from there."""
+        done = self.checkpoints.done(self._results.stamp, self._now)
+        for kind, each in list(done.items()):
+            if kind in register.METHODS and each.promoted_at and self.checkpoints.trials(each) is None:
+                del done[kind]
+        if not done:
+            self.checkpoints.clear()
+        return done
+
+    def _continue(self, artifact: Artifact) -> MethodResult:
+        """Go on after a method that an ended run had finished."""
+        if artifact.promoted_at:
+            self._promotion.remember(artifact.kind, self.checkpoints.trials(artifact) or ())
+        return describe_done(artifact)
 
     def _name_tokens(self, tool: ToolId) -> int:
         found = self._catalog.get(tool)
@@ -141,7 +224,9 @@ class Learner:
         known = KnownModels()
         opened = models.open_models(models.read_models(self._store))
         for kind, model in opened.learned.models.items() if opened.learned is not None else ():
-            if self._results.comparable(kind) is not None:
+            # A model of the ended run has seen every task; those that it was judged by stand for it.
+            is_new = kind in self._continued and self._continued[kind].number == opened.served[kind].number
+            if not is_new and self._results.comparable(kind) is not None:
                 known.add(kind, self.timeline.place_after(opened.served[kind]), model)
         return known
 
@@ -165,8 +250,9 @@ class Learner:
         from foretool.server.learning.methods import MethodPromotion
 
         return MethodPromotion(
-            self.timeline, self._replay, self._known, self._growth, self._results, self._material_before
-        )
+            self.timeline, self._replay, self._known, self._growth, self._results, self._material_before,
+            self.checkpoints,
+        )  # fmt: skip
 
     def _material_before(self, place: int) -> Material:
         """Return what may be learned from the episodes before a place."""

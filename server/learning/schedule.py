@@ -1,6 +1,7 @@
 """Starts learning on a schedule, in a process of its own with low priority, once enough was called since the last run.
 
-Several proxies may share a store. The first of them learns for all, since a run is on record and holds a lease.
+Several proxies may share a store. One process learns for all: it has the lead (`system.leads`), and its run
+is on record.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from foretool.server.config.variables import names_in
+from foretool.server.system.leads import Lead
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.stores import StorageError, Store
@@ -24,6 +26,12 @@ SETTLED_S: Final = 600.0
 """Seconds after the start before which no run begins: the first minutes belong to the clients."""
 LEAST_CALLS: Final = 20
 """Calls since the last run that make another one worth it."""
+
+AHEAD_S: Final = 3600.0
+"""A run on record that is so far ahead of the clock shows that the clock was set back."""
+
+LEARNING: Final = "learning"
+"""The work whose lead one learner of a store has, and the end of the name of its file."""
 
 log = logging.getLogger("foretool.schedule")
 
@@ -36,18 +44,21 @@ class Schedule(BackgroundWork):
         self._config = config
         self._clock = clock
         self._look_at = clock() + SETTLED_S
+        self._failures = 0
+        """Runs in a row that failed."""
 
     def tick(self, learn_s: float) -> None:
         """Start a run if one is due. `learn_s`: seconds between two runs; 0 means never."""
         now = self._clock()
+        self._look_at = min(self._look_at, now + max(SETTLED_S, learn_s))  # the clock may have been set back
         if not learn_s or now < self._look_at or self.is_working:
             return
         self._look_at = now + LOOK_S
         with contextlib.suppress(StorageError):
-            if is_due(self._store, learn_s, now):
-                self.begin(self._learn())
+            if is_due(self._store, learn_s, now) and Lead(self._store.path, LEARNING).holder() is None:
+                self.begin(self._learn(learn_s))
 
-    async def _learn(self) -> None:
+    async def _learn(self, learn_s: float) -> None:
         command = worker_command("foretool", "learn", "--background", "--json", "--config", str(self._config))
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         try:
@@ -64,7 +75,10 @@ class Schedule(BackgroundWork):
                 learner.terminate()
             await learner.wait()
             raise
+        self._failures = self._failures + 1 if learner.returncode else 0
         if learner.returncode:
+            # What ends it once may do so again, after minutes of work.
+            self._look_at = self._clock() + min(LOOK_S * 4**self._failures, learn_s)
             lines = output.decode(errors="replace").strip().splitlines()
             last = lines[-1] if lines else "it said nothing"
             log.warning("learning ended with status %d: %s", learner.returncode, last)
@@ -79,7 +93,8 @@ class Schedule(BackgroundWork):
 def is_due(store: Store, learn_s: float, now: float) -> bool:
     """Tell whether the last run is long enough ago and enough was called since then. May raise `StorageError`."""
     last = next((each.created_at for each in store.artifacts.history("run", 1)), 0.0)
-    if now - last < learn_s:
-        return False
     calls = store.calls.recent(LEAST_CALLS)
-    return len(calls) == LEAST_CALLS and calls[-1].at > last
+    if last > now + AHEAD_S:
+        # The clock was set back since: what was called since then cannot be told by time.
+        return len(calls) == LEAST_CALLS
+    return now - last >= learn_s and len(calls) == LEAST_CALLS and calls[-1].at > last

@@ -37,23 +37,6 @@ class Artifacts(Subject):
             [("learned",)],
         )
 
-    def take_lease(self, now: float, until: int) -> bool:
-        with self._database.atomic():
-            if self._counter("learning_until") > now:
-                return False
-            self._set_lease(until)
-        return True
-
-    def release_lease(self) -> None:
-        self._set_lease(0)
-
-    def _set_lease(self, until: int) -> None:
-        self._database.write_all(
-            "INSERT INTO counters (name, value) VALUES ('learning_until', ?)"
-            " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            [(until,)],
-        )
-
     def _counter(self, name: str) -> int:
         row = self._database.row("SELECT value FROM counters WHERE name = ?", (name,))
         return int(row[0]) if row else 0

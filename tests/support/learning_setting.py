@@ -16,7 +16,7 @@ from foretool.server import offline
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.server.learning import run as learning
-from foretool.server.learning.results import MethodResult
+from foretool.server.learning.results import MethodResult, Say
 from foretool.server.learning.run import Run, learn
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
@@ -61,9 +61,9 @@ class Setting:
         told = [Episode(calls, ("a number",), source="import", key=str(first + at)) for at in range(times)]
         self.artifacts.add_demonstrations(told)
 
-    def learn(self, now: float = 1e6, **more: Any) -> Run:
+    def learn(self, now: float = 1e6, say: Say = lambda *_: None, **more: Any) -> Run:
         with offline.read(self.config) as app:
-            return learn(self.config, app.catalog, self.store, lambda *_: None, now=now, **more)
+            return learn(self.config, app.catalog, self.store, say, now=now, **more)
 
     def budget(self) -> int:
         """Tokens of a list without our own tools."""

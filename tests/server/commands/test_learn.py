@@ -20,6 +20,8 @@ from foretool.server.catalog import models
 from foretool.server.commands.group import run
 from foretool.server.commands.learn import _figures
 from foretool.server.config import loader as configs
+from foretool.server.learning.schedule import LEARNING
+from foretool.server.system.leads import Lead
 from foretool.storage.opening import open_store
 
 METHOD = CountedMethod()
@@ -114,9 +116,9 @@ def test_what_is_wrong_is_said(tmp_path: Path, path: Path, capsys: pytest.Captur
     broken.write_text("{")
     assert run(["learn", "--from", str(broken), "--config", str(path)]) == 1
     assert "broken.jsonl: line 1: Input data was truncated; expected an object" in capsys.readouterr().err
-    with open_store(configs.load(path).storage) as store:
-        store.artifacts.take_lease(1e11, int(1e11) + 1)
-    assert run(["learn", "--config", str(path)]) == 1
+    with Lead(configs.load(path).storage, LEARNING) as lead:
+        assert lead.take()
+        assert run(["learn", "--config", str(path)]) == 1
     assert "another process is learning" in capsys.readouterr().err
 
 

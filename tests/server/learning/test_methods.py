@@ -8,7 +8,6 @@ import pytest
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
-from learned_fakes import Counted
 from learning_setting import ADD, METHOD_BYTES, MOON, RAIN, SUB, SUM, TEXT, Setting, Watching, change_rain, use
 from requirements import requirement
 
@@ -116,7 +115,7 @@ def test_a_new_method_may_also_be_better_outside_the_error_in_what_lists_cost(
     dear, cheap = ListCost(2, 1, 1, 500), ListCost(2, 0, 0, 500)
     sure = Gain((dear,) * 20, (cheap,) * 20)
     unsure = Gain((dear,) * 10 + (cheap,) * 10, (cheap,) * 11 + (dear,) * 9)
-    trained = [(24, Counted({}))]
+    trained = [(24, METHOD_BYTES)]
     setting.demonstrate(SUM, RAIN, times=40)
     for compared, gain, outcome in ((better, unsure, "kept"), (same, sure, "kept"), (better, sure, "promoted")):
         judgement = Judgement(compared, gain, trained)

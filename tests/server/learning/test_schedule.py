@@ -10,7 +10,8 @@ from command_fakes import fill, write_config
 from requirements import requirement
 
 from foretool.server.config import loader as configs
-from foretool.server.learning.schedule import LEAST_CALLS, LOOK_S, SETTLED_S, Schedule, is_due
+from foretool.server.learning.schedule import LEARNING, LEAST_CALLS, LOOK_S, SETTLED_S, Schedule, is_due
+from foretool.server.system.leads import Lead
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, ToolId
 
@@ -55,6 +56,42 @@ async def test_a_due_run_is_a_process_of_its_own_that_leaves_its_report(tmp_path
         before = schedule._task
         schedule.tick(100.0)
         assert schedule._task is before
+
+
+@requirement("learn:one")
+async def test_no_process_starts_while_another_one_learns_nor_again_and_again_where_it_fails(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    now = [0.0]
+    with open_store(tmp_path / "s.sqlite3") as store:
+        store.calls.record([call(500.0 + at) for at in range(LEAST_CALLS)])
+        path.write_text("{ no JSON")  # which ends a learner
+        schedule = Schedule(store, path, lambda: now[0])
+        now[0] = SETTLED_S + 1e5
+        with Lead(store.path, LEARNING) as lead:
+            assert lead.take()
+            schedule.tick(1e4)
+            assert schedule._task is None
+        now[0] += LOOK_S
+        for pause in (4 * LOOK_S, 16 * LOOK_S):
+            schedule.tick(1e4)
+            assert schedule.is_working
+            async with asyncio.timeout(60):
+                await schedule.finish()
+            before = schedule._task
+            now[0] += pause - 1
+            schedule.tick(1e4)
+            assert schedule._task is before
+            now[0] += 2
+
+
+@requirement("learn:ended")
+def test_a_clock_that_was_set_back_keeps_no_run_waiting() -> None:
+    with open_store(":memory:") as store:
+        store.calls.record([call(5e8 + at) for at in range(LEAST_CALLS)])
+        store.artifacts.add("run", b"", {}, promote=False, at=1e9)  # by a clock that was a year ahead
+        assert is_due(store, 100.0, 5e8 + 30)
+        store.artifacts.add("run", b"", {}, promote=False, at=5e8 + 30)
+        assert not is_due(store, 100.0, 5e8 + 200)
 
 
 async def test_a_run_ends_with_the_proxy(tmp_path: Path) -> None:

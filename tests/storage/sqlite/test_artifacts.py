@@ -90,14 +90,6 @@ def test_a_demonstration_is_kept_once(artifacts: ArtifactStore) -> None:
     assert artifacts.demonstrations() == [one, two]
 
 
-def test_only_one_process_may_learn_at_a_time(artifacts: ArtifactStore) -> None:
-    assert artifacts.take_lease(10.0, 20)
-    assert not artifacts.take_lease(15.0, 25)
-    assert artifacts.take_lease(20.0, 30)
-    artifacts.release_lease()
-    assert artifacts.take_lease(21.0, 31)
-
-
 def test_a_demonstration_of_an_earlier_version_is_not_added_again(artifacts: ArtifactStore, store: Store) -> None:
     """The digest is that of the JSON that earlier versions wrote, which had no arguments."""
     one = Episode((ToolId("a"),), ("do",), ((0, 0),), source="import", key="f:1")

@@ -1,0 +1,146 @@
+"""Work that only one process does for a storage file: whoever holds the lock of a small file beside it has the lead.
+
+The operating system drops the lock when its process ends, however it ends. So a lead needs no clock and no process id,
+and nothing has to be cleaned up. The file says who has the lead and what it does, for people who ask; nobody decides by
+what it says. SQLite locks the file next to it in the same way, so where locks do not work there is no store either.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+BEAT_S: Final = 5.0
+"""Seconds between two signs of life."""
+_AGAIN_S: Final = (0.01, 0.02, 0.0)
+"""Pauses between tries to lock: `holder` looks with a lock of its own, for some microseconds."""
+_MOST: Final = 4_096
+_LOCKED_AT: Final = 1 << 20
+"""Where Windows locks a byte; it keeps others from reading what is locked, so that is not where the text stands."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Which process has a lead, and what it was last seen doing."""
+
+    pid: int
+    since: float
+    """In seconds of the system clock, like `at`."""
+    at: float
+    doing: str = ""
+
+
+class Lead:
+    """The right to do one kind of work for a storage file. `take` it, and `release` it; the process's end does too."""
+
+    def __init__(self, storage: Path | str, work: str) -> None:
+        """`work` names the kind of work, and ends the name of the file. A store in memory has one process anyway."""
+        real = storage.resolve() if isinstance(storage, Path) else None
+        self.path = real.with_name(f"{real.name}.{work}") if real is not None else None
+        self._handle = -1
+        self._since = self._beat_at = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this object has the lead."""
+        return self._handle >= 0
+
+    def take(self) -> bool:
+        """Take the lead. Returns False if another process has it. Raises `OSError` if the file cannot be made."""
+        if self.path is None or self.is_held:
+            return True
+        handle = _open(self.path)
+        for pause in _AGAIN_S:
+            if _lock(handle):
+                break
+            time.sleep(pause)
+        else:
+            os.close(handle)
+            return False
+        self._handle, self._since, self._beat_at = handle, time.time(), 0.0
+        self.beat("")
+        self._beat_at = 0.0  # what is done first is worth to be known
+        return True
+
+    def beat(self, doing: str) -> None:
+        """Write down what is being done; at most every `BEAT_S` seconds."""
+        now = time.monotonic()
+        if not self.is_held or (self._beat_at and now - self._beat_at < BEAT_S):
+            return
+        self._beat_at = now
+        said = msgspec.json.encode(Holder(os.getpid(), self._since, time.time(), doing[:200]))
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        os.write(self._handle, said)
+        os.ftruncate(self._handle, len(said))
+
+    def holder(self) -> Holder | None:
+        """Return who has the lead; None if nobody has, or it cannot be told."""
+        if self.path is None:
+            return None
+        try:
+            handle = os.open(self.path, os.O_RDONLY | _SAFE)
+        except OSError:
+            return None
+        try:
+            if not self.is_held and _lock(handle, shared=True):
+                return None
+            return msgspec.json.decode(os.read(handle, _MOST), type=Holder)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        finally:
+            os.close(handle)
+
+    def release(self) -> None:
+        """Let others take the lead. The file stays: removing it would let two processes lock two files."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+    def __enter__(self) -> Lead:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+# Through getattr: Windows has no such flags.
+_SAFE: Final[int] = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def _open(path: Path) -> int:
+    """Open or make the file. A link or anything but a regular file is refused: somebody else put it there."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path}: not a regular file; move it away")
+    return handle
+
+
+_fcntl: Any
+_msvcrt: Any
+try:
+    import fcntl as _fcntl
+except ImportError:
+    import msvcrt as _msvcrt
+
+    _fcntl = None
+
+
+def _lock(handle: int, *, shared: bool = False) -> bool:
+    """Lock an open file without waiting; False if another process has locked it. Raises `OSError`."""
+    try:
+        if _fcntl is not None:
+            _fcntl.flock(handle, (_fcntl.LOCK_SH if shared else _fcntl.LOCK_EX) | _fcntl.LOCK_NB)
+        else:
+            os.lseek(handle, _LOCKED_AT, os.SEEK_SET)
+            _msvcrt.locking(handle, _msvcrt.LK_NBLCK, 1)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
