@@ -29,6 +29,7 @@ from foretool.server.commands.logout import LoggedOut
 from foretool.server.commands.miss_show import MissDetails
 from foretool.server.commands.misses import Ledger
 from foretool.server.commands.pin import Pins
+from foretool.server.commands.replay import ReplayAnswer
 from foretool.server.commands.search import SearchResult
 from foretool.server.commands.status import Status
 from foretool.server.commands.token import NewToken
@@ -223,6 +224,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "explain": Explanation,
     "misses": Ledger,
     "misses show": MissDetails,
+    "replay": ReplayAnswer,
     "stats": StatsAnswer,
     "graph": list[Edge],
     "graph show": Neighbours,

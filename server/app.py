@@ -82,7 +82,8 @@ class App:
     start_checker = staticmethod(Checker.start)
     """Starts the process that checks arguments."""
 
-    def __init__(self, config: Config, store: Store) -> None:
+    def __init__(self, config: Config, store: Store, clock: Callable[[], float] = time.time) -> None:
+        """`clock` says what time it is, in seconds since 1970; a replay gives the time of what it replays."""
         self.live = live = LiveConfig(config)
         self.store = store
         store.hide(lambda: live.now.secrets)
@@ -92,12 +93,12 @@ class App:
         self._instructions: Instructions | None = None
 
         # Recording, the catalog, and what ranks it
-        self.recorder = Recorder(store, live, time.time)
+        self.recorder = Recorder(store, live, clock)
         self.flows = FlowWatch(live)
         self._names = NameKeeper(store.catalog)
         self.gatekeeper = Gatekeeper(lambda: self.store.approvals, live, lambda: asyncio.get_running_loop().time())
         self.catalog = Catalog(list(config.servers.values()), self._names.load(), self._names.keep, config.prefixes)
-        self.search = Search(self.catalog, self.recorder.usage, time.time)
+        self.search = Search(self.catalog, self.recorder.usage, clock)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.models = ModelLoader(self.search, store, self._begin_epoch)
         self.recalibrator = Recalibrator(store)
@@ -138,17 +139,18 @@ class App:
         self.answers = AnswerWriter(
             self.catalog, self.search, lambda: self.instructions, live, partial(find_absent, self.upstreams)
         )
+        self.discovery = DiscoverTools(
+            self.upstreams,
+            self.catalog,
+            self.search,
+            self.answers,
+            self.recorder,
+            self.predictor,
+            self.policy,
+            Exemplars(lambda most: self.store.calls.events(most), time.monotonic),
+        )
         calls = ToolCalls(
-            DiscoverTools(
-                self.upstreams,
-                self.catalog,
-                self.search,
-                self.answers,
-                self.recorder,
-                self.predictor,
-                self.policy,
-                Exemplars(lambda most: self.store.calls.events(most), time.monotonic),
-            ),
+            self.discovery,
             ToolLookup(
                 self.catalog, self.upstreams, forwarder, self.recorder, self.policy, self.gatekeeper, self.links
             ),
@@ -171,7 +173,7 @@ class App:
             self.clients, self.upstreams, self.server_requests, subscriptions,
             (self.greeting, listing, calls, resources, prompts),
         )  # fmt: skip
-        self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, self.policy, time.time)
+        self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, self.policy, clock)
         self.prompt_answers = PromptAnswers(
             store.tasks, self.clients, self.search, self.catalog, self.recorder, self.policy, live, self.prompts
         )

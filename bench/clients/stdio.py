@@ -10,13 +10,16 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, ClassVar, Self
 
 from bench.clients.messages import IDENTITY, LEGACY, LINE_LIMIT, PATIENCE_S, Failed, Json, result_of
 
 
 class StdioClient:
     """A child process that serves MCP on its stdin and stdout, asked in the legacy era."""
+
+    identity: ClassVar[Json] = IDENTITY
+    """What it says of itself."""
 
     def __init__(self, process: asyncio.subprocess.Process, started_at: float) -> None:
         self.process = process
@@ -92,7 +95,7 @@ class StdioClient:
 
     async def initialize(self) -> Json:
         """Begin a session; the result of `initialize`."""
-        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": IDENTITY}
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": self.identity}
         result = await self.ask("initialize", params)
         self.tell("notifications/initialized")
         return result

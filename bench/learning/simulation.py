@@ -241,8 +241,10 @@ class Setup:
     """A config and a store in a folder, over stand-in upstreams with the tools of a set."""
 
     def __init__(
-        self, command: Sequence[str], folder: Path, data: Path, policy: str, encoder: str, fill: bool = True
-    ) -> None:
+        self, command: Sequence[str], folder: Path, data: Path, policy: str, encoder: str, fill: bool = True,
+        **more: Any,
+    ) -> None:  # fmt: skip
+        """`more`: further settings of the proxy."""
         self.command = list(command)
         self.folder = folder
         self.catalogs = many_servers.read_set(data)
@@ -250,7 +252,7 @@ class Setup:
         # What is learned changes only lists that do not hold every tool.
         settings = {
             "policy": policy.partition("+")[0], "encoder": encoder, "epoch_s": 0, "learn_s": 0, "list_whole": False,
-            "list_fill": fill,
+            "list_fill": fill, **more,
         }  # fmt: skip
         self.path = processes.write_config(folder, entries, **settings)
         self.names: dict[str, str] = {}
@@ -301,6 +303,7 @@ class Setup:
     def begin_epoch(self) -> None:
         """Begin a new epoch without learning: lists follow usage."""
         with open_store(self.folder / "foretool.sqlite3", busy_ms=5000) as store:
+            store.artifacts.add("run", b"", {}, promote=False)  # so that the log says when
             store.artifacts.bump_version()
 
 

@@ -241,6 +241,34 @@ def _serve(ensemble: DenseEnsemble, weights: Sequence[Weights], search: Search, 
     search.install_encoders(ensemble, [head.encoder for head in ensemble.heads if isinstance(head.encoder, Ahead)])
 
 
+def serve_encoders(
+    weights: Sequence[Weights], encoders: Sequence[Encoder], search: Search, store: Store, catalog: Catalog
+) -> None:
+    """Install opened encoders now, and embed what the store has no vector of; nothing is kept. Raises
+    `EncoderError`."""
+    from foretool.retrieval.corpus import digest
+    from foretool.retrieval.document import document, embedded_text
+    from foretool.retrieval.rankers.dense import DenseEnsemble
+
+    corpus = search.update_corpus(inf)
+    ensemble = DenseEnsemble(encoders)
+    _serve(ensemble, weights, search, store)
+    wanted = {each for each in corpus.digests if each}
+    texts: dict[bytes, str] = {}
+    for head in ensemble.heads:
+        if not (missing := head.missing(wanted)):
+            continue
+        if not texts:
+            written = (embedded_text(document(each, catalog.server_text(each.upstream))) for each in catalog.tools())
+            texts = {digest(text): text for text in written}
+        known = [each for each in missing if each in texts]
+        for start in range(0, len(known), SAVED_AT_ONCE):
+            part = known[start : start + SAVED_AT_ONCE]
+            rows = head.encoder.documents([texts[each] for each in part])
+            head.add({each: row.tobytes() for each, row in zip(part, rows, strict=True)})
+    ensemble.align(corpus.digests, corpus.version)
+
+
 def install_encoders(settings: Settings, search: Search, store: Store) -> None:
     """Open and install the encoders now, for a command; words alone rank where that fails."""
     from foretool.retrieval.encoders import EncoderError

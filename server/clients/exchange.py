@@ -22,18 +22,23 @@ from foretool.storage.records import Era
 log = logging.getLogger("foretool.exchange")
 
 
-class Caller(Protocol):
+class ListOwner(Protocol):
+    """A client as far as its list of tools is concerned."""
+
+    profile: Profile
+    tools: ToolList
+
+
+class Caller(ListOwner, Protocol):
     """The client of an exchange, as far as answering a request needs it."""
 
     era: Era
     transport: str
-    profile: Profile
     principal: str
     info: dict[str, Any]
     capabilities: dict[str, Any]
     log_level: str
     version: str
-    tools: ToolList
 
     def is_kin(self, other: Caller) -> bool:
         """Tell whether the other client has the same credential and the same profile."""

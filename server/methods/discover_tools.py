@@ -6,10 +6,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
-from foretool.server.clients.exchange import Exchange
-from foretool.server.clients.session import Conversation
+from foretool.server.clients.exchange import Exchange, ListOwner
+from foretool.server.clients.session import Conversation, Session
 from foretool.server.methods import discovery_answer, discovery_arguments
 from foretool.server.methods.answer_shape import READY
 from foretool.server.methods.discovery_answer import Answer, AnswerWriter
@@ -79,6 +81,23 @@ class DiscoverTools:
         ranking: Ranking,
     ) -> None:  # fmt: skip
         session, client = exchange.own_session, exchange.client
+        kept, answer = self.answer_search(client, session, chat, arguments, query, ranking, started)
+        answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
+        grows = self._predictor.grow_for_discovery(client, session, kept)
+        content = [{"type": "text", "text": text} for text in (answer.text, *self._endings(exchange, chat, answer))]
+        # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).
+        result = {"content": content} | ({"structuredContent": answer.structured} if arguments.structured else {})
+        if grows:
+            client.tools.hold(lambda: exchange.own_result(result))
+        else:
+            exchange.own_result(result)
+
+    def answer_search(
+        self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,
+        ranking: Ranking, started: float,
+    ) -> tuple[Discovery, Answer]:  # fmt: skip
+        """Write the answer of one search, record it and what it missed; return the record, with its id, and the
+        answer. `started`: when the search began, by `time.perf_counter`."""
         reach = self._policy.reach(client.profile)
         answer, probability = self._answers.write(arguments, query, ranking, session.sees, reach)
         kept = Discovery(
@@ -94,19 +113,11 @@ class DiscoverTools:
             handle=chat.handle,
             probability=probability,
         )
-        id = self._recorder.discovery(kept)
+        kept = replace(kept, id=self._recorder.discovery(kept))
         starting = self._upstreams.absent(client.profile).starting
-        for miss in session.discovered(kept, id, len(self._catalog), chat, starting, ranking.total):
+        for miss in session.discovered(kept, kept.id, len(self._catalog), chat, starting, ranking.total):
             self._recorder.miss(miss)
-        answer = discovery_answer.with_handle(answer, session.handle_for(chat, id))
-        grows = self._predictor.grow_for_discovery(client, session, kept)
-        content = [{"type": "text", "text": text} for text in (answer.text, *self._endings(exchange, chat, answer))]
-        # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).
-        result = {"content": content} | ({"structuredContent": answer.structured} if arguments.structured else {})
-        if grows:
-            client.tools.hold(lambda: exchange.own_result(result))
-        else:
-            exchange.own_result(result)
+        return kept, answer
 
     def _endings(self, exchange: Exchange, chat: Conversation, answer: Answer) -> list[str]:
         """Return what stands behind an answer, each text a block of its own: how its first tools were called before,

@@ -15,7 +15,7 @@ from foretool.retrieval.list_rules import Fixed, Prediction, Rule
 from foretool.retrieval.ranking import Ranked
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
-from foretool.server.clients.exchange import Caller
+from foretool.server.clients.exchange import ListOwner
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.successors import LATEST_END, Hint, write_hint
@@ -56,12 +56,12 @@ class Predictor:
 
     # -- lists that grow
 
-    def grow_for_next(self, client: Caller, session: Session, prediction: Prediction) -> bool:
+    def grow_for_next(self, client: ListOwner, session: Session, prediction: Prediction) -> bool:
         """Append the tools that are likely next; return whether the client was told to list again."""
         hidden = self._hidden(client, session, prediction.chances)
         return client.tools.grow(session, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
 
-    def grow_for_discovery(self, client: Caller, session: Session, discovery: Discovery) -> bool:
+    def grow_for_discovery(self, client: ListOwner, session: Session, discovery: Discovery) -> bool:
         """Append what a discovery has found, best first."""
         # Tools that were asked for by name come first, and their scores are not comparable.
         rule = Fixed() if discovery.names and self.is_ready else self.rule
@@ -70,13 +70,13 @@ class Predictor:
         found = rule.for_discovery(ranked, is_sure, self._catalog.tokens)
         return client.tools.grow(session, found, found=True)
 
-    def grow_for_prompt(self, client: Caller, session: Session, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
+    def grow_for_prompt(self, client: ListOwner, session: Session, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
         """Append what a prompt is likely to need, best first, before anything is called."""
         return client.tools.grow(session, self.rule.for_prompt(ranked, is_sure, self._catalog.tokens))
 
     # -- hints
 
-    def hint(self, client: Caller, session: Session, chat: Conversation, prediction: Prediction) -> Hint | None:
+    def hint(self, client: ListOwner, session: Session, chat: Conversation, prediction: Prediction) -> Hint | None:
         """Return the hidden tools that are likely next and worth their tokens, without those that this task was told
         of."""
         threshold = self._config.settings.hint_threshold
@@ -98,7 +98,7 @@ class Predictor:
             )
         )  # fmt: skip
 
-    def _hidden(self, client: Caller, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
+    def _hidden(self, client: ListOwner, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
         """Return the tools that the client does not see and may call."""
         reach = self._policy.reach(client.profile)
         return {

@@ -17,7 +17,7 @@ from foretool.server.catalog.names import CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
-from foretool.server.config.loader import LiveConfig
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.local.server import Answering, Hello, Link, Service
 from foretool.server.methods.prompt_hook import PromptHook, searched_lines
 from foretool.server.recording.recorder import Recorder
@@ -62,7 +62,16 @@ class PromptAnswers:
         prompt = read_question(question, self._recorder.now())
         profile = self._config.profile(hello.profile)
         self._record(prompt)
-        session = self._session_of(profile.name, prompt.cwd or hello.folder)
+        hint = self.write(prompt, profile, self._session_of(profile.name, prompt.cwd or hello.folder))
+        reply({"text": hint.text})
+        loop = asyncio.get_running_loop()
+        # Once the hook has its answer: an encoder that is not open yet takes part from the next prompt on.
+        loop.call_soon(self._search.want_encoders)
+        loop.call_soon(self._hook.look)
+
+    def write(self, prompt: Prompt, profile: Profile, session: Session | None) -> Hint:
+        """Return what a hook shows for a prompt, and record that it is shown. `session`: whose user wrote it, if that
+        is known."""
         lines = searched_lines(prompt)
         if session is not None:
             session.conversation().note_prompt(lines, prompt.at)
@@ -74,11 +83,7 @@ class PromptAnswers:
         )
         if hint.tools:
             self._note_shown(hint, prompt, session)
-        reply({"text": hint.text})
-        loop = asyncio.get_running_loop()
-        # Once the hook has its answer: an encoder that is not open yet takes part from the next prompt on.
-        loop.call_soon(self._search.want_encoders)
-        loop.call_soon(self._hook.look)
+        return hint
 
     def _record(self, prompt: Prompt) -> None:
         if not self._config.keeps_text:

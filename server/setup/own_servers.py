@@ -73,6 +73,18 @@ class OwnServers:
         """Remove a pattern from our pins, or from those of a server."""
         self._document.remove_item((self.key, server, "pin") if server else PINS, pattern)
 
+    def set_value(self, keys: Keys, value: object) -> None:
+        """Set any value of the file. Raises `DocumentError` if something on the way is no object."""
+        self._document.set(keys, value)
+
+    def add_item(self, keys: Keys, item: str) -> None:
+        """Add a text to any list of the file. Raises `DocumentError` if it is no list."""
+        self._document.add_item(keys, item)
+
+    def value(self, keys: Keys) -> Any:
+        """Return any value of the file; None if there is none."""
+        return value_at(self._document.data(), keys)
+
     def text(self) -> str:
         return self._document.text()
 

@@ -50,6 +50,7 @@ LINES: dict[str, Sequence[str]] = {
     "explain": ("explain", "weather in Paris", "--tool", "calc__add"),
     "misses": ("misses",),
     "misses show": ("misses", "show", "1"),
+    "replay": ("replay", "--since", "4000w", "--set", "list_tokens=100"),
     "stats": ("stats",),
     "graph": ("graph",),
     "graph show": ("graph", "show", "calc__add"),

@@ -1,0 +1,1 @@
+"""Plays recorded tasks again with other settings, and says what would have happened."""

@@ -1,0 +1,208 @@
+"""What a change of the config would have done to recorded tasks: misses, discovery turns and tokens, with intervals.
+
+Both configs play the same tasks, so the differences are of pairs: a bootstrap over tasks gives their 95 % intervals.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from statistics import fmean
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from foretool.retrieval.evaluation import paired_difference
+from foretool.server.config.loader import Config
+from foretool.server.replay.encoders import OpenedEncoders
+from foretool.server.replay.player import PlayedTask, Player
+from foretool.server.replay.tasks import MOST, RecordedTask, read_tasks
+from foretool.storage.opening import open_existing_store
+from foretool.storage.stores import Store
+
+WEEK_S: Final = 7 * 86_400.0
+"""How far a replay looks back unless it is told otherwise."""
+TOP: Final = 5
+"""How many tools are named whose misses change."""
+UNSEEN: Final = ("unknown_name", "nothing_found")
+"""What reveals misses that no task of the log tells of: they led to no call."""
+
+Verdict = Literal["better", "worse", "mixed", "same"]
+Progress = Callable[[float], None]
+"""Takes the share of the tasks that were played."""
+
+
+class Figures(Struct, frozen=True):
+    """What a task took in the mean."""
+
+    misses: float
+    hidden: float
+    """Calls of tools that the list lacked."""
+    discoveries: float
+    tokens: float
+    """Of lists, answers and hints, counted at each turn in which they stood before the model."""
+    listed: float
+    """Of the list when the task began."""
+    unreachable: float
+    """Calls of tools that the config does not let through."""
+
+
+class Difference(Struct, frozen=True):
+    """A difference of means between the ends of its 95 % interval; below 0 where the change takes less."""
+
+    low: float
+    mean: float
+    high: float
+
+    @property
+    def is_lower(self) -> bool:
+        return self.high < 0.0
+
+    @property
+    def is_higher(self) -> bool:
+        return self.low > 0.0
+
+
+class ToolShift(Struct, frozen=True):
+    """A tool that is missed more or less often."""
+
+    tool: str
+    now: int
+    then: int
+
+
+class Effect(Struct, frozen=True):
+    """What the same tasks take now and after a change."""
+
+    tasks: int
+    sessions: int
+    calls: int
+    guessed: int
+    """Searches whose words are not on record; the tool's own words stand for them."""
+    now: Figures
+    then: Figures
+    misses: Difference
+    discoveries: Difference
+    tokens: Difference
+    shifts: tuple[ToolShift, ...]
+    """The tools whose misses change most."""
+    took_s: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether anything is lower or higher outside the error."""
+        parts = (self.misses, self.discoveries, self.tokens)
+        falls, rises = any(each.is_lower for each in parts), any(each.is_higher for each in parts)
+        rises = rises or self.then.unreachable > self.now.unreachable
+        return "mixed" if falls and rises else "better" if falls else "worse" if rises else "same"
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether misses or discovery turns rise outside the error, or calls are not let through any more."""
+        rises = self.misses.is_higher or self.discoveries.is_higher
+        return rises or self.then.unreachable > self.now.unreachable
+
+
+class Recorded(Struct, frozen=True):
+    """What the log says of the time of the tasks that are played, per task."""
+
+    misses: float
+    discoveries: float
+
+
+class Replays:
+    """Plays the recorded tasks of one store, under the config in force once, and under any number of others."""
+
+    def __init__(self, config: Config, store: Store, since: float, now: float, most: int = MOST) -> None:
+        """Raises `StorageError`."""
+        self._config = config
+        self._store = store
+        self.tasks: Sequence[RecordedTask] = read_tasks(store, since, now, most)
+        self._encoders = OpenedEncoders()
+
+    @cached_property
+    def now(self) -> list[PlayedTask]:
+        """The tasks under the config in force."""
+        return self.play(self._config)
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        """What the log says of these tasks."""
+        if not self.tasks:
+            return Recorded(0.0, 0.0)
+        since, sessions = self.tasks[0].episode.at - 60.0, {each.session.key for each in self.tasks}
+        misses = [each for each in self._store.calls.misses(since) if each.session in sessions]
+        searched = [
+            each for each in self._store.discoveries.recent(-1) if each.session in sessions and each.at >= since
+        ]
+        count = len(self.tasks)
+        return Recorded(sum(each.noticed not in UNSEEN for each in misses) / count, len(searched) / count)
+
+    def play(self, config: Config, progress: Progress = lambda share: None) -> list[PlayedTask]:
+        """Return what each task takes under a config."""
+        player = Player(config, self._store, self.tasks, self._encoders)
+        try:
+            found = []
+            for number, task in enumerate(self.tasks, 1):
+                found.append(player.play(task))
+                progress(number / len(self.tasks))
+            return found
+        finally:
+            player.close()
+
+    def effect(self, config: Config, progress: Progress = lambda share: None) -> Effect:
+        """Return what the same tasks take now and under another config."""
+        return self._compare(lambda: self.play(config, progress))
+
+    def effect_of_nothing(self) -> Effect:
+        """Return what the tasks take now, as an effect without any difference."""
+        return self._compare(lambda: self.now)
+
+    def _compare(self, play: Callable[[], Sequence[PlayedTask]]) -> Effect:
+        started = time.perf_counter()
+        now, then = self.now, play()
+        sessions = len({each.session.key for each in self.tasks})
+        return compare(now, then, sessions=sessions, took_s=round(time.perf_counter() - started, 1))
+
+
+@contextmanager
+def open_replays(config: Config, since: float, now: float, most: int = MOST) -> Iterator[Replays]:
+    """Open the store of a config and read the tasks that can be played. Raises `StorageError`."""
+    with open_existing_store(config.storage) as store:
+        yield Replays(config, store, since, now, most)
+
+
+def compare(now: Sequence[PlayedTask], then: Sequence[PlayedTask], *, sessions: int = 0, took_s: float = 0.0) -> Effect:
+    """Compare what the same tasks take under two configs."""
+    before, after = (Counter(tool for each in played for tool in each.missed) for played in (now, then))
+    shifts = [ToolShift(tool, before[tool], after[tool]) for tool in {*before, *after} if before[tool] != after[tool]]
+    shifts.sort(key=lambda each: (-abs(each.then - each.now), each.tool))
+    return Effect(
+        tasks=len(now),
+        sessions=sessions,
+        calls=sum(each.calls for each in now),
+        guessed=max(sum(each.guessed for each in played) for played in (now, then)),
+        now=_figures(now),
+        then=_figures(then),
+        misses=_difference(now, then, "misses"),
+        discoveries=_difference(now, then, "discoveries"),
+        tokens=_difference(now, then, "read"),
+        shifts=tuple(shifts[:TOP]),
+        took_s=took_s,
+    )
+
+
+def _figures(played: Sequence[PlayedTask]) -> Figures:
+    def mean(name: str) -> float:
+        return round(fmean(getattr(each, name) for each in played), 4) if played else 0.0
+
+    names = ("misses", "hidden", "discoveries", "read", "listed", "unreachable")
+    return Figures(*map(mean, names))
+
+
+def _difference(now: Sequence[PlayedTask], then: Sequence[PlayedTask], name: str) -> Difference:
+    after, before = ([float(getattr(each, name)) for each in played] for played in (then, now))
+    return Difference(*paired_difference(after, before))

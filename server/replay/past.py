@@ -1,0 +1,197 @@
+"""The store as it was at a moment of the past, for an application that plays recorded tasks again.
+
+What exists (tools, approvals, vectors) is read from the store that is kept. What happens (calls, misses, lists, working
+sets, searches) goes into a store in memory, which begins with what had happened before the first task that is played.
+What was learned counts from the moment at which it was promoted, so no model ranks a task that it was trained on.
+
+Nothing is written to the store that is kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from foretool.storage.opening import open_store
+from foretool.storage.records import Artifact, Call, ClientRecord, Event, Prompt, Statistics, ToolId, Usage
+from foretool.storage.stores import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from foretool.storage.redaction import Known
+
+MOST_EVENTS: Final = 200_000
+"""How many calls are read, the latest ones."""
+SEEDED: Final = 1000
+"""How many of the calls before the first task are put into the log, so that tools which always failed are known."""
+TEXTS: Final = 5
+"""How many of the latest tasks before the first one are put into the log: lists are made of them too."""
+
+
+class PastStore(Store):
+    """A store for `App`. `time` is the moment that it is the store of; the player moves it on."""
+
+    def __init__(self, kept: Store, since: float) -> None:
+        """`since`: when the first task began that is to be played."""
+        self.time = since
+        self._kept = kept
+        self._log = log = open_store(":memory:")
+        self.path: Path | Literal[":memory:"] = kept.path
+        self.approvals, self.catalog, self.vectors, self.flows = kept.approvals, kept.catalog, kept.vectors, kept.flows
+        self.forgetting, self.retention = kept.forgetting, kept.retention
+        self.artifacts = cast(Any, _PastArtifacts(kept, self.now))
+        self.sessions = cast(Any, _PastSessions(log, kept.sessions.first_at()))
+        self.calls = cast(Any, _PastCalls(log, _read_usage(kept, since)))
+        self.clients, self.discoveries, self.serving, self.tasks = log.clients, log.discoveries, log.serving, log.tasks
+        self.atomic, self.checkpoint, self.check, self.reopen = log.atomic, log.checkpoint, log.check, log.reopen
+        self._seed(since)
+
+    def now(self) -> float:
+        """Return the moment that this is the store of, in seconds since 1970."""
+        return self.time
+
+    def hide(self, known: Callable[[], Known]) -> None:
+        self._log.hide(known)
+
+    def close(self) -> None:
+        self._log.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def trouble(self) -> str:
+        return ""
+
+    @property
+    def notice(self) -> str:
+        return ""
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        return False
+
+    def statistics(self) -> Statistics:
+        return self._kept.statistics()
+
+    def _seed(self, since: float) -> None:
+        """Put into the log what an application reads of the time before."""
+        self._log.calls.record([_to_call(each) for each in _read_before(self._kept, since)[-SEEDED:]])
+        texts = [each for each in self._kept.discoveries.events() if each.at < since][-TEXTS:]
+        texts += [Event(each.at, "prompt", each.text) for each in self._kept.tasks.prompts() if each.at < since][:TEXTS]
+        for each in sorted(texts, key=lambda each: each.at):
+            self._log.tasks.add_prompt(Prompt(each.at, each.text))
+        for record in self._kept.clients.all():
+            followed = record.recent.count("1") if record.recent else record.relisted
+            told = len(record.recent) if record.recent else record.announced
+            self._log.clients.add_relist(
+                ClientRecord(
+                    record.client, record.version, record.era, told, followed, record.relist_ms, record.last_seen,
+                    tries=record.tries,
+                )
+            )  # fmt: skip
+
+
+def _read_before(kept: Store, since: float) -> list[Event]:
+    """Return the calls before a time, as far as they are on record, the oldest first."""
+    return [each for each in kept.calls.events(MOST_EVENTS) if each.at < since]
+
+
+def _to_call(event: Event) -> Call:
+    outcome = "ok" if event.ok else "tool_error"
+    tool = ToolId(event.text)
+    return Call(event.session, event.at, tool, "", "name", False, outcome, 0.0, True, event.arguments)  # type: ignore[arg-type]
+
+
+def _read_usage(kept: Store, since: float) -> dict[ToolId, Usage]:
+    """Return how often each tool had been called and missed before a time, without the calls that are seeded."""
+    before = _read_before(kept, since)
+    last = {ToolId(each.text): each.at for each in before}
+    later = Counter(each.text for each in kept.calls.events(MOST_EVENTS) if each.at >= since)
+    seeded = Counter(each.text for each in before[-SEEDED:])
+    missed = Counter(
+        each.tool for each in kept.calls.misses(since) if each.noticed not in ("unknown_name", "nothing_found")
+    )
+    found = {}
+    for each in kept.calls.usage():
+        calls, misses = each.calls - later[each.tool] - seeded[each.tool], each.misses - missed[each.tool]
+        if calls > 0 or misses > 0:
+            at = last.get(each.tool, min(each.last_at, since))
+            found[each.tool] = Usage(each.tool, max(calls, 0), max(misses, 0), at)
+    return found
+
+
+class _Others:
+    """Answers everything else as the store behind it."""
+
+    def __init__(self, behind: object) -> None:
+        self._behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+
+class _PastCalls(_Others):
+    """The calls of the log, and the usage of the time before it."""
+
+    def __init__(self, log: Store, before: dict[ToolId, Usage]) -> None:
+        super().__init__(log.calls)
+        self._log = log
+        self._before = before
+
+    def usage(self) -> list[Usage]:
+        found = dict(self._before)
+        for each in self._log.calls.usage():
+            if (old := found.get(each.tool)) is not None:
+                at = max(old.last_at, each.last_at)
+                found[each.tool] = Usage(each.tool, old.calls + each.calls, old.misses + each.misses, at)
+            else:
+                found[each.tool] = each
+        return sorted(found.values(), key=lambda each: (-each.calls, -each.last_at, each.tool))
+
+
+class _PastSessions(_Others):
+    """The sessions of the log; the first one is that of the store that is kept."""
+
+    def __init__(self, log: Store, first: float | None) -> None:
+        super().__init__(log.sessions)
+        self._first = first
+
+    def first_at(self) -> float | None:
+        return self._first
+
+
+class _PastArtifacts(_Others):
+    """What had been learned by a moment."""
+
+    def __init__(self, kept: Store, now: Callable[[], float]) -> None:
+        super().__init__(kept.artifacts)
+        self._now = now
+        history = sorted(kept.artifacts.history(), key=lambda each: each.created_at)
+        self._times = [each.created_at for each in history]
+        self._chains = {kind: kept.artifacts.load_intact(kind) for kind in kept.artifacts.served()}
+
+    @property
+    def version(self) -> int:
+        # A run that promotes nothing begins an epoch too.
+        return bisect_right(self._times, self._now())
+
+    def load_intact(self, kind: str) -> list[tuple[Artifact, bytes]]:
+        return [each for each in self._chains.get(kind, ()) if each[0].promoted_at <= self._now()]
+
+    def served(self) -> dict[str, Artifact]:
+        return {kind: found[0][0] for kind in self._chains if (found := self.load_intact(kind))}
+
+    def active(self, kind: str) -> Artifact | None:
+        return self.served().get(kind)
+
+    def history(self, kind: str | None = None, limit: int = -1) -> Sequence[Artifact]:
+        found: list[Artifact] = [each for each in self._behind_history(kind) if each.created_at <= self._now()]
+        return found if limit < 0 else found[:limit]
+
+    def _behind_history(self, kind: str | None) -> Sequence[Artifact]:
+        found: Sequence[Artifact] = self._behind.history(kind)  # type: ignore[attr-defined]
+        return found

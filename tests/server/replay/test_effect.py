@@ -1,0 +1,74 @@
+"""Then against now: figures per task, and intervals of their differences over pairs of tasks."""
+
+from pathlib import Path
+
+import pytest
+from recorded_tasks import HOUR, START, write_recorded
+
+from foretool.server.config import loader
+from foretool.server.replay.changes import change_config, read_changes
+from foretool.server.replay.effect import Difference, Effect, compare, open_replays
+from foretool.server.replay.player import PlayedTask
+from foretool.server.setup.own_servers import read_own_servers
+
+NOW = START + 100 * HOUR
+# Every tool in turn, so that a small list never has them all.
+NEEDS = [
+    ("add two numbers", ["calc__add"]), ("send a message by mail", ["mail__send"]), ("the weather", ["sky__forecast"]),
+    ("take one number from another", ["calc__subtract"]), ("phase of the moon", ["sky__moon"]),
+    ("find messages by words", ["mail__find"]),
+]  # fmt: skip
+
+
+def effect_of(path: Path, *changes: str) -> Effect:
+    config, own = loader.load(path), read_own_servers(path)
+    changed = change_config(config, own, read_changes(changes, config))
+    with open_replays(config, START - 10, NOW) as replays:
+        return replays.effect(changed)
+
+
+def test_a_larger_list_spares_misses_and_costs_tokens(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS * 4)
+    effect = effect_of(path, "list_tokens=2000")
+    assert effect.misses.is_lower and effect.discoveries.is_lower
+    assert effect.now.misses > effect.then.misses
+    assert (effect.tasks, effect.sessions, effect.calls) == (24, 24, 24)
+    assert effect.shifts and all(each.then < each.now for each in effect.shifts)
+
+
+def test_a_change_of_nothing_has_no_difference(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    effect = effect_of(path, "list_tokens=420")
+    assert effect.now == effect.then and effect.verdict == "same" and not effect.is_worse
+    assert effect.misses == effect.discoveries == effect.tokens == Difference(0.0, 0.0, 0.0)
+
+
+def test_taking_a_server_away_is_worse_even_if_it_costs_less(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    effect = effect_of(path, "servers.mail.disabled=true")
+    assert effect.then.unreachable == pytest.approx(2 / 6, abs=1e-3)
+    assert effect.is_worse and effect.verdict in ("worse", "mixed")
+
+
+def test_what_is_on_record_is_told_beside_what_is_played(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    with open_replays(loader.load(path), START - 10, NOW) as replays:
+        assert (replays.recorded.misses, replays.recorded.discoveries) == (1.0, 1.0)
+        assert replays.effect_of_nothing().verdict == "same"
+
+
+def test_without_tasks_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, [])
+    with open_replays(loader.load(path), START, NOW) as replays:
+        assert replays.effect_of_nothing().tasks == 0 and replays.recorded.misses == 0.0
+
+
+def test_the_verdict_follows_the_intervals() -> None:
+    less = [PlayedTask(str(number), calls=1, misses=0, discoveries=0, read=100) for number in range(40)]
+    more = [PlayedTask(str(number), calls=1, misses=1, discoveries=1, read=100) for number in range(40)]
+    dear = [PlayedTask(str(number), calls=1, misses=0, discoveries=0, read=200) for number in range(40)]
+    assert compare(more, less).verdict == "better" and not compare(more, less).is_worse
+    assert compare(less, more).verdict == "worse" and compare(less, more).is_worse
+    assert compare(more, dear).verdict == "mixed" and compare(more, dear).tokens.is_higher
+    gained = compare(more, less).misses
+    assert (gained.low, gained.mean, gained.high) == (-1.0, -1.0, -1.0)

@@ -1,0 +1,51 @@
+"""The store as it was: usage and models of a moment, and no trace in the store that is kept."""
+
+from pathlib import Path
+
+from recorded_tasks import HOUR, START, write_recorded
+
+from foretool.server.config import loader
+from foretool.server.replay.past import PastStore
+from foretool.storage.opening import open_store
+from foretool.storage.records import Call, ToolId, Usage
+
+TASKS = [("add numbers", ["calc__add"])] * 2 + [("the moon", ["sky__moon", "calc__add"])]
+
+
+def test_usage_is_that_of_the_moment_and_grows_with_what_is_played(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    with open_store(loader.load(path).storage) as kept, PastStore(kept, START + 2 * HOUR) as past:
+        (before,) = past.calls.usage()
+        assert before == Usage(ToolId("calc__add"), 2, 2, START + HOUR + 2)
+        call = Call("s9", past.now(), ToolId("sky__moon"), "sky", "name", False, "ok", 1.0, True, "")
+        past.calls.record([call, call])
+        assert {each.tool: each.calls for each in past.calls.usage()} == {"calc__add": 2, "sky__moon": 2}
+        assert {each.tool: each.calls for each in kept.calls.usage()} == {"calc__add": 3, "sky__moon": 1}
+
+
+def test_a_model_counts_from_its_promotion_on(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    with open_store(loader.load(path).storage) as kept:
+        kept.artifacts.add("prior", b"first", {}, promote=True, at=START + HOUR)
+        kept.artifacts.add("run", b"", {}, promote=False, at=START + 2 * HOUR)
+        kept.artifacts.add("prior", b"second", {}, promote=True, at=START + 3 * HOUR)
+        with PastStore(kept, START) as past:
+            seen = []
+            for hours in (0, 1, 2, 3):
+                past.time = START + hours * HOUR
+                served = [data for _, data in past.artifacts.load_intact("prior")[:1]]
+                seen.append((past.artifacts.version, served, len(past.artifacts.served())))
+            assert seen == [(0, [], 0), (1, [b"first"], 1), (2, [b"first"], 1), (3, [b"second"], 1)]
+            assert past.artifacts.active("prior") is not None
+            past.time = START
+            assert past.artifacts.active("prior") is None and past.artifacts.history() == []
+
+
+def test_what_was_asked_before_and_who_lists_again_is_known(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    with open_store(loader.load(path).storage) as kept, PastStore(kept, START + 2 * HOUR) as past:
+        assert past.tasks.texts(5) == ["add numbers"]
+        assert past.sessions.first_at() == kept.sessions.first_at() == START
+        assert past.discoveries.recent(-1) == [] and past.sessions.recent() == []
+        assert (past.trouble, past.notice, past.is_checkpoint_due) == ("", "", False)
+        assert past.statistics().calls == kept.statistics().calls == 4
