@@ -44,7 +44,7 @@ def test_a_model_counts_from_its_promotion_on(tmp_path: Path) -> None:
 def test_what_was_asked_before_and_who_lists_again_is_known(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
     with open_store(loader.load(path).storage) as kept, PastStore(kept, START + 2 * HOUR) as past:
-        assert past.tasks.texts(5) == ["add numbers"]
+        assert past.tasks.latest(5) == ["add numbers"]
         assert past.sessions.first_at() == kept.sessions.first_at() == START
         assert past.discoveries.recent(-1) == [] and past.sessions.recent() == []
         assert (past.trouble, past.notice, past.is_checkpoint_due) == ("", "", False)
