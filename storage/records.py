@@ -373,6 +373,17 @@ class ClientRecord(Struct, frozen=True):
     """How often its list grew only to see what it does."""
     late: int = 0
     """How many of the notifications that it did not follow in time it followed within half a minute."""
+    whole_tokens: int = 0
+    """Up to how many tokens a list of all tools was measured to cost it less than discoveries; 0 if not measured."""
+
+
+class Conversation(Struct, frozen=True):
+    """What one session took whose list hid tools and that called or searched something."""
+
+    client: str
+    list_tokens: int
+    """Of its longest list."""
+    discoveries: int
 
 
 class Usage(Struct, frozen=True):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Artifact,
         Call,
         ClientRecord,
+        Conversation,
         Definition,
         DefinitionHead,
         DefinitionKind,
@@ -131,6 +132,9 @@ class SessionStore(Protocol):
         The lists of sessions that began earlier are left out.
         """
 
+    def conversations(self, limit: int) -> list[Conversation]:
+        """Return the latest sessions that called or searched something, without those whose policy was `full`."""
+
 
 class BrowseStore(Protocol):
     """What a person looks through. `profile` limits an answer to the sessions of one profile; None means all."""
@@ -157,6 +161,9 @@ class ClientLedger(Protocol):
 
     def add_relist(self, seen: ClientRecord) -> None:
         """Add what was seen to a client's counts; `relist_ms` is the delay of one re-list."""
+
+    def set_whole(self, name: str, tokens: int) -> None:
+        """Keep up to how many tokens a list of all tools pays for a client, whatever its version."""
 
     def get(self, name: str, version: str, era: Era) -> ClientRecord | None: ...
     def all(self) -> list[ClientRecord]: ...

@@ -175,6 +175,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "no server fills the first list alone, and what deletes comes last in it"
     ),
     "trust:client:bounded-search": Promise("SECURITY.md", "one client's search or name cannot hold up the others"),
+    "list:whole-by-client": Promise(
+        "docs/learning.md", "a client is listed everything up to the tokens that its conversations took"
+    ),
     "list:whole": Promise("docs/configuration.md", "a catalogue that fits the list's budget is listed whole"),
     "list:fill": Promise(
         "docs/configuration.md", "what is left of the list's budget holds tools that are probably needed, from day one"

@@ -54,6 +54,9 @@ FRESH_S: Final = 1.0
 """The usage that was read for a call of one hidden tool tells for so long why others are hidden: reading it and ranking
 all tools takes milliseconds."""
 
+MOST_WHOLE: Final = 100
+"""Tools that a list of all may have where it is over `list_tokens`; some clients refuse lists of more than 128."""
+
 
 class Why(Struct, frozen=True):
     """The reason that a tool is hidden, and the change that would have shown it."""
@@ -151,8 +154,13 @@ class Exposures:
         self._epochs = Epochs(recorder, config)
 
     def choose_policy(self, profile: Profile, session: SessionRecord) -> Policy:
-        """Return the policy of one session, from its profile, its era and the client ledger."""
+        """Return the policy of one session, from its profile, its era and the client ledger.
+
+        `auto` is `full` where a list of all tools was measured to cost the client less than discoveries.
+        """
         ledger = self._recorder.client(session.client, session.version, session.era)
+        if profile.policy == "auto" and ledger is not None and self._pays_whole(profile, ledger.whole_tokens):
+            return "full"
         return choose_policy(profile.policy, session.era, session.client, ledger)
 
     def begin_try(self, profile: Profile, session: SessionRecord) -> bool:
@@ -408,10 +416,17 @@ class Exposures:
         """Tell whether the list holds every tool of the profile that is known."""
         return policy == "full" or (self._config.settings.list_whole and bool(self._fitting_whole(profile)))
 
-    def _fitting_whole(self, profile: Profile) -> list[ToolId]:
-        """Return all tools of a profile if they fit its budget beside our own, else []."""
+    def _pays_whole(self, profile: Profile, tokens: int) -> bool:
+        """Tell whether all tools of a profile fit so many tokens, and are not too many for some clients."""
+        if not self._config.settings.list_whole or tokens <= profile.list_tokens:
+            return False
+        return 0 < len(self._fitting_whole(profile, tokens)) <= MOST_WHOLE
+
+    def _fitting_whole(self, profile: Profile, budget: int | None = None) -> list[ToolId]:
+        """Return all tools of a profile if they fit a budget beside our own, its own budget if None; else []."""
         own = self._own(profile, is_whole=True)
-        left = profile.list_tokens - sum(estimate(bytes(one).decode()) for _, one in own)
+        left = profile.list_tokens if budget is None else budget
+        left -= sum(estimate(bytes(one).decode()) for _, one in own)
         found: list[ToolId] = []
         for tool in filter(self._policy.reach(profile).finds, self._catalog.tools()):
             left -= self._catalog.tokens(tool.id)

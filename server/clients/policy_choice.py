@@ -95,6 +95,12 @@ def is_scheduled(delay_s: float, unasked: int, watched_s: float) -> bool:
 
 def explain_policy(record: ClientRecord) -> str:
     """Say why `auto` treats a client as it does."""
+    if record.whole_tokens:
+        return f"{_explain_growth(record)}; lists of all tools up to {record.whole_tokens:,} tokens cost it less"
+    return _explain_growth(record)
+
+
+def _explain_growth(record: ClientRecord) -> str:
     share = relist_share(record)
     if record.era == "modern":
         rule = "its protocol forbids lists that grow on request"

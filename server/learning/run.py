@@ -34,6 +34,7 @@ from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.schedule import LEARNING
 from foretool.server.learning.timeline import KnownModels, Timeline, trusted_tools
+from foretool.server.learning.whole_lists import WholeLists
 from foretool.server.system.leads import Holder, Lead
 from foretool.storage.episodes import read_episodes
 from foretool.storage.missed import read_missed
@@ -176,6 +177,7 @@ class Learner:
         done = self._continued = self._done() if not methods else {}
         for kind, lists in ((models.PRIOR, self._prior), (models.NAMES, self._names)):
             yield describe_done(done[kind]) if kind in done else lists.learn(self._say)
+        yield WholeLists(self._store).learn(self._say)
         before = self._results.numbers()
         for kind, trained in register.METHODS.items():
             if methods and kind not in methods:

@@ -258,3 +258,9 @@ def m012_tries(db: Database) -> None:
 def m013_late(db: Database) -> None:
     """Add how often a client listed again later than it should have."""
     db.table("clients").add_column("late", int, not_null_default=0)
+
+
+@migration
+def m014_whole(db: Database) -> None:
+    """Add up to how many tokens a list of all tools was measured to pay for a client."""
+    db.table("clients").add_column("whole_tokens", int, not_null_default=0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.json import Decoder
 
-from foretool.storage.records import ClientRecord, Era, Exposure, SessionRecord, Turn
+from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord, Turn
 from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table, encode_json
 
 MOST_CLIENTS = 1000
@@ -50,7 +50,22 @@ _DROP_CLIENTS = (
     " LIMIT max(0, (SELECT count(*) FROM clients) - ?))"
 )
 _OF_CLIENT = "WHERE client = ? AND version = ? AND era = ?"
-_GET_CLIENTS = "SELECT client, version, era, announced, relisted, delays, last_seen, recent, tries, late FROM clients"
+_GET_CLIENTS = """
+    SELECT client, version, era, announced, relisted, delays, last_seen, recent, tries, late,
+        (SELECT max(whole_tokens) FROM clients AS other WHERE other.client = clients.client)
+    FROM clients
+"""
+# A version that is new takes over what was measured of the others.
+_GET_CONVERSATIONS = """
+    WITH given AS (
+        SELECT session, max(tokens) AS tokens, sum(policy = 'full') AS whole FROM exposures
+        WHERE reason IN ('list', 'growth', 'epoch') GROUP BY session
+    ), searched AS (SELECT session, count(*) AS times FROM discoveries GROUP BY session)
+    SELECT client, given.tokens, coalesce(times, 0)
+    FROM sessions JOIN given ON given.session = key LEFT JOIN searched ON searched.session = key
+    WHERE whole = 0 AND (times > 0 OR key IN (SELECT session FROM calls))
+    ORDER BY started_at DESC, sessions.rowid DESC LIMIT ?
+"""
 
 
 class Sessions(Subject):
@@ -99,6 +114,9 @@ class Sessions(Subject):
         rows = self._database.rows(f"{_GET_EXPOSURES} WHERE session = ? ORDER BY exposures.id", (session,))
         return [_read_exposure(row) for row in rows]
 
+    def conversations(self, limit: int) -> list[Conversation]:
+        return [Conversation(*row) for row in self._database.rows(_GET_CONVERSATIONS, (limit,))]
+
     def turns(self, since: float) -> Iterator[Turn]:
         for session, at, kind, tokens, hidden in self._database.each_row(_GET_TURNS, {"since": since}):
             yield Turn(session, at, kind, tokens, bool(hidden))
@@ -122,6 +140,9 @@ class Clients(Subject):
                 (seen.announced, seen.relisted, encode_json(delays), outcomes, seen.tries, seen.late, *key),
             )
 
+    def set_whole(self, name: str, tokens: int) -> None:
+        self._database.run("UPDATE clients SET whole_tokens = ? WHERE client = ?", (tokens, Said(name)))
+
     def get(self, name: str, version: str, era: Era) -> ClientRecord | None:
         row = self._database.row(f"{_GET_CLIENTS} {_OF_CLIENT}", (Said(name), Said(version), era))
         return _read_client(row) if row else None
@@ -137,9 +158,9 @@ def _read_exposure(row: Sequence[Any]) -> Exposure:
 
 
 def _read_client(row: Sequence[Any]) -> ClientRecord:
-    client, version, era, announced, relisted, delays, last_seen, recent, tries, late = row
+    client, version, era, announced, relisted, delays, last_seen, recent, tries, late, whole = row
     median = _median(_numbers.decode(delays))
-    return ClientRecord(client, version, era, announced, relisted, median, last_seen, recent, tries, late)
+    return ClientRecord(client, version, era, announced, relisted, median, last_seen, recent, tries, late, whole)
 
 
 def _median(values: Sequence[float]) -> float:
