@@ -29,6 +29,7 @@ from foretool.server.commands.logout import LoggedOut
 from foretool.server.commands.miss_show import MissDetails
 from foretool.server.commands.misses import Ledger
 from foretool.server.commands.pin import Pins
+from foretool.server.commands.repairs import Fixed
 from foretool.server.commands.replay import ReplayAnswer
 from foretool.server.commands.search import SearchResult
 from foretool.server.commands.status import Status
@@ -102,6 +103,8 @@ class DoctorAnswer(Struct):
     summary: Summary
     findings: list[Finding]
     upstreams: list[UpstreamCheck]
+    fixed: Fixed | None
+    """What `--fix` did; null without it."""
 
 
 class CostRow(Costs, kw_only=True):
@@ -234,6 +237,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "clients": list[ClientAnswer],
     "forget": Outcome,
     "doctor": DoctorAnswer,
+    "doctor --undo": UndoAnswer,
     "connect": list[ConnectAnswer],
     "review": ReviewAnswer,
     "review SERVER": Batch,

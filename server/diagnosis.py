@@ -13,6 +13,23 @@ Severity = Literal["ok", "note", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """One change that `foretool doctor --fix` can make, and take back."""
+
+    kind: Literal["protect", "command", "inherit", "disable", "unregister"]
+    """protect: let only its user reach a file. command: start servers by the full path of their program. inherit: pass
+    variables on to a server. disable: switch a server off. unregister: take a second entry of foretool out of a
+    client's file."""
+    servers: tuple[str, ...] = ()
+    path: str = ""
+    """The file to change where that is not the config, or the program to start."""
+    mode: int = 0
+    """The permissions of a protected file."""
+    names: tuple[str, ...] = ()
+    """The variables, or the keys that lead to the entry in the client's file."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """The result of one check."""
 
@@ -27,6 +44,8 @@ class Finding:
     """The server that it is about, or ""."""
     lines: tuple[str, ...] = ()
     """Last lines that a failed server wrote to stderr, the oldest first."""
+    repair: Repair | None = None
+    """What `foretool doctor --fix` would change; None if only a person can decide what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +110,19 @@ def ok(area: Area, what: str) -> Finding:
     return Finding(area, "ok", what)
 
 
-def note(area: Area, code: Code, what: str, do: str = "", server: str = "") -> Finding:
+def note(area: Area, code: Code, what: str, do: str = "", server: str = "", *, repair: Repair | None = None) -> Finding:
     """Return a finding that users may want to know."""
-    return Finding(area, "note", what, do, code, server)
+    return Finding(area, "note", what, do, code, server, repair=repair)
 
 
-def warning(area: Area, code: Code, what: str, do: str, server: str = "") -> Finding:
+def warning(area: Area, code: Code, what: str, do: str, server: str = "", *, repair: Repair | None = None) -> Finding:
     """Return a finding of something that works and should not stay."""
-    return Finding(area, "warning", what, do, code, server)
+    return Finding(area, "warning", what, do, code, server, repair=repair)
 
 
-def problem(area: Area, code: Code, what: str, do: str, server: str = "", lines: tuple[str, ...] = ()) -> Finding:
+def problem(
+    area: Area, code: Code, what: str, do: str, server: str = "", lines: tuple[str, ...] = (), *,
+    repair: Repair | None = None,
+) -> Finding:  # fmt: skip
     """Return a finding of something that does not work."""
-    return Finding(area, "error", what, do, code, server, lines)
+    return Finding(area, "error", what, do, code, server, lines, repair)

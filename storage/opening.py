@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from foretool.storage.sqlite.database import Database
-from foretool.storage.sqlite.files import find_exposure
+from foretool.storage.sqlite.files import find_exposure, find_open_files
 from foretool.storage.sqlite.health import examine
 from foretool.storage.sqlite.store import SqliteStore
 
@@ -43,6 +43,11 @@ def open_existing_store(path: Path) -> Store:
 def examine_store(path: Path, patience_s: float) -> Health:
     """Check a store without changing it, for at most `patience_s`; raises `StorageError` if it cannot be read."""
     return examine(path, patience_s)
+
+
+def open_files(path: Path) -> tuple[tuple[Path, int], ...]:
+    """Return the files of a store that others may reach and its user can close, with the right permissions of each."""
+    return find_open_files(path)
 
 
 def exposure(path: Path) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from foretool.server.config.loader import Config
 from foretool.server.config.places import own_file
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import names_in
-from foretool.server.diagnosis import Finding, note, warning
+from foretool.server.diagnosis import Finding, Repair, note, warning
 from foretool.server.setup.clients import ClientFile, Machine, client_files, this_machine
 from foretool.server.setup.documents import Keys
 from foretool.server.setup.scan import FoundServer, scan
@@ -113,7 +113,9 @@ def check_clients(config: Config, registered: Iterable[Registered], environ: Map
             names[entry.server.keys[:-1]].append(entry.server.name)
         for twins in (each for each in names.values() if len(each) > 1):
             what = f"{entries[0].file.title} starts foretool {len(twins)} times: {', '.join(twins)} in {path}"
-            yield warning("client", Code.REGISTERED_TWICE, what, f"delete {', '.join(twins[1:])}")
+            second = next(entry for entry in entries if entry.server.name == twins[1])
+            repair = Repair("unregister", path=str(path), names=second.server.keys)
+            yield warning("client", Code.REGISTERED_TWICE, what, f"delete {', '.join(twins[1:])}", repair=repair)
     yield from _check_variables(config, found, environ)
     yield from _check_programs(config, found, environ)
 
@@ -163,7 +165,9 @@ def _check_programs(config: Config, found: list[Registered], environ: Mapping[st
             titles = _list(dict.fromkeys(each.file.title for each in without))
             what = f"{program} is {here}, a folder that {titles} may not have in PATH"
             do = f'if its servers fail there, write the full path as "command": "{here}"'
-            yield note("client", Code.PROGRAM_NOT_IN_CLIENT, what, do)
+            started = tuple(each.name for each in config.servers.values() if each.entry.command == program)
+            repair = Repair("command", started, here) if started and Path(here).is_absolute() else None
+            yield note("client", Code.PROGRAM_NOT_IN_CLIENT, what, do, repair=repair)
 
 
 def _list(names: Iterable[str]) -> str:

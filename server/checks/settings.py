@@ -13,7 +13,7 @@ from foretool.server.config.errors import Coded, dotted, one_line
 from foretool.server.config.loader import Config
 from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import CLIENT_FOLDERS, Server, matches
-from foretool.server.diagnosis import Finding, note, ok, problem, warning
+from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warning
 from foretool.server.probing import is_foretool
 from foretool.server.upstreams.causes import Cause
 
@@ -40,7 +40,8 @@ def check_config(config: Config) -> Iterator[Finding]:
         meant = code is Code.KEY_NOT_READ and "; " not in said
         yield (note if meant else warning)("config", code, said, do)
     for risk in find_risks(config):
-        yield Finding("config", risk.severity, risk.what, risk.do, risk.code)
+        repair = Repair("protect", path=str(risk.path), mode=0o600) if risk.path is not None else None
+        yield Finding("config", risk.severity, risk.what, risk.do, risk.code, repair=repair)
     if config.disabled:
         yield note("config", Code.SERVER_DISABLED, f"disabled: {', '.join(config.disabled)}")
     for server in config.servers.values():
@@ -49,7 +50,8 @@ def check_config(config: Config) -> Iterator[Finding]:
         if is_foretool(server):
             what = f"{server.name}: starts foretool, which would then start itself"
             do = "remove it from this file, or give it a --config of its own"
-            yield problem("config", Code.STARTS_ITSELF, what, do, server.name)
+            repair = Repair("disable", (server.name,))
+            yield problem("config", Code.STARTS_ITSELF, what, do, server.name, repair=repair)
     yield from _check_twins(config)
     yield from _check_names_written_twice(config)
     for name, profile in config.profiles.items():
@@ -93,7 +95,9 @@ def _check_twins(config: Config) -> Iterator[Finding]:
         first = seen.setdefault(json.dumps(reached), server.name)
         if first != server.name:
             what = f"{server.name}: is the same server as {first}, so each of its tools is there twice"
-            yield warning("config", Code.SERVER_TWICE, what, f"delete one: foretool remove {server.name}", server.name)
+            do = f"delete one: foretool remove {server.name}"
+            repair = Repair("disable", (server.name,))
+            yield warning("config", Code.SERVER_TWICE, what, do, server.name, repair=repair)
 
 
 def _check_names_written_twice(config: Config) -> Iterator[Finding]:

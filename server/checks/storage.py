@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from foretool.server.config.codes import Code
-from foretool.server.diagnosis import Finding, note, ok, problem, warning
+from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warning
 from foretool.server.recording.store_watch import read_notes
-from foretool.storage.opening import examine_store, exposure
+from foretool.storage.opening import examine_store, exposure, open_files
 from foretool.storage.stores import StorageError
 
 CHECK_S: Final = 5.0
@@ -54,9 +54,12 @@ def check_storage(path: Path) -> Iterator[Finding]:
 
 
 def _check_exposure(path: Path) -> Iterator[Finding]:
+    closable = {f"{each}: other users": (each, mode) for each, mode in open_files(path)}
     for line in exposure(path):
         what, _, do = line.partition("; ")
-        yield warning("storage", Code.STORAGE_EXPOSED, what, do)
+        at = next((found for begun, found in closable.items() if what.startswith(begun)), None)
+        repair = Repair("protect", path=str(at[0]), mode=at[1]) if at else None
+        yield warning("storage", Code.STORAGE_EXPOSED, what, do, repair=repair)
 
 
 def _check_place(path: Path) -> Finding:

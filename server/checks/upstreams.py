@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Final
 
 from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.checks.programs import is_missing
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
-from foretool.server.diagnosis import Finding, UpstreamCheck, note, problem, warning
+from foretool.server.diagnosis import Finding, Repair, UpstreamCheck, note, problem, warning
 from foretool.server.trust.held_words import say_waiting
-from foretool.server.upstreams.causes import last_lines
+from foretool.server.upstreams.causes import Cause, last_lines
 from foretool.server.upstreams.failures import explain_failure
 from foretool.storage.opening import open_existing_store
 from foretool.storage.stores import StorageError
+
+_HOPELESS: Final = (Code.PACKAGE_MISSING, Code.MODULE_MISSING, Code.FILE_MISSING)
+"""What no later start changes, unless somebody corrects the entry or installs something."""
 
 
 def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_s: float) -> Iterator[Finding]:
@@ -27,7 +31,8 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
             )
             twice = ", also when it was started alone" if each.starts > 1 else ""
             what = f"{each.upstream}: {cause.what}{twice}"
-            yield problem("upstream", cause.code, what, cause.do, each.upstream, last_lines(each.stderr))
+            repair = _repair(each.upstream, cause)
+            yield problem("upstream", cause.code, what, cause.do, each.upstream, last_lines(each.stderr), repair=repair)
         elif each.is_well and each.starts > 1:
             what = f"{each.upstream}: failed beside other servers and started when it was alone"
             do = "a slow start; nothing is wrong if your client waits long enough"
@@ -41,6 +46,12 @@ def check_upstreams(upstreams: Iterable[UpstreamCheck], config: Config, timeout_
             lines = f"{each.upstream}: skipped {each.skipped_lines} lines on its stdout that were not valid JSON-RPC"
             do = "make it log to stderr; many such lines cost time"
             yield note("upstream", Code.OUTPUT_NOISY, lines, do, each.upstream)
+
+
+def _repair(server: str, cause: Cause) -> Repair | None:
+    if cause.lacks:
+        return Repair("inherit", (server,), names=cause.lacks)
+    return Repair("disable", (server,)) if cause.code in _HOPELESS else None
 
 
 def check_held(config: Config) -> Iterator[Finding]:

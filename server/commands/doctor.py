@@ -17,7 +17,7 @@ from rich.text import Text
 
 from foretool.server import doctor
 from foretool.server.checks.clients import Registered, find_registered
-from foretool.server.commands import output
+from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
@@ -41,19 +41,44 @@ _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warnin
     help="How long one upstream may take to start and list its tools.",
 )
 @click.option("--client", metavar="NAME", help="Start the servers with the variables that this client gives foretool.")
+@click.option("--fix", "wants_fix", is_flag=True, help="Mend what can be mended, after showing it.")
+@click.option("--yes", "-y", "agreed", is_flag=True, help="With --fix: ask nothing, and give no server a variable.")
+@click.option("--dry-run", is_flag=True, help="With --fix: show what would change, and change nothing.")
+@edits.undo_option
 @config_option
 @json_option
-def command(path: Path | None, as_json: bool, timeout_s: float, client: str | None) -> int:
+def command(
+    path: Path | None,
+    as_json: bool,
+    timeout_s: float,
+    client: str | None,
+    wants_fix: bool,
+    agreed: bool,
+    dry_run: bool,
+    wanted_undo: bool,
+) -> int:
     """Check everything and say what to do about each problem.
 
     Checks the config, the programs it needs, the storage file, the names of tools, the entries of your clients, and
     every upstream. Starts a few upstreams at a time, once more alone where one failed, and ends them again. Keeps the
     tools that they list, so that the next proxy knows them at once; running proxies are not disturbed. Exits with 1 if
     anything is wrong.
+
+    --fix mends what is safe to mend: permissions of files, programs that clients do not find, servers that cannot start
+    as their entry is, a second entry of foretool. It shows the lines that change, asks, and keeps a copy.
     """
+    if wanted_undo:
+        return edits.undo(path, as_json)
+    if (agreed or dry_run) and not wants_fix:
+        raise UsageError("--yes and --dry-run go with --fix")
+    if wants_fix:
+        repairs.refuse_silence(agreed=agreed, dry_run=dry_run, as_json=as_json)
     registered = find_registered(find_place(path, os.environ).path)
     with _environment(registered, client):
         diagnosis = examine(load(path), timeout_s, registered)
+    if not as_json:
+        show_diagnosis(diagnosis)
+    fixed = repairs.fix(path, diagnosis, agreed=agreed, dry_run=dry_run, as_json=as_json) if wants_fix else None
     if as_json:
         output.emit(
             {
@@ -61,10 +86,11 @@ def command(path: Path | None, as_json: bool, timeout_s: float, client: str | No
                 "summary": diagnosis.summary,
                 "findings": diagnosis.findings,
                 "upstreams": diagnosis.upstreams,
+                "fixed": fixed,
             }
         )
-    else:
-        show_diagnosis(diagnosis)
+    elif fixed is None and any(each.repair for each in diagnosis.findings):
+        output.say("Some of this can be mended for you: foretool doctor --fix")
     return int(not diagnosis.is_well)
 
 

@@ -72,7 +72,7 @@ def save(own: OwnServers, why: str, *, dry_run: bool) -> Path | None:
     change = own.change(why)
     if change is None or dry_run:
         return None
-    folder = _copies_of(own.path)
+    folder = copies_of(own.path)
     try:
         kept = changes.apply([change], folder)
     except ChangeError as error:
@@ -149,7 +149,7 @@ def undo(path: Path | None, as_json: bool) -> int:
     """Put the file back as it was before the latest edit. Returns the exit status."""
     place = find_place(path, os.environ).path
     try:
-        restored, problems = changes.undo(_copies_of(place))
+        restored, problems = changes.undo(copies_of(place))
     except ChangeError:
         raise ClickException(f"{place}: no earlier version is kept, so there is nothing to take back") from None
     if as_json:
@@ -181,6 +181,6 @@ def short(path: Path) -> str:
         return str(path)
 
 
-def _copies_of(place: Path) -> Path:
+def copies_of(place: Path) -> Path:
     """Return the folder of the earlier versions of a config file; those of `init` lie beside it."""
     return place.parent / changes.FOLDER / "edits" / place.name

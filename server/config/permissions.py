@@ -21,6 +21,15 @@ def is_readable_by_others(path: Path) -> bool:
         return False
 
 
+def is_own_and_writable_by_others(path: Path) -> bool:
+    """Tell whether the file belongs to this user, and its mode lets its group or every user write it."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
 def _problems(path: Path) -> Iterator[str]:
     real = Path(os.path.realpath(path))
     yield from _problems_of(path, with_group=True)

@@ -3,6 +3,7 @@
 No text here contains a value of the config.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,11 @@ from foretool.server.config.addresses import is_loopback, parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import one_line
 from foretool.server.config.loader import Config
-from foretool.server.config.permissions import find_other_writers, is_readable_by_others
+from foretool.server.config.permissions import (
+    find_other_writers,
+    is_own_and_writable_by_others,
+    is_readable_by_others,
+)
 from foretool.server.config.servers import Server
 from foretool.server.config.settings import Settings
 from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
@@ -29,6 +34,8 @@ class Risk(NamedTuple):
     what: str
     do: str
     code: Code
+    path: Path | None = None
+    """The file whose permissions are to blame, if it is the user's own; nobody else has to reach it."""
 
 
 def find_risks(config: Config) -> Iterator[Risk]:
@@ -71,12 +78,14 @@ def _risks_of_file(path: Path) -> Iterator[Risk]:
     shown = one_line(str(path))
     if problem := find_other_writers(path):
         what = f"{shown}: {one_line(problem)}, and what a config says runs as you"
-        yield Risk("warning", what, "let only you write it: chown to yourself, chmod go-w", Code.FILE_OPEN_TO_OTHERS)
+        do = "let only you write it: chown to yourself, chmod go-w"
+        yield Risk("warning", what, do, Code.FILE_OPEN_TO_OTHERS, path if is_own_and_writable_by_others(path) else None)
     if is_readable_by_others(path) and (held := find_written_secrets(path)):
         more = f" and {len(held) - MOST_SHOWN} more" if len(held) > MOST_SHOWN else ""
         secrets = f"{', '.join(held[:MOST_SHOWN])}{more}"
         what = f"{shown}: other users of this machine may read it, and it holds {secrets}"
-        yield Risk("warning", what, f"run: chmod 600 {shown}", Code.FILE_OPEN_TO_OTHERS)
+        own = path if path.stat().st_uid == os.geteuid() else None
+        yield Risk("warning", what, f"run: chmod 600 {shown}", Code.FILE_OPEN_TO_OTHERS, own)
 
 
 def _risks_of_server(server: Server) -> Iterator[Risk]:

@@ -39,17 +39,27 @@ class Change(Struct, frozen=True):
     """What the change does, in words."""
 
 
+class Protection(Struct, frozen=True):
+    """The permissions that a file or folder is to have; what it holds stays."""
+
+    path: Path
+    mode: int
+
+
 class _Kept(Struct):
     path: str
     copy: str | None
     """The file with the old bytes, beside the list; None if there was no file."""
     mode: int
     after: str
-    """SHA-256 of what was written."""
+    """SHA-256 of what was written; "" if only the permissions changed."""
+    new_mode: int = 0
+    """The permissions that were given, where only they changed."""
 
 
-def apply(changes: Sequence[Change], backups: Path) -> Path:
-    """Write every file, after copies of all of them; return the folder of the copies. Raises `ChangeError`.
+def apply(changes: Sequence[Change], backups: Path, protections: Sequence[Protection] = ()) -> Path:
+    """Write every file, after copies of all of them, then change the permissions of others; return the folder of the
+    copies. Raises `ChangeError`.
 
     If one file cannot be written, those that were are put back.
     """
@@ -64,9 +74,12 @@ def apply(changes: Sequence[Change], backups: Path) -> Path:
                 _write(folder / copy, change.before or b"", 0o600)
             mode = change.path.stat().st_mode & 0o777 if change.before is not None else 0o600
             kept.append(_Kept(str(change.path), copy, mode, digest(change.after)))
+        for wanted in protections:
+            mode = wanted.path.lstat().st_mode & 0o7777
+            kept.append(_Kept(str(wanted.path), None, mode, "", wanted.mode))
         _write(folder / LIST, msgspec.json.format(msgspec.json.encode(kept)), 0o600)
         written: list[Change] = []
-        for change, each in zip(changes, kept, strict=True):
+        for change, each in zip(changes, kept, strict=False):
             try:
                 change.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 _write(change.path, change.after, each.mode)
@@ -74,6 +87,8 @@ def apply(changes: Sequence[Change], backups: Path) -> Path:
                 _put_back(written, kept)
                 raise ChangeError(f"{change.path}: cannot be written ({error.strerror}); nothing was changed") from None
             written.append(change)
+        for wanted in protections:
+            wanted.path.chmod(wanted.mode)
     except OSError as error:
         raise ChangeError(f"{error.filename or folder}: {error.strerror}; nothing was changed") from None
     return folder
@@ -93,8 +108,12 @@ def undo(backups: Path) -> tuple[list[Path], list[str]]:
         raise ChangeError(f"{folder / LIST}: cannot be read ({error}); copy the files back by hand") from None
     restored: list[Path] = []
     problems: list[str] = []
-    for each in kept:
+    # Permissions first: a file that was changed too gets back both what it held and its permissions.
+    for each in sorted(kept, key=lambda each: not each.new_mode):
         path = Path(each.path)
+        if each.new_mode:
+            _reopen(path, each, restored, problems)
+            continue
         now = _bytes_of(path)
         if now is None or digest(now) != each.after:
             copy = f"; its old text is {folder / each.copy}" if each.copy else ""
@@ -111,6 +130,19 @@ def undo(backups: Path) -> tuple[list[Path], list[str]]:
         restored.append(path)
     (folder / LIST).rename(folder / UNDONE)
     return restored, problems
+
+
+def _reopen(path: Path, kept: _Kept, restored: list[Path], problems: list[str]) -> None:
+    """Give a file the permissions that it had, unless somebody has changed them since."""
+    try:
+        if path.lstat().st_mode & 0o7777 != kept.new_mode:
+            problems.append(f"{path}: its permissions have changed since, so they stay as they are")
+            return
+        path.chmod(kept.mode)
+    except OSError as error:
+        problems.append(f"{path}: cannot be put back ({error.strerror})")
+        return
+    restored.append(path)
 
 
 def earlier_versions(path: Path, backups: Path) -> list[tuple[bytes, str]]:

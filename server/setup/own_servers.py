@@ -58,6 +58,14 @@ class OwnServers:
         elif value_at(self._document.data(), keys) is True:
             self._document.remove(keys)
 
+    def set_command(self, name: str, command: str) -> None:
+        """Start a server by another program. Raises `DocumentError` if its entry is no object."""
+        self._document.set((self.key, name, "command"), command)
+
+    def inherit(self, name: str, variable: str) -> None:
+        """Pass a variable on to a server. Raises `DocumentError` if its entry holds no list there."""
+        self._document.add_item((self.key, name, "inherit"), variable)
+
     def pins(self) -> dict[str, list[str]]:
         """Return the patterns of pinned tools: under "" those of exposed names, under a server's name its own."""
         data = self._document.data()

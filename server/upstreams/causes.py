@@ -28,6 +28,8 @@ class Cause(Struct, frozen=True):
     do: str
     certain: bool = True
     """Another start would fail in the same way."""
+    lacks: tuple[str, ...] = ()
+    """Variables that are set here, that it asks for, and that it does not get."""
 
 
 class _Pattern(Struct, frozen=True):

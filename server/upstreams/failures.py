@@ -15,7 +15,7 @@ from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
 from foretool.server.setup.install_hints import program_hint
 from foretool.server.upstreams.causes import Cause, find_cause, telling_line
-from foretool.server.upstreams.missing_variables import advise_server
+from foretool.server.upstreams.missing_variables import advise_server, held_back
 
 _HTTP_STATUS: Final = (
     (r"run `foretool login", Code.SIGN_IN),
@@ -42,7 +42,7 @@ def explain_failure(
     # What a program says of its network is a guess; a package that does not exist has no other cause.
     is_open = cause.code in _OPEN_CAUSES and "of this machine" not in cause.what
     if is_open and (advice := advise_server(server, stderr, error)):
-        return Cause(cause.code, cause.what, advice, cause.certain)
+        return Cause(cause.code, cause.what, advice, cause.certain, held_back(server, stderr, error))
     return cause
 
 

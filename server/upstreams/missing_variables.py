@@ -39,15 +39,28 @@ def advise_server(server: Server, stderr: Sequence[str], error: str) -> str:
     return advise((*stderr, error), os.environ, given, server.withheld)
 
 
+def held_back(server: Server, stderr: Sequence[str], error: str) -> tuple[str, ...]:
+    """Return the variables that are set here, that a server names in what it wrote, and that it does not get.
+
+    It may name any variable, to be given its value, so nobody but the user decides.
+    """
+    given = server_environment(os.environ, server.inherit, server.withheld, server.env)
+    text, known = "\n".join((*stderr, error)), frozenset((*given, *server.withheld))
+    return _held_back(text, os.environ, known)
+
+
+def _held_back(text: str, environ: Mapping[str, str], known: frozenset[str]) -> tuple[str, ...]:
+    return tuple(name for name in _unique(_WORD.findall(text)) if name in environ and _may_be_given(name, known))
+
+
 def advise(lines: Sequence[str], environ: Mapping[str, str], given: Iterable[str], withheld: Iterable[str] = ()) -> str:
     """Return what to add to the entry of a server, or "".
 
     `lines`: its stderr. `given`: the names of the variables that it got. `withheld`: those that hold our credentials.
     """
     text, known = "\n".join(lines), frozenset((*given, *withheld))
-    held_back = [name for name in _unique(_WORD.findall(text)) if name in environ and _may_be_given(name, known)]
-    if held_back:
-        return f"{_list(held_back)} set here but not given to it; if it may have {_them(held_back)}, {_add(held_back)}"
+    if back := _held_back(text, environ, known):
+        return f"{_list(back)} set here but not given to it; if it may have {_them(back)}, {_add(back)}"
     absent = [name for name in asked_variables(text) if name not in environ and _may_be_given(name, known)]
     if absent:
         return f"{_list(absent)} not set here; set {_them(absent)} where foretool starts and {_add(absent)}"

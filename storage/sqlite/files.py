@@ -57,6 +57,18 @@ def find_exposure(path: Path) -> tuple[str, ...]:
     return tuple(_find_exposure(path))
 
 
+def find_open_files(path: Path) -> tuple[tuple[Path, int], ...]:
+    """Return the files and folders of a store that belong to this user and others may reach, with the permissions that
+    they should have."""
+    found = []
+    for each, mode in _private_modes(path):
+        with suppress(OSError):
+            status = each.lstat()
+            if status.st_mode & _OTHERS and status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode):
+                found.append((each, mode))
+    return tuple(found)
+
+
 def _find_exposure(path: Path) -> Iterator[str]:
     for each, mode in _private_modes(path):
         with suppress(OSError):

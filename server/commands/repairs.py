@@ -1,0 +1,178 @@
+"""`foretool doctor --fix`: makes the changes that the findings name, after showing them, and keeps what there was."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+from click import ClickException, UsageError
+from msgspec import Struct
+
+from foretool.server.commands import edits, output
+from foretool.server.diagnosis import Diagnosis, Finding, Repair
+from foretool.server.setup import changes
+from foretool.server.setup.changes import Change, ChangeError, Protection
+from foretool.server.setup.clients import client_files, this_machine
+from foretool.server.setup.own_servers import OwnServers
+from foretool.server.setup.plan import secrets_of
+from foretool.server.setup.scan import scan
+
+NOTHING: Final = "Nothing here can be mended without you: each line above says what to do."
+
+
+class Planned(Struct):
+    """What is to be changed, in words and as files."""
+
+    what: list[str] = []
+    left: list[str] = []
+    """What only a person can allow, in words."""
+    lines: list[str] = []
+    """The lines of files that change, without secrets."""
+    changes: list[Change] = []
+    protections: list[Protection] = []
+
+
+class Fixed(Struct):
+    """What `foretool doctor --fix` did."""
+
+    what: list[str]
+    left: list[str]
+    """What was left alone, because only a person can allow it."""
+    lines: list[str]
+    """The lines of files that change, with `+` and `-`, without secrets."""
+    backup: str | None
+    """The folder with the earlier files; null if nothing was written."""
+
+
+def fix(path: Path | None, diagnosis: Diagnosis, *, agreed: bool, dry_run: bool, as_json: bool) -> Fixed:
+    """Make the changes that the findings of an examination name. Raises `ClickException`."""
+    can_ask = sys.stdin.isatty() and not as_json
+    own = edits.open_file(path)
+    with edits.errors_of(own.path):
+        planned = _plan(own, diagnosis.findings, may_ask=can_ask and not agreed and not dry_run)
+    if not as_json:
+        _show(planned)
+    kept = None
+    if planned.what and not dry_run:
+        if agreed or (can_ask and click.confirm("\nChange this?", default=False)):
+            kept = _apply(own, planned)
+        elif not can_ask:
+            raise UsageError("there is nobody to ask: add --yes to change this, or --dry-run to see what would change")
+    if not as_json:
+        _say_end(planned, kept, dry_run=dry_run)
+    return Fixed(planned.what, planned.left, planned.lines, str(kept) if kept else None)
+
+
+def refuse_silence(*, agreed: bool, dry_run: bool, as_json: bool) -> None:
+    """Refuse `--fix` before the long examination where nobody could agree to it. Raises `UsageError`."""
+    if not (agreed or dry_run or (sys.stdin.isatty() and not as_json)):
+        raise UsageError("there is nobody to ask: add --yes to change this, or --dry-run to see what would change")
+
+
+def _plan(own: OwnServers, findings: Iterable[Finding], *, may_ask: bool) -> Planned:
+    planned = Planned()
+    disabled: set[str] = set()
+    done: set[Repair] = set()
+    for finding in findings:
+        repair = finding.repair
+        if repair is None or repair in done or disabled & {*repair.servers}:
+            continue
+        done.add(repair)
+        if repair.kind == "disable":
+            disabled |= {*repair.servers}
+        _add(planned, own, finding, repair, may_ask=may_ask)
+    if change := own.change("mended by foretool doctor --fix"):
+        planned.changes.insert(0, change)
+        planned.lines[:0] = edits.differing_lines(own)
+    return planned
+
+
+def _add(planned: Planned, own: OwnServers, finding: Finding, repair: Repair, *, may_ask: bool) -> None:
+    names = ", ".join(repair.servers)
+    known = own.servers()
+    if any(name not in known for name in repair.servers):
+        return
+    if repair.kind == "disable":
+        for name in repair.servers:
+            own.switch(name, on=False)
+        planned.what.append(f"{names}: switch it off, because {finding.what.removeprefix(f'{names}: ')}")
+    elif repair.kind == "command":
+        for name in repair.servers:
+            own.set_command(name, repair.path)
+        planned.what.append(f"{names}: start {repair.path} by its full path, which every client finds")
+    elif repair.kind == "inherit":
+        _inherit(planned, own, repair, may_ask=may_ask)
+    elif repair.kind == "protect":
+        planned.protections.append(Protection(Path(repair.path), repair.mode))
+        planned.what.append(f"{edits.short(Path(repair.path))}: let only you reach it (chmod {repair.mode:o})")
+    else:
+        _unregister(planned, repair)
+
+
+def _inherit(planned: Planned, own: OwnServers, repair: Repair, *, may_ask: bool) -> None:
+    """Pass variables on to a server that asks for them, if a person agrees to each.
+
+    The server chose their names, and gets their values: `--yes` is no answer to that.
+    """
+    (server,) = repair.servers
+    for name in repair.names:
+        question = f"{server} asks for {name}, which is set here. Give it to {server}? It may send it anywhere."
+        if may_ask and click.confirm(output.clean(question), default=False):
+            own.inherit(server, name)
+            planned.what.append(f"{server}: give it {name}")
+        else:
+            planned.left.append(f"{server}: asks for {name}; only you can say whether it may have it")
+
+
+def _unregister(planned: Planned, repair: Repair) -> None:
+    """Take a second entry of foretool out of a client's file."""
+    files = [each for each in client_files(this_machine()) if str(each.path) == repair.path]
+    for found in scan(files):
+        document = found.open()
+        document.remove(repair.names)
+        change = Change(found.file.path, found.data, document.text().encode(), "starts foretool once")
+        if change.after == change.before:
+            continue
+        planned.changes.append(change)
+        secrets = secrets_of(server.entry for server in found.servers)
+        lines = changes.difference(change)[2:]
+        planned.lines += [secrets.redact(line) for line in lines if line[:1] in "+-"]
+        planned.what.append(f"{edits.short(found.file.path)}: delete {repair.names[-1]}, a second entry of foretool")
+        return
+
+
+def _apply(own: OwnServers, planned: Planned) -> Path:
+    try:
+        return changes.apply(planned.changes, edits.copies_of(own.path), planned.protections)
+    except ChangeError as error:
+        raise ClickException(str(error)) from None
+
+
+def _show(planned: Planned) -> None:
+    if planned.what:
+        output.say("\nWhat --fix changes:", "bold")
+        _bullets(planned.what)
+        edits.show_lines(planned.lines)
+    if planned.left:
+        output.say("\nLeft to you (run foretool doctor --fix in a terminal to be asked):", "bold")
+        _bullets(planned.left)
+    if not planned.what and not planned.left:
+        output.say(f"\n{NOTHING}")
+
+
+def _bullets(lines: Sequence[str]) -> None:
+    for line in lines:
+        output.say(f"  {line}")
+
+
+def _say_end(planned: Planned, kept: Path | None, *, dry_run: bool) -> None:
+    if kept is not None:
+        output.say("\nDone. Running proxies take this up by themselves. To take it back: foretool doctor --undo")
+        output.say("To see what is left: foretool doctor")
+    elif planned.what and dry_run:
+        output.say("Nothing was written.")
+    elif planned.what:
+        output.say("Nothing was changed.")

@@ -1,0 +1,144 @@
+"""`foretool doctor --fix`: what it changes, what it leaves to a person, and that it takes everything back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_fakes import echo, write_config
+
+from foretool.server.commands import repairs
+from foretool.server.commands.group import run
+from foretool.server.config.codes import Code
+from foretool.server.diagnosis import Diagnosis, Repair, Summary, note, warning
+from foretool.server.setup.clients import Machine
+
+SUMMARY = Summary(1, 1, 0, 0, None, None)
+GONE = {"command": sys.executable, "args": ["/nowhere/server.py"]}
+
+
+def doctor(path: Path, *more: str) -> int:
+    return run(["doctor", "--config", str(path), *more])
+
+
+def entry(path: Path, name: str = "one") -> dict[str, Any]:
+    return dict(json.loads(path.read_text())["mcpServers"][name])
+
+
+def fix(path: Path, *findings: Any, dry_run: bool = False) -> repairs.Fixed:
+    diagnosis = Diagnosis(findings, (), SUMMARY)
+    return repairs.fix(path, diagnosis, agreed=True, dry_run=dry_run, as_json=True)
+
+
+def test_what_cannot_start_is_switched_off_and_files_are_closed_and_both_come_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, {"one": {**GONE, "env": {"API_TOKEN": "tok-0123456789"}}, "echo": echo()})
+    path.chmod(0o644)
+    before = path.read_bytes()
+    assert doctor(path, "--fix", "--yes") == 1
+    out = capsys.readouterr().out
+    assert "one: switch it off, because a file or folder" in out or "one: switch it off, because the file" in out
+    assert "mcp.json: let only you reach it (chmod 600)" in out and "tok-0123456789" not in out
+    assert entry(path)["disabled"] is True and "disabled" not in entry(path, "echo")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert doctor(path) == 0, "nothing is wrong any more"
+    capsys.readouterr()
+    assert doctor(path, "--undo") == 0
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (before, 0o644)
+
+
+def test_a_trial_changes_nothing_and_says_what_would_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path, {"one": GONE, "echo": echo()})
+    before = path.read_bytes()
+    assert doctor(path, "--fix", "--dry-run", "--json") == 1
+    fixed = json.loads(capsys.readouterr().out)["fixed"]
+    assert [each.partition(",")[0] for each in fixed["what"]] == ["one: switch it off"]
+    assert fixed["backup"] is None and any('"disabled"' in line for line in fixed["lines"])
+    assert path.read_bytes() == before
+
+
+def test_a_hostile_server_gets_no_variable_because_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    script = "echo 'AWS_SECRET_ACCESS_KEY is not set' >&2; exit 1"
+    path = write_config(tmp_path, {"one": {"command": "/bin/sh", "args": ["-c", script]}, "echo": echo()})
+    before = path.read_bytes()
+    assert doctor(path, "--fix", "--yes") == 1
+    out = capsys.readouterr().out
+    assert "one: asks for AWS_SECRET_ACCESS_KEY; only you can say whether it may have it" in out
+    assert path.read_bytes() == before and "wJalrXUtnFEMI" not in out
+
+
+def test_a_person_may_give_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_config(tmp_path, {"one": {"command": "/bin/a", "inherit": ["LANG"]}})
+    asked: list[str] = []
+    monkeypatch.setattr(repairs.sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
+    monkeypatch.setattr(repairs.click, "confirm", lambda text, **_: not asked.append(text))
+    found = warning("upstream", Code.CREDENTIAL_MISSING, "one: it needs K", "", "one",
+                    repair=Repair("inherit", ("one",), names=("K", "L")))  # fmt: skip
+    repairs.fix(path, Diagnosis((found,), (), SUMMARY), agreed=False, dry_run=False, as_json=False)
+    assert entry(path)["inherit"] == ["LANG", "K", "L"]
+    assert asked[0].startswith("one asks for K") and len(asked) == 3
+
+
+def test_programs_are_started_by_their_full_path(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"one": {"command": "a"}, "two": {"command": "a"}})
+    fixed = fix(
+        path, note("client", Code.PROGRAM_NOT_IN_CLIENT, "a is", repair=Repair("command", ("one", "two"), "/b/a"))
+    )
+    assert {entry(path, name)["command"] for name in ("one", "two")} == {"/b/a"}
+    assert fixed.what == ["one, two: start /b/a by its full path, which every client finds"]
+
+
+def test_a_second_entry_of_foretool_goes_and_comes_back_without_its_secrets_being_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_config(tmp_path, {"one": {"command": "a"}})
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    own = {"command": "foretool", "args": ["serve"], "env": {"K": "ghp-secret-value"}}
+    file.write_text(json.dumps({"mcpServers": {"foretool": own, "again": own}}, indent=2))
+    before = file.read_bytes()
+    monkeypatch.setattr(repairs, "this_machine", lambda: Machine("linux", tmp_path, {}, tmp_path))
+    found = warning("client", Code.REGISTERED_TWICE, "Cursor starts foretool 2 times", "",
+                    repair=Repair("unregister", path=str(file), names=("mcpServers", "again")))  # fmt: skip
+    fixed = fix(path, found)
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["foretool"]
+    assert any("again" in line for line in fixed.lines) and "ghp-secret-value" not in str(fixed)
+    assert doctor(path, "--undo") == 0
+    assert file.read_bytes() == before
+
+
+def test_a_server_that_is_switched_off_is_not_mended_as_well(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"one": {"command": "a"}})
+    off = warning("config", Code.SERVER_TWICE, "one: is two", "", "one", repair=Repair("disable", ("one",)))
+    fixed = fix(path, off, note("client", Code.PROGRAM_NOT_IN_CLIENT, "a", repair=Repair("command", ("one",), "/b/a")))
+    assert (len(fixed.what), entry(path)) == (1, {"command": "a", "disabled": True})
+
+
+def test_permissions_that_somebody_has_changed_since_stay(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"one": {"command": "a"}})
+    store = tmp_path / "store"
+    store.write_text("")
+    store.chmod(0o666)
+    fix(path, warning("storage", Code.STORAGE_EXPOSED, "", "", repair=Repair("protect", path=str(store), mode=0o600)))
+    assert store.stat().st_mode & 0o777 == 0o600
+    store.chmod(0o640)
+    assert doctor(path, "--undo") == 1
+    assert store.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--fix"], "there is nobody to ask"), (["--yes"], "go with --fix"), (["--fix", "--json"], "nobody to ask")],
+)
+def test_nothing_is_examined_if_nobody_could_agree(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor(write_config(tmp_path, {"one": echo()}), *words) == 2
+    assert said in capsys.readouterr().err
