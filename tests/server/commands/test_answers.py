@@ -59,7 +59,8 @@ LINES: dict[str, Sequence[str]] = {
     "learn --rollback": ("learn", "--rollback"),
     "clients": ("clients",),
     "forget": ("forget", "--server", "sky", "--dry-run"),
-    "doctor": ("doctor",),
+    "doctor": ("doctor", "--fix", "--dry-run"),
+    "doctor --undo": ("doctor", "--undo"),
     "connect": ("connect",),
     "review": ("review",),
     "review SERVER": ("review", "calc"),
@@ -118,7 +119,7 @@ def test_a_command_prints_what_the_schema_says(
         if line == "init --undo":
             run(["init", "--yes", "--no-start"])
     elif line not in ("token new", "upgrade"):
-        if line.startswith("unpin"):
+        if line.startswith("unpin") or line == "doctor --undo":
             run(["pin", "calc__add", "--config", str(path)])
         if line in STARTS:
             path = write_config(home, {"echo": echo()})
